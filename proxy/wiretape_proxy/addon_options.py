@@ -6,7 +6,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -209,34 +209,40 @@ def dated_name() -> str:
     return datetime.now().astimezone().strftime("wiretape-%Y%m%d-%H%M%S.db")
 
 
+def _option(description: str, parse: Callable[[str], Any] = str, default: str = "") -> Any:
+    """Return a field of `Settings`: an option with its help, the parser of its text, and its default as text."""
+    return field(default=parse(default), metadata={"help": description, "parse": parse, "default": default})
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The values of the options."""
+    """The values of the options: each option is declared here only."""
 
-    output: str = ""
-    """The recording; empty for a new file in the current folder, named by date and time."""
-    append: bool = False
-    upstream: Upstream | None = None
-    """Record only traffic to this address; None: all traffic."""
-    config: str = ""
-    """Configuration of the rules: a file, `none`, or empty for the nearest one."""
-    base: str = ""
-    """Base path or base URL of the service for the rules; empty to detect it."""
-    identity: bool = False
-    """Ask the service not to compress responses."""
-    idle_timeout: float | None = None
-    """Seconds without data after which an open exchange is closed; None: never."""
-    on_overload: str = "slow"
-    memory: int = 256 << 20
-    """Bytes that may wait to be recorded; beyond, recording is overloaded."""
-    redact_header: tuple[str, ...] = ()
-    redact_query: tuple[str, ...] = ()
-    redact_body: tuple[str, ...] = ()
-    rotate: RotationLimit | None = None
-    rotate_command: tuple[str, ...] = ()
-    """Runs with the path of each file that is closed."""
-    compress: bool = False
-    """Compress closed files."""
+    output: str = _option("Recording; by default a new file named by date and time.")
+    append: bool = _option("Append to an existing recording (true or false).", parse_flag, "false")
+    upstream: Upstream | None = _option(  # noqa: RUF009 - a field
+        "Record only traffic to this URL; by default all traffic.", lambda text: parse_upstream(text) if text else None
+    )
+    config: str = _option("Configuration file, or none; by default the nearest wiretape.toml or pyproject.toml.")
+    base: str = _option(
+        "Base path or URL of the service: what comes before /v1; by default detected from the requests.", parse_base
+    )
+    identity: bool = _option("Ask the service not to compress responses (true or false).", parse_flag, "false")
+    idle_timeout: float | None = _option("Close an exchange after this many seconds without data.", parse_seconds)
+    on_overload: str = _option(
+        "If recording cannot keep up: slow streams down, or let bytes pass unrecorded.", parse_overload, "slow"
+    )
+    memory: int = _option("Bytes that may wait to be recorded.", parse_size, "256M")
+    redact_header: tuple[str, ...] = _option("More headers to redact, one per line.", parse_headers)
+    redact_query: tuple[str, ...] = _option("More query parameters to redact, one per line.", parse_parameters)
+    redact_body: tuple[str, ...] = _option(
+        "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths
+    )
+    rotate: RotationLimit | None = _option(  # noqa: RUF009 - a field
+        "Continue in a new file at this size or time, such as 500M or 15min.", parse_rotation
+    )
+    rotate_command: tuple[str, ...] = _option("Command to run with the path of each closed file.", parse_command)
+    compress: bool = _option("Compress closed files with zstd (true or false).", parse_flag, "false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,43 +256,7 @@ class Option:
 
 
 PREFIX = "wiretape_"
-OPTIONS = (
-    Option("output", "", "Recording; by default a new file named by date and time.", str),
-    Option("append", "false", "Append to an existing recording (true or false).", parse_flag),
-    Option(
-        "upstream",
-        "",
-        "Record only traffic to this URL; by default all traffic.",
-        lambda text: parse_upstream(text) if text else None,
-    ),
-    Option(
-        "config",
-        "",
-        "Configuration file, or none; by default the nearest wiretape.toml or pyproject.toml.",
-        str,
-    ),
-    Option(
-        "base",
-        "",
-        "Base path or URL of the service: what comes before /v1; by default detected from the requests.",
-        parse_base,
-    ),
-    Option("identity", "false", "Ask the service not to compress responses (true or false).", parse_flag),
-    Option("idle_timeout", "", "Close an exchange after this many seconds without data.", parse_seconds),
-    Option(
-        "on_overload",
-        "slow",
-        "If recording cannot keep up: slow streams down, or let bytes pass unrecorded.",
-        parse_overload,
-    ),
-    Option("memory", "256M", "Bytes that may wait to be recorded.", parse_size),
-    Option("redact_header", "", "More headers to redact, one per line.", parse_headers),
-    Option("redact_query", "", "More query parameters to redact, one per line.", parse_parameters),
-    Option("redact_body", "", "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths),
-    Option("rotate", "", "Continue in a new file at this size or time, such as 500M or 15min.", parse_rotation),
-    Option("rotate_command", "", "Command to run with the path of each closed file.", parse_command),
-    Option("compress", "false", "Compress closed files with zstd (true or false).", parse_flag),
-)
+OPTIONS = tuple(Option(each.name, **each.metadata) for each in fields(Settings))
 
 
 def parse_options(texts: Mapping[str, str]) -> Settings:
