@@ -57,7 +57,6 @@ from wiretape.safe_text import printable
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
-_EVENT_EXAMPLE = 'expected a list, with items such as - data: {"type": "run.started"}'
 
 
 def read(path: Path) -> RecordingSource:
