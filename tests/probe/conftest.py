@@ -79,7 +79,7 @@ class Probed:
         return codes | {result.case.name for result in self.report.cases.unexplained}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def probe_file():
     """The probe file for a URL; keywords replace its keys."""
 
@@ -95,18 +95,20 @@ def probe_file():
     return make
 
 
-@pytest.fixture
-def probe(tmp_path, probe_file):
+@pytest.fixture(scope="session")
+def probe(tmp_path_factory, probe_file):
     """Probe a service: `async with probe(url, only=("replay",)) as probed`."""
 
     @asynccontextmanager
-    async def run(url, *, clock=None, file=None, keys=KEYS, through_proxy=False, changes=None, known=(), **options):
+    async def run(
+        url, *, clock=None, file=None, keys=KEYS, through_proxy=False, changes=None, known=(), cases=None, **options
+    ):
         file = file or probe_file(url, **(changes or {}))
         options = ProbeOptions(**({"jobs": 1, "timeout_s": 20} | options))
-        record = tmp_path / f"run-{len(list(tmp_path.glob('run-*.db')))}.db"
+        record = tmp_path_factory.mktemp("probe") / "run.db"
         settings = override_base(Settings(), file.base_url)
         setup = ProbeSetup(file, keys, record, settings, SERVICE_RULES, options, through_proxy, clock or ProbeClock())
-        results, runner = await run_probe(setup, select_cases(options))
+        results, runner = await run_probe(setup, cases or select_cases(options))
         with open_recording(record) as recording:
             applied = await judge(setup, recording, results, runner, known)
             yield Probed(applied.reports[0], runner, record)
@@ -114,13 +116,13 @@ def probe(tmp_path, probe_file):
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serve():
     """Serve the scenario `probe` in virtual time."""
     return lambda: serve_scenario("probe", ServeOptions(clock="virtual", service=SERVICE))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def clock_of():
     """The clock of a probe of the stand-in."""
     return ServiceClock
