@@ -1,14 +1,17 @@
 """The clients of the replay benchmark.  Prints one JSON line.
 
-reading.py PORT flat STREAMS              seconds until STREAMS clients have their whole stream, and its bytes
-reading.py PORT paced STREAMS SECONDS     how late each event came, in us, against the most punctual of its stream
-reading.py PORT idle STREAMS              waits for a line on standard input with STREAMS streams open
+replay_client.py PORT flat STREAMS           seconds until STREAMS clients have their whole stream, and its bytes
+replay_client.py PORT paced STREAMS SECONDS  how late each event came, in us, against the most punctual of its stream
+replay_client.py PORT idle STREAMS           waits for a line on standard input with STREAMS streams open
+replay_client.py PORT json CLIENTS SECONDS   how many JSON answers come, one after the other on each connection
 """
 
 import asyncio
 import gc
 import json
 import re
+import selectors
+import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -66,7 +69,8 @@ async def paced(port: int, streams: int, seconds: float) -> dict[str, float]:
     gc.disable()  # pauses of the client do not count
     await asyncio.gather(*(start(number) for number in range(streams)))
     off = sorted(late)
-    return {"events": len(off), "p50": off[len(off) // 2] / 1e3, "p99": off[int(len(off) * 0.99)] / 1e3}
+    p50, p99 = off[len(off) // 2] / 1e3, off[int(len(off) * 0.99)] / 1e3
+    return {"events": len(off), "p50": p50, "p99": p99, "cpu": time.process_time()}
 
 
 async def idle(port: int, streams: int) -> dict[str, float]:
@@ -78,12 +82,45 @@ async def idle(port: int, streams: int) -> dict[str, float]:
     return {"streams": streams}
 
 
+async def answers(port: int, clients: int, seconds: float) -> dict[str, float]:
+    """Count small answers, with so little work that the server is the limit."""
+    request = f"GET /v1/sessions/s0 HTTP/1.1\r\nHost: bench\r\nAuthorization: {KEY}\r\n\r\n".encode()
+    selector = selectors.DefaultSelector()
+    missing: dict[socket.socket, int] = {}
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), head
+    size = len(head) + int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+    writer.close()
+    for _ in range(clients):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(request)
+        missing[connection] = size
+        selector.register(connection, selectors.EVENT_READ, connection)
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() < began + seconds:
+        for key, _ in selector.select(1):
+            connection = key.data
+            missing[connection] -= len(connection.recv(2**16))
+            if not missing[connection]:
+                done += 1
+                missing[connection] = size
+                connection.sendall(request)
+    spent = time.perf_counter() - began
+    for connection in missing:
+        connection.close()
+    return {"answers": done, "rate": done / spent, "cpu": time.process_time()}
+
+
 def main() -> None:
     port, kind, *numbers = sys.argv[1:]
     kinds: dict[str, Callable[..., Coroutine[None, None, dict[str, float]]]] = {
         "flat": flat,
         "paced": paced,
         "idle": idle,
+        "json": answers,
     }
     result = asyncio.run(kinds[kind](int(port), *map(int, numbers)))
     print(json.dumps(result))

@@ -1,8 +1,9 @@
-"""`wiretape replay` that measures how long the client checks hold up the event loop.
+"""`wiretape replay` that measures what holds up the event loop: the client checks, and garbage collection.
 
-timed_replay.py FILE ARGUMENTS...    runs `wiretape ARGUMENTS`, and writes the CPU microseconds of each slice to FILE
+timed_replay.py FILE ARGUMENTS...    runs `wiretape ARGUMENTS`, and writes the CPU microseconds of each pause to FILE
 """
 
+import gc
 import json
 import sys
 import time
@@ -22,11 +23,25 @@ def measure(target: Path) -> None:
         slices.append((time.thread_time_ns() - began) // 1000)
 
     ClientChecker._check_slice = timed  # type: ignore[method-assign]  # noqa: SLF001
+    moments: list[int] = []
+    """When collections began and ended, in turn."""
+
+    def collect(_phase: str, _info: dict[str, int]) -> None:
+        moments.append(time.thread_time_ns())
+
+    def freeze() -> None:
+        moments.clear()  # what was collected so far delayed no stream
+        gc.callbacks.append(collect)
+        began_freezing()
+
+    began_freezing, gc.freeze = gc.freeze, freeze
     sys.argv[1:] = sys.argv[2:]
     try:
         main()
     finally:
-        target.write_text(json.dumps(slices))
+        gc.callbacks.clear()
+        pauses = [(end - begin) // 1000 for begin, end in zip(moments[::2], moments[1::2], strict=True)]
+        target.write_text(json.dumps({"client checks": slices, "garbage collection": pauses}))
 
 
 if __name__ == "__main__":
