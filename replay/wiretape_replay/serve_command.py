@@ -22,6 +22,14 @@ from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client
 from wiretape_replay.playback_server import Playback
 
+_BUSY_PAUSE_S, _QUIET_PAUSE_S = 0.01, 0.2
+"""Pauses between collections of garbage."""
+_QUIET_TURNS = 10
+"""After so many collections in which next to nothing was new, nothing happens."""
+_FEW_OBJECTS = 100
+_MOST_UNCHECKED = 1_000_000
+"""New objects, about 100 MB."""
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Running = TypeVar("_Running", bound=Playback)
 
@@ -163,8 +171,9 @@ def serve_until_stopped(
             if debug is not None:
                 url = loopback_url(running.url) if running.has_playheads else None
                 debugger.show(debug, replay=url, token=running.token)
-            gc.freeze()  # what was read stays: collecting it would delay all streams
+            collector = asyncio.create_task(_collect_garbage())
             await _wait_for_any(stop, running.broken)
+            collector.cancel()
             await debugger.stop()
         for line in summary(running):
             log(line)
@@ -176,6 +185,30 @@ def serve_until_stopped(
             log(line)
         verdict.write_reports()
         return running, verdict.fails
+
+
+async def _collect_garbage() -> None:
+    """Collect garbage often, and then only among new objects, so that no stream waits for it.
+
+    The others are collected while nothing happens, or when there are very many.  Left to itself, Python collects
+    thousands of objects at once, because it does not count those that replace others.
+    """
+    gc.freeze()  # what was read stays
+    gc.disable()
+    unchecked = quiet = 0
+    try:
+        while True:
+            await asyncio.sleep(_QUIET_PAUSE_S if quiet else _BUSY_PAUSE_S)
+            new = len(gc.get_objects(generation=0))
+            unchecked += new
+            quiet = quiet + 1 if new < _FEW_OBJECTS else 0
+            if unchecked > _MOST_UNCHECKED or (quiet == _QUIET_TURNS and unchecked > _FEW_OBJECTS):
+                gc.collect()
+                unchecked = 0
+            else:
+                gc.collect(0)
+    finally:
+        gc.enable()
 
 
 async def _wait_for_any(*events: asyncio.Event) -> None:

@@ -44,8 +44,14 @@ def test_observations_contain_every_byte_in_order_with_increasing_times(entries,
         now += pause
         timed.append((now, exchange, what))
     timed += [(now, exchange, Ending.COMPLETE) for exchange in (1, 2, 3)]
-    observer = ObservationBuilder("here:1")
-    made = [part for at in range(0, len(timed), size) for part in observer.observations(timed[at : at + size])]
+    observer, times = ObservationBuilder("here:1"), iter([time for time, _, _ in timed])
+    buffer = TrafficBuffer(lambda: next(times), 10**6, lambda: None)
+    for _, exchange, what in timed:
+        buffer.add(exchange, what)
+    made = []
+    while buffer:
+        made.append(observer.observe(buffer.take_run(size)))
+    assert buffer.waiting_bytes == 0
     seen = [part for part in made if not isinstance(part, tuple)]
     times = [time for part in seen for time in (part.times if isinstance(part, BytesArrived) else (part.time_ns,))]
     assert times == sorted(set(times))
@@ -68,9 +74,18 @@ def test_entries_are_counted_and_taken_in_order():
     assert (len(buffer), buffer.first_ns, buffer.last_ns) == (7, 0, 6)
     assert waiting == [1, 7]
     assert buffer.waiting_bytes > 1004
-    first, rest = buffer.take(3), buffer.take(100)
-    assert [part for _, _, part in first[1:] + rest] == parts
+    buffer.add(7, b"y")
+    runs = [[part for _, _, part in buffer.take_run(4)] for _ in range(len(buffer))]
+    assert runs == [[request("s")], *([part] for part in parts), [b"y"]]
     assert (len(buffer), buffer.waiting_bytes) == (0, 0)
+
+
+def test_consecutive_chunks_of_a_response_are_taken_together():
+    buffer = TrafficBuffer(lambda: 0, 10**6, lambda: None)
+    for exchange, part in [(1, b"a"), (1, b"b"), (1, b"c"), (2, b"d"), (1, b"e"), (1, Ending.COMPLETE)]:
+        buffer.add(exchange, part)
+    runs = [[part for _, _, part in buffer.take_run(2)] for _ in range(5)]
+    assert runs == [[b"a", b"b"], [b"c"], [b"d"], [b"e"], [Ending.COMPLETE]]
 
 
 def attribution():

@@ -26,14 +26,14 @@ _QUIET_NS = 20_000_000
 """If nothing was sent for this long, everything that waits is checked."""
 _OLDEST_NS = 3_000_000_000
 """If streams never pause, traffic of this age is checked in slices."""
-_SLICE_NS = 500_000
-"""Duration of a slice, without its last batch: streams wait for less than a millisecond."""
+_SLICE_NS = 400_000
+"""Duration of a slice, without its last chunks: streams wait for less than a millisecond."""
 _PAUSE_NS = 2_000_000
 """Pause between slices; shorter if more traffic waits."""
 _MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait; beyond, every write waits for the checks."""
-_BATCH = 4
-"""Entries that are checked between two readings of the clock."""
+_MOST_CHUNKS = 4
+"""Chunks of a response that are checked between two readings of the clock."""
 _OFF_RULES = codes_of("AUTH")
 """Rules that are turned off: the options of the replay decide whether keys are needed."""
 _KEY_RULE = "CLI001"
@@ -131,7 +131,7 @@ class ClientChecker:
     def check_all(self) -> None:
         """Check all traffic so far."""
         while self._buffer:
-            self._check_batch()
+            self._check_next()
         if self._writer is not None:
             self._writer.commit()
 
@@ -187,21 +187,21 @@ class ClientChecker:
         """Check traffic for the duration of a slice."""
         until_ns = self._buffer.clock() + _SLICE_NS
         while self._buffer and self._buffer.clock() < until_ns:
-            self._check_batch()
+            self._check_next()
         if self._writer is not None:
             self._writer.commit()
 
-    def _check_batch(self) -> None:
-        for seen in self._observer.observations(self._buffer.take(_BATCH)):
-            if isinstance(seen, tuple):
-                exchange, injected = seen
-                self.attribution.add_fault(exchange, self._observer.last_ns, injected.fault)
-                continue
-            self.attribution.observe(seen)
-            if self._writer is not None:
-                self._writer.feed([seen])
-            if findings := self._check(self._checker.feed, seen):
-                self._add_findings(findings)
+    def _check_next(self) -> None:
+        seen = self._observer.observe(self._buffer.take_run(_MOST_CHUNKS))
+        if isinstance(seen, tuple):
+            exchange, injected = seen
+            self.attribution.add_fault(exchange, self._observer.last_ns, injected.fault)
+            return
+        self.attribution.observe(seen)
+        if self._writer is not None:
+            self._writer.feed([seen])
+        if findings := self._check(self._checker.feed, seen):
+            self._add_findings(findings)
 
     def _check(self, check: Callable[_P, list[Finding]], *args: _P.args, **kwargs: _P.kwargs) -> list[Finding]:
         if self.failed is not None:

@@ -1,7 +1,7 @@
 """Buffer of traffic that is checked later, and its conversion into observations."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from wiretape.observations import (
@@ -67,12 +67,21 @@ class TrafficBuffer:
         if is_first or self.waiting_bytes > self._most_bytes:
             self._on_waiting()
 
-    def take(self, most: int) -> list[BufferEntry]:
-        """Remove and return the first entries, at most `most`."""
-        taken = [self._entries.popleft() for _ in range(min(most, len(self._entries)))]
-        self.waiting_bytes -= _ENTRY_BYTES * len(taken)
-        self.waiting_bytes -= sum(len(part) for _, _, part in taken if isinstance(part, _BODY_PARTS))
-        return taken
+    def take_run(self, most: int) -> list[BufferEntry]:
+        """Remove and return the first entry; if it is a chunk of a response, up to `most` consecutive ones of it."""
+        entries = self._entries
+        run = [entries.popleft()]
+        _, exchange, part = run[0]
+        size = len(part) if isinstance(part, _BODY_PARTS) else 0
+        if isinstance(part, bytes):
+            while entries and len(run) < most and entries[0][1] == exchange:
+                following = entries[0][2]
+                if not isinstance(following, bytes):
+                    break
+                size += len(following)
+                run.append(entries.popleft())
+        self.waiting_bytes -= _ENTRY_BYTES * len(run) + size
+        return run
 
 
 class ObservationBuilder:
@@ -88,27 +97,9 @@ class ObservationBuilder:
         """The bytes of the request bodies so far, by exchange."""
         self._response_sizes: dict[int, int] = {}
 
-    def observations(self, entries: Iterable[BufferEntry]) -> Iterator[Observation | tuple[int, FaultInjected]]:
-        """Yield observations and, between them, each injected fault with its exchange."""
-        run: list[BufferEntry] = []
-        """Consecutive chunks of one response."""
-        for entry in entries:
-            if isinstance(entry[2], bytes) and (not run or run[0][1] == entry[1]):
-                run.append(entry)
-                continue
-            if run:
-                yield self._response_chunks(run)
-                run = []
-            if isinstance(entry[2], bytes):
-                run.append(entry)
-            else:
-                yield self._observation(*entry)
-        if run:
-            yield self._response_chunks(run)
-
-    def _observation(
-        self, time_ns: int, exchange: int, part: HttpRequest | ExchangePart
-    ) -> Observation | tuple[int, FaultInjected]:
+    def observe(self, run: Sequence[BufferEntry]) -> Observation | tuple[int, FaultInjected]:
+        """Return the observation of a run that was taken, or an injected fault with its exchange."""
+        time_ns, exchange, part = run[0]
         match part:
             case FaultInjected():
                 return exchange, part
@@ -125,13 +116,13 @@ class ObservationBuilder:
                 response = part.status, part.reason, part.http_version, part.headers
                 return ResponseStarted(exchange, self._next_ns(time_ns), *response)
             case bytes():
-                return self._response_chunks([(time_ns, exchange, part)])
+                return self._response_chunks(run)
             case _:
                 self._request_sizes.pop(exchange, None)
                 self._response_sizes.pop(exchange, None)
                 return ExchangeEnded(exchange, self._next_ns(time_ns, _NS_BEFORE_END), part)
 
-    def _response_chunks(self, run: list[BufferEntry]) -> BytesArrived:
+    def _response_chunks(self, run: Sequence[BufferEntry]) -> BytesArrived:
         exchange = run[0][1]
         chunks = [part for _, _, part in run if isinstance(part, bytes)]
         start, *ends = accumulate(map(len, chunks), initial=self._response_sizes.get(exchange, 0))
