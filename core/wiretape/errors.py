@@ -1,7 +1,6 @@
 """Errors of the library. Each carries one sentence: what is wrong with which value, then what to do."""
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from wiretape.safe_text import printable
@@ -44,5 +43,6 @@ def install_command(requirement: str) -> str:
     """Return the command that installs a package next to wiretape, whether pip, pipx or uv installed wiretape."""
     if Path(sys.prefix, "pipx_metadata.json").is_file():
         return f"pipx inject wiretape '{requirement}'"
-    pip = "pip install" if find_spec("pip") else f"uv pip install --python {sys.prefix}"
-    return f"{pip} '{requirement}'"
+    if Path(sys.prefix, "uv-receipt.toml").is_file():
+        return f"uv pip install --python {sys.prefix} '{requirement}'"
+    return f"pip install '{requirement}'"

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 from mitmproxy.certs import CertStore
 
-from wiretape import errors
 from wiretape.cli import wiretape
 from wiretape.recording import Writer
 from wiretape_inspect.commands import doctor
@@ -59,20 +58,18 @@ def test_the_version_of_mitmproxy_is_checked(version, expected, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("installer", "expected"),
+    ("file", "expected"),
     [
         ("pip", "run pip install 'mitmproxy>=11.0.2,<13'"),
-        ("pipx", "run pipx inject wiretape 'mitmproxy>=11.0.2,<13'"),
-        ("uv", "run uv pip install --python {prefix} 'mitmproxy>=11.0.2,<13'"),
+        ("pipx_metadata.json", "run pipx inject wiretape 'mitmproxy>=11.0.2,<13'"),
+        ("uv-receipt.toml", "run uv pip install --python {prefix} 'mitmproxy>=11.0.2,<13'"),
     ],
 )
-def test_the_install_command_suits_the_installer_of_wiretape(installer, expected, tmp_path, monkeypatch):
-    """The files are those of pipx; environments of uv contain no pip."""
+def test_the_install_command_suits_the_installer_of_wiretape(file, expected, tmp_path, monkeypatch):
+    """pipx and uv recognise their environments by these files."""
     monkeypatch.setattr(doctor, "installed_version", lambda name: None if name == "mitmproxy" else "1")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(errors, "find_spec", lambda _: None if installer == "uv" else "found")
-    if installer == "pipx":
-        (tmp_path / "pipx_metadata.json").touch()
+    (tmp_path / file).touch()
 
     assert diagnose()[1][0].endswith(expected.format(prefix=tmp_path))
 
