@@ -76,7 +76,7 @@ async def test_a_broken_rule_is_reported_in_every_format_and_reproduced(serve, t
         assert [live.id for live in service.sessions.by_id.values() if live.engine.active] == []
 
     assert "broken        runs/busy-while-running: BUSY001, ERR007" in out
-    assert "not possible  probe.toml has no keys.other-tenant, or its environment variable is not set: tenancy/" in out
+    assert "not possible  tenancy/stream: probe.toml has no keys.other-tenant, or its environment variable" in out
     assert "4 cases: 2 held, 1 broken, 1 not possible · seed 0 · left behind: 2 sessions" in out
     assert "held         errors/unknown-path" in err
 

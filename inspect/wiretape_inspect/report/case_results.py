@@ -190,15 +190,14 @@ class Coverage:
 
 def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
     """Yield the cases that did not hold, the coverage, how to reproduce broken rules, and the totals of the cases."""
-    missed: dict[str, list[str]] = {}
-    for result in cases.results:
-        if result.verdict is CaseVerdict.BROKEN:
-            text = f"{result.case.name}: {result.problem}"
-            yield labelled((f"{result.verdict:<13} ", result.severity or "dim"), text)
-        elif result.verdict is CaseVerdict.NOT_POSSIBLE:
-            missed.setdefault(result.reason, []).append(result.case.name)
-    for reason, names in missed.items():
-        yield labelled((f"{CaseVerdict.NOT_POSSIBLE:<13} ", "dim"), (f"{reason}: {', '.join(names)}", "dim"))
+    for verdict in (CaseVerdict.BROKEN, CaseVerdict.NOT_POSSIBLE):
+        names: dict[tuple[str, Severity | None], list[str]] = {}
+        for result in cases.results:
+            if result.verdict is verdict:
+                names.setdefault((result.problem, result.severity), []).append(result.case.name)
+        for (problem, severity), (first, *others) in names.items():
+            text = f"{problem} ({', '.join([first, *others])})" if others else f"{first}: {problem}"
+            yield labelled((f"{verdict:<13} ", severity or "dim"), text if severity else (text, "dim"))
     yield labelled("coverage: ", f"{coverage}")
     by_reason: dict[str, list[str]] = {}
     for code in coverage.not_reached:
