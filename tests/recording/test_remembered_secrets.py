@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wiretape.recording import remembered_secrets
@@ -13,6 +13,10 @@ TEXT = st.text("ab", max_size=60).map(str.encode)
 SECRETS = st.lists(st.text("ab", min_size=SHORTEST, max_size=20).map(str.encode), max_size=40)
 
 
+TIERS = pytest.mark.parametrize("tiers", [remembered_secrets._TIERS, (0, 2, 4, 10_000)], ids=["usual", "small"])
+"""The sizes of automatons; with the small ones, all secrets are in automatons."""
+
+
 def remember(secrets: list[bytes]) -> RememberedSecrets:
     remembered = RememberedSecrets()
     for secret in secrets:
@@ -20,15 +24,20 @@ def remember(secrets: list[bytes]) -> RememberedSecrets:
     return remembered
 
 
+@TIERS
 @given(secrets=SECRETS, data=TEXT)
-def test_every_occurrence_is_found_even_those_that_overlap(secrets: list[bytes], data: bytes) -> None:
+@example(secrets=[b"a" * 8], data=b"a" * 9)
+@example(secrets=[b"aaaaaaab", b"aaabbbbb", b"bbbbbaaa", b"baaabbbbb"], data=b"ab" + b"aaaaaaabbbbbaaabbbbb" + b"aab")
+def test_every_occurrence_is_found_even_those_that_overlap(tiers, secrets: list[bytes], data: bytes) -> None:
     """Secrets of two letters overlap each other in every way, and fill more than one automaton."""
     covered = set()
     for secret in secrets:
         for start in range(len(data)):
             if data.startswith(secret, start):
                 covered.update(range(start, start + len(secret)))
-    spans = remember(secrets).find(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remembered_secrets, "_TIERS", tiers)
+        spans = remember(secrets).find(data)
     assert {at for start, end in spans for at in range(start, end)} == covered
     assert spans == sorted(spans)
 
@@ -72,9 +81,18 @@ def test_the_secrets_that_were_used_last_are_kept(monkeypatch) -> None:
         remembered.add(used)
         remembered.add(b"secret-%06d-" % number)
         assert remembered.find(b"--" + used) == [(2, 2 + len(used))]
+        found = sum(bool(remembered.find(b"secret-%06d-" % each)) for each in (0, number // 2, number - 101))
+        assert number < 300 or found < 3, "no more than the limit are remembered"
     assert not remembered.find(unused)
     assert remembered.partial(b"secret-000401") == len("secret-000401")
     assert all(remembered.find(b"secret-%06d-" % number) for number in range(401, 500))
+
+
+def test_secrets_in_order_are_found() -> None:
+    """More of them than there are small numbers, which Python keeps."""
+    secrets = [b"secret-%06d" % number for number in range(300)]
+    remembered = remember(secrets)
+    assert remembered.find(b"-".join(secrets)) == [(at * 14, at * 14 + 13) for at in range(300)]
 
 
 def test_short_secrets_are_not_remembered() -> None:
