@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 from cosmic_ray.work_db import WorkDB, use_db
@@ -47,6 +48,13 @@ name = "local"
 """
 POINTLESS = ("BitOr", "RemoveDecorator", "VariableReplacer", "VariableInserter")
 """Changes of type hints, or that nothing survives: they would make the share look better than it is."""
+SAME = ("Eq_Is", "Is_Eq", "IsNot_NotEq", "NotEq_IsNot")
+"""Ends of changes between `==` and `is`, which are the same for small numbers, types and members of enumerations."""
+EQUIVALENT = {
+    (each["before"], each["after"]): each["why"]
+    for each in tomllib.loads(Path(__file__).with_name("equivalent_mutants.toml").read_text())["mutant"]
+}
+"""For the changed line before and after, why nothing changes."""
 KILLED = {TestOutcome.KILLED, TestOutcome.INCOMPETENT}
 
 
@@ -66,16 +74,15 @@ def main() -> int:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
         for name in given.groups or GROUPS:
-            tried, killed, total = run_group(name, tree, given)
-            table.append(
-                f"{name:10} {killed:4} of {tried:4} killed, {killed / max(tried, 1):4.0%} ({total:,} possible)"
-            )
+            tried, same, killed, total = run_group(name, tree, given)
+            share = killed / max(tried - same, 1)
+            table.append(f"{name:10} {killed:4} of {tried - same:4} killed, {share:4.0%} ({total:,} possible)")
     print(*table, sep="\n")
     return 0
 
 
-def run_group(name: str, tree: Path, given: argparse.Namespace) -> tuple[int, int, int]:
-    """Return how many changes were tried, how many the tests noticed, and how many are possible."""
+def run_group(name: str, tree: Path, given: argparse.Namespace) -> tuple[int, int, int, int]:
+    """Return how many changes were tried, survived because they are equivalent, were noticed, and are possible."""
     modules, tests = GROUPS[name]
     python = Path(os.path.abspath(given.python))  # not its target, which has no packages  # noqa: PTH100
     command = f"{python} -m pytest -q -x -p no:cacheprovider --hypothesis-profile=same {' '.join(tests)}"
@@ -100,10 +107,22 @@ def run_group(name: str, tree: Path, given: argparse.Namespace) -> tuple[int, in
     run("exec", config, session)
     with use_db(session, WorkDB.Mode.open) as jobs:
         outcomes = {job: result for job, result in jobs.results if job in sample}
+    same, killed = 0, sum(result.test_outcome in KILLED for result in outcomes.values())
     for job, result in outcomes.items():
         if result.test_outcome not in KILLED:
-            print(f"== {name}: {items[job].operator_name} survived\n{result.diff}", flush=True)
-    return len(outcomes), sum(result.test_outcome in KILLED for result in outcomes.values()), len(useful)
+            operator = items[job].operator_name
+            why = explain(operator, result.diff)
+            same += why is not None
+            print(f"== {name}: {operator} {f'is equivalent. {why}' if why else 'survived'}\n{result.diff}", flush=True)
+    return len(outcomes), same, killed, len(useful)
+
+
+def explain(operator: str, diff: str) -> str | None:
+    """Return why a change that survived changes nothing; None if that is not known."""
+    if operator.endswith(SAME):
+        return "Both compare the same."
+    lines = [line for line in diff.splitlines() if line[:1] in {"-", "+"} and line[:3] not in {"---", "+++"}]
+    return EQUIVALENT.get((lines[0][1:].strip(), lines[-1][1:].strip()))
 
 
 if __name__ == "__main__":

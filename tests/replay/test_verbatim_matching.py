@@ -261,6 +261,18 @@ def test_a_miss_names_the_closest_requests_and_their_differences(asked, nearest)
     assert why_not(recorded, *asked).startswith(f"{name} was not recorded. Closest: {nearest}")
 
 
+def test_the_closest_path_has_the_most_equal_segments_for_its_length():
+    assert "Closest: exchange 2," in why_not(replay(("GET", "/z/y"), ("GET", "/a/x/y")), "GET", "/a/b")
+
+
+def test_in_strict_order_a_skipped_exchange_is_not_taken_later():
+    requests = [RecordedRequest(number, "GET", "/a", NO_BODY) for number in (1, 2)]
+    queues = ExchangeQueues(requests, Matching(order=Order.STRICT))
+    queues.skip(1)
+    queues.skip(1)  # it is no longer expected
+    assert queues.take(HttpRequest("GET", "/a", NO_BODY)).number == 2
+
+
 def test_a_miss_is_safe_to_print_and_short():
     message = why_not(replay(("GET", "/" + "é" * 1000)), "GET", "/\x1b[31m" + "x" * 1000)
 

@@ -84,6 +84,11 @@ def test_a_429_that_is_cut_off_requires_no_wait():
     assert "CLI004" not in Played(first, answer("POST /v1/x", at=2.0)).codes
 
 
+def test_only_a_429_requires_a_wait():
+    first = answer("POST /v1/x", 503, more=["Retry-After: 3"], at=1.0)
+    assert "CLI004" not in Played(first, answer("POST /v1/x", at=2.0)).codes
+
+
 @pytest.mark.parametrize(("cancel_at", "end_after", "codes"), [(5.0, 9, ["RUN006"]), (2.9, 9, []), (5.0, 5.9, [])])
 def test_two_seconds_of_tolerance_surround_a_refused_cancel(event, cancel_at, end_after, codes):
     stream = read(event(1, "run.started"), {"text": event(2, "run.completed"), "after": end_after}, at=1.0)

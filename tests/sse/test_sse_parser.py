@@ -128,3 +128,16 @@ def test_parsing_takes_linear_time(stream, size, options, monkeypatch):
     watched.close()
     assert sum(pattern.searched for pattern in counted) <= 6 * len(stream)
     assert copied <= 6 * len(stream)
+
+
+def test_an_event_has_up_to_16_mib_by_default():
+    head = b"data: " + b"x" * (16 * 1024 * 1024 - 8)
+    assert kinds(Parser().feed(head + b"\n\n")) == [FrameKind.MESSAGE]
+    assert kinds(Parser().feed(head + b"x\n\n"))[:1] == [FrameKind.OVERSIZED]
+
+
+def test_usual_events_take_the_fast_path(monkeypatch):
+    """Neither the general search for fields nor that for the end of a frame is needed."""
+    monkeypatch.setattr(sse, "_FIELD", None)
+    monkeypatch.setattr(Parser, "_finish", None)
+    assert kinds(Parser().feed(b"id: 1\nevent: a\ndata: b\n\n" * 3)) == [FrameKind.MESSAGE] * 3
