@@ -6,13 +6,20 @@
  */
 export function compileFilter(groups) {
   if (!groups.length) return null;
-  const tests = groups.map((group) => group.map(conditionTest));
-  return (subject) => tests.some((group) => group.every((matches) => matches(subject)));
+  return anyOf(groups.map((group) => allOf(group.map(conditionTest))));
+}
+
+/** A test that some of the tests hold; a single one is the test itself, which is called for every row. */
+function anyOf(tests) {
+  return tests.length === 1 ? tests[0] : (subject) => tests.some((matches) => matches(subject));
+}
+
+function allOf(tests) {
+  return tests.length === 1 ? tests[0] : (subject) => tests.every((matches) => matches(subject));
 }
 
 function conditionTest(condition) {
-  const tests = condition.values.map((value) => valueTest(condition.field, value));
-  const any = (subject) => tests.some((matches) => matches(subject));
+  const any = anyOf(condition.values.map((value) => valueTest(condition.field, value)));
   return condition.negated ? (subject) => !any(subject) : any;
 }
 
@@ -36,7 +43,13 @@ function numberTest(field, { low, high }) {
 
 /** The test of a name against a pattern; rule codes match in upper or lower case. */
 function patternTest(field, { text, quoted }) {
-  const matcher = (wanted) => (quoted || !/[*?]/.test(wanted) ? (name) => name === wanted : (name) => matchesPattern(wanted, name));
+  const matcher = (wanted) => {
+    if (quoted || !/[*?]/.test(wanted)) return (name) => name === wanted;
+    const beginning = wanted.slice(0, -1);
+    // The usual pattern is a beginning, such as `tool.*`.
+    if (wanted.endsWith("*") && !/[*?]/.test(beginning)) return (name) => name.startsWith(beginning);
+    return (name) => matchesPattern(wanted, name);
+  };
   if (field === "rule") {
     const matches = matcher(text.toLowerCase());
     return (subject) => (subject.codes || []).some((code) => matches(code.toLowerCase()));
@@ -67,6 +80,7 @@ function matchesPattern(pattern, name) {
   return at === wanted.length;
 }
 
+const NO_CODES = [];
 /** The fields in which the deltas of one row may differ, or which a row does not hold in full. */
 const FIELDS_OF_MESSAGES = ["text", "event", "gap", "tool"];
 
@@ -77,13 +91,17 @@ export function needsMessages(groups) {
 
 /** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
 export function rowSubject(row, head) {
-  const common = { exchange: head.exchange, session: head.session_id, codes: (row.findings || []).map((one) => one.code) };
+  const [exchange, session] = [head.exchange, head.session_id];
+  const codes = row.findings && row.findings.length ? row.findings.map((one) => one.code) : NO_CODES;
+  if (row.row === "event") {
+    // There may be tens of thousands of them, for which copying `common` takes too long.
+    return {
+      exchange, session, codes, kinds: ["message", row.kind], run: row.run_id, event: row.event, sequence: row.sequence,
+      type: row.type, id: row.id, tool: row.tool_call_id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview],
+    };
+  }
+  const common = { exchange, session, codes };
   switch (row.row) {
-    case "event":
-      return {
-        ...common, kinds: ["message", row.kind], run: row.run_id, event: row.event, sequence: row.sequence,
-        type: row.type, id: row.id, tool: row.tool_call_id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview],
-      };
     case "deltas":
       return {
         ...common, kinds: ["message", "delta"], run: row.run_id, event: row.event, type: row.type, gap_ns: row.gap_ns,
