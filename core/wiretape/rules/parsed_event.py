@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from wiretape.contract import DELTA_TYPES
-from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS, Schema, Violation
+from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS, Schema, Violation, is_plain_delta
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import read_json, sequence_in
 from wiretape.rules.finding import Location
@@ -70,7 +70,7 @@ class FramedEvent:
         self.frame, self.time_ns, self.number = seen
         data = event = identity = None
         rare = False
-        for name, value in self.frame[3]:
+        for name, value in seen[0][3]:
             if name == b"data" and data is None:
                 data = value
             elif name == b"event" and event is None:
@@ -156,11 +156,13 @@ class ParsedEvent(FramedEvent):
     """For the shape NO_OBJECT the JSON value of the data, or an `UnreadableJson`."""
     has_unusual_json = False
     """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
+    run_id: str | None = None
+    """The JSON `run_id`, if it is a string."""
+    created_at: datetime | None = None
+    """The JSON `created_at`, if it is an ISO 8601 timestamp in UTC; always None for a delta."""
     json_hash: int | None = None
     """The hash of its JSON, once it was computed."""
     _tool_call_ids: list[str] | None = None
-    _created_at: datetime | None = None
-    _has_parsed_created_at = False
     _schema_errors: SchemaErrors | None = None
 
     def _read_data(self) -> None:
@@ -194,12 +196,16 @@ class ParsedEvent(FramedEvent):
             self.has_sequence = True
             if type(sequence) is int:
                 self.sequence = sequence
+        run_id = document.get("run_id")
+        if type(run_id) is str:
+            self.run_id = run_id
         name = document.get("type")
         if type(name) is str:
             self.type = name
             if name in DELTA_TYPES:
                 self.shape, self.is_delta = _DELTA, True
                 return
+        self.created_at = _parse_utc(document.get("created_at"))
         if self.has_sequence or self.has_id:
             self.shape, self.is_durable = _DURABLE, True
         else:
@@ -210,20 +216,6 @@ class ParsedEvent(FramedEvent):
         """The value of the `event` line, with U+FFFD for bytes that are not UTF-8."""
         line = self.event_line
         return None if line is None else line.decode("utf-8", "replace")
-
-    @property
-    def created_at(self) -> datetime | None:
-        """The JSON `created_at`, if it is an ISO 8601 timestamp in UTC."""
-        if not self._has_parsed_created_at:
-            self._has_parsed_created_at = True
-            self._created_at = _parse_utc(self.document.get("created_at"))
-        return self._created_at
-
-    @property
-    def run_id(self) -> str | None:
-        """The JSON `run_id`, if it is a string."""
-        run_id = self.document.get("run_id")
-        return run_id if type(run_id) is str else None
 
     @property
     def tool_call_ids(self) -> list[str]:
@@ -253,7 +245,9 @@ class ParsedEvent(FramedEvent):
     def schema_errors(self) -> SchemaErrors:
         """Where the JSON of a durable event or a delta does not match its schemas."""
         errors = self._schema_errors
-        if errors is None:
+        if errors is None and self.is_delta and is_plain_delta(self.document):
+            errors = self._schema_errors = NO_SCHEMA_ERRORS
+        elif errors is None:
             specific = EVENT_SCHEMAS.get(self.type or "")
             general = EPHEMERAL_EVENT if self.is_delta else DURABLE_EVENT
             is_valid = (specific or general).is_valid(self.document)

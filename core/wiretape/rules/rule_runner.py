@@ -58,7 +58,7 @@ def is_ordinary(event: ParsedEvent) -> bool:
             return False
     elif not (event.is_durable and _has_ordinary_id(event)):
         return False
-    if event.schema_errors is not NO_SCHEMA_ERRORS or not event.is_utf8:
+    if event.schema_errors is not NO_SCHEMA_ERRORS or not (event.frame[2].isascii() or event.is_utf8):
         return False
     try:
         # Keys are unique if the JSON is written as usual, which is quick to see.
@@ -81,7 +81,7 @@ def _has_ordinary_id(event: ParsedEvent) -> bool:
     return bool(event.document.get("id") == identity)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     """A function of a rule, and where its outcomes are counted."""
 
@@ -90,6 +90,8 @@ class _Entry:
     tally: Tally
     severity: Severity | None
     """The severity in the settings, if there is one."""
+    held: int = 0
+    """How often the rule held for an event since the tally was last updated."""
 
 
 @dataclass(slots=True)
@@ -154,8 +156,11 @@ class RuleRunner:
         """The tally of each rule by its code."""
         for ordinary in self._ordinary.values():
             for entry in ordinary.held:
-                entry.tally.held += ordinary.count
+                entry.held += ordinary.count
             ordinary.count = 0
+        for entry in self._on.get(EVENT.name, ()):
+            entry.tally.held += entry.held
+            entry.held = 0
         return self._tallies
 
     def run_event(self, event: ParsedEvent, stream: StreamState) -> None:
@@ -172,7 +177,7 @@ class RuleRunner:
         for entry in entries:
             outcome = entry.function(event, stream)
             if outcome is HELD:
-                entry.tally.held += 1
+                entry.held += 1
             elif outcome is not None:
                 self._settle(entry, outcome, event.location(stream.exchange))
 

@@ -220,14 +220,13 @@ def tool_started_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
     "tool-summary-disagrees",
     on=EVENT,
     shapes=_DURABLE,
+    types=frozenset(EVENT_SCHEMAS),
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
     clause='Durable event, data: "Short summary of the event."',
 )
 def tool_summary_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
     """`data` of a `tool.started` event names another tool call or tool than `content`.  One finding per field."""
-    if event.type not in EVENT_SCHEMAS:
-        return None
     content, data = event.document.get("content"), event.document.get("data")
     if type(content) is not dict or type(data) is not dict:
         return None
