@@ -58,7 +58,7 @@ def is_ordinary(event: ParsedEvent) -> bool:
             return False
     elif not (event.is_durable and _has_ordinary_id(event)):
         return False
-    if event.schema_errors is not NO_SCHEMA_ERRORS or not (event.frame[2].isascii() or event.is_utf8):
+    if event.find_schema_errors() is not NO_SCHEMA_ERRORS or not (event.frame[2].isascii() or event.is_utf8):
         return False
     try:
         # Keys are unique if the JSON is written as usual, which is quick to see.

@@ -424,7 +424,7 @@ class StreamState(EventStream):
         self.event_numbers[identity] = number
         budget, count = self.session.log.budget, len(self.event_numbers)
         budget.ids += 1
-        if count > _MOST_IDS or (budget.has_spent_ids and count > LEAST_EVENTS):
+        if count > _MOST_IDS or (count > LEAST_EVENTS and budget.has_spent_ids):
             self.event_numbers = dict(islice(self.event_numbers.items(), count // 2, None))
             budget.return_ids(count // 2)
             self.dropped_ids = True
