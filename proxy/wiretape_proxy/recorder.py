@@ -119,6 +119,7 @@ def main() -> None:
     """Record standard input until it ends.  Signals are ignored: the proxy decides when to stop."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    _never_preempt()
     config, rest = _read_config()
     if config is None:
         return
@@ -134,6 +135,12 @@ def main() -> None:
         rotation = Rotation(given, _send)
         recorder = Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation)
         recorder.run(sys.stdin.fileno(), rest)
+
+
+def _never_preempt() -> None:
+    """Wait for a free core or the end of a time slice: input must not interrupt a process that forwards an event."""
+    with suppress(AttributeError, OSError):  # Linux only, and containers can forbid it
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _read_config() -> tuple[RecorderConfig | None, bytes]:
