@@ -14,7 +14,7 @@ import pytest
 
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
-from wiretape.recording import Writer, lock_for_writing, open_recording
+from wiretape.recording import Writer, lock_for_writing, open_recording, recording_writer
 from wiretape.recording.disk_space import RESERVE_BYTES
 from wiretape.recording.recording_file import RecordingFile
 from wiretape.rules import Checker, Finding, Party, Severity
@@ -355,6 +355,28 @@ def test_an_exchange_that_begins_on_a_full_disk_is_stored_later(begin, path, new
         exchange = recording.exchange(2)
         assert (exchange.lost_bytes, exchange.response_bytes) == (12, 0)
         assert exchange.response is not None
+
+
+def test_on_a_disk_that_takes_nothing_the_exchanges_in_memory_are_bounded(begin, path, new_talk, monkeypatch) -> None:
+    """The oldest are forgotten; their heads count as lost."""
+    monkeypatch.setattr(recording_writer, "_MOST_UNSTORED", 10)
+    writer, talk = begin()
+    connection = writer._connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    for _ in range(40):
+        writer.feed([talk.ask("/" + "long" * 3000), talk.end()])
+        writer.commit()
+        assert len(writer._batch.exchanges) <= 11
+    assert writer.lost_bytes > 29 * 12_001
+    connection.execute("PRAGMA max_page_count = 1000000")
+    writer.feed([talk.ask("/last"), talk.end()])
+    writer.close(talk.tick())
+    with open_recording(path) as recording:
+        numbers = [exchange.number for exchange in recording.exchanges()]
+        list(recording.observations())
+    assert len(numbers) <= 12
+    assert numbers == list(range(42 - len(numbers), 42))
 
 
 @pytest.fixture

@@ -52,6 +52,8 @@ _MARK_BYTES = 2048
 _CHUNK_BYTES = 24
 _ROW_BYTES = 16 * 1024
 """Assumed disk space of the time of a chunk, and of the changed row of an exchange: pages of the table and an index."""
+_MOST_UNSTORED = 2000
+"""Exchanges that have ended and are kept to be stored later, while the disk takes nothing at all."""
 
 
 IN_EARLIER_FILE = "recorded in an earlier file of the same recording"
@@ -265,6 +267,20 @@ class WriteBatch:
                 del self.exchanges[number]
         self.changed.clear()
 
+    def forget_oldest(self) -> None:
+        """If not even rows could be stored for long, forget half of the exchanges that have ended.
+
+        Their heads count as lost bytes, so that the loss is reported even if they had no bodies.
+        """
+        ended = sorted(number for number in self.changed if self.exchanges[number].ended)
+        if len(ended) <= _MOST_UNSTORED:
+            return
+        for number in ended[: len(ended) // 2]:
+            request = self.exchanges.pop(number).request
+            self.lost_bytes += len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+            self.changed.remove(number)
+        self.losses = {row: lost for row, lost in self.losses.items() if lost.exchange in self.exchanges}
+
 
 class Writer:
     """Writes one recording.  Create it with `create`, and end it with `close`."""
@@ -383,6 +399,8 @@ class Writer:
         batch.start_next()
         if error is None:
             batch.forget_stored()
+        else:
+            batch.forget_oldest()
 
     def _store_runs(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
         """Store the batch in one transaction, if the disk has room for these runs."""
