@@ -76,7 +76,7 @@ async def test_the_proxy_gives_the_same_findings(serve, probe, clock_of):
             ) as probed,
         ):
             verdicts = {name: (result.verdict, result.problem) for name, result in probed.cases.items()}
-            tallies = {code: tally.verdict for code, tally in probed.report.tallies.items()}
+            tallies = {code: tally.verdict for code, tally in probed.report.outcomes.tallies.items()}
             found.append((verdicts, tallies))
     assert found[0] == found[1]
 

@@ -43,7 +43,7 @@ def places(findings):
 def recorded(path):
     with open_recording(path) as recording:
         report = check_recording(recording, str(path))
-    return list(report.findings), {code: tally.verdict for code, tally in report.tallies.items()}
+    return list(report.findings), {code: tally.verdict for code, tally in report.outcomes.tallies.items()}
 
 
 @pytest.mark.parametrize("family", sorted({vector.code[:3] for vector in vectors()}))
@@ -76,10 +76,10 @@ def test_gaps_and_open_exchanges_give_the_same_live_and_recorded(record, traffic
 def test_a_report_counts_exchanges_and_events(record, all_vectors):
     with open_recording(record(all_vectors)) as recording:
         report = check_recording(recording, "run.db")
-    assert report.exchanges == max(item.exchange for item in all_vectors)
-    assert report.events > 60
+    assert report.outcomes.exchanges == max(item.exchange for item in all_vectors)
+    assert report.outcomes.events > 60
     assert report.severities[Severity.ERROR] == sum(f.severity is Severity.ERROR for f in report.findings)
-    assert report.exercised == len(report.tallies)
+    assert report.exercised == len(report.outcomes.tallies)
 
 
 def test_observations_pass_through_the_progress_callback(record, all_vectors):

@@ -45,9 +45,9 @@ def _documents(reports: Sequence[Report], options: ReportOptions) -> Iterator[tu
     events, size = MAX_EVENTS, MAX_BYTES
     for number, report in enumerate(reports, 1):
         needed = _size(report)
-        is_whole = report.events <= events and needed <= size
+        is_whole = report.outcomes.events <= events and needed <= size
         if is_whole:
-            events, size = events - report.events, size - needed
+            events, size = events - report.outcomes.events, size - needed
         name = "data" if number == 1 else f"data-{number}"
         yield name, document_parts(_page_content(report, options, is_whole=is_whole))
 
@@ -103,8 +103,8 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
         "inconclusive_reasons": [str(line) for line in (*inconclusive_lines(report), *scope_lines(report), *cases)],
         "suppressed": len(report.suppressed),
         "selected": len(report.selected),
-        "events": report.events,
-        "exchanges": report.exchanges,
+        "events": report.outcomes.events,
+        "exchanges": report.outcomes.exchanges,
         "radius": radius,
     }
 

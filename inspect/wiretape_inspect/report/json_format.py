@@ -133,7 +133,7 @@ def _digest(path: Path) -> str | None:
 
 def rule_document(report: Report, rule: Rule, options: ReportOptions) -> dict[str, Any]:
     """Return a rule of the catalogue, and what the recording shows about it."""
-    tally: Tally = report.tallies[rule.code]
+    tally: Tally = report.outcomes.tallies[rule.code]
     return {
         "code": rule.code,
         "name": rule.name,
@@ -195,9 +195,9 @@ def _summary(report: Report) -> dict[str, Any]:
             "exercised": report.exercised,
             **{verdict: len(codes) for verdict, codes in report.verdicts.items()},
         },
-        "exchanges": report.exchanges,
-        "events": report.events,
-        "scope": [_scope(scope) for scope in report.scopes],
+        "exchanges": report.outcomes.exchanges,
+        "events": report.outcomes.events,
+        "scope": [_scope(scope) for scope in report.outcomes.scopes],
     }
 
 
@@ -223,6 +223,6 @@ def _total(reports: Sequence[Report]) -> dict[str, Any]:
     return {
         "findings": _finding_counts(severities, sum(len(report.suppressed) for report in reports)),
         "recordings": len(reports),
-        "exchanges": sum(report.exchanges for report in reports),
-        "events": sum(report.events for report in reports),
+        "exchanges": sum(report.outcomes.exchanges for report in reports),
+        "events": sum(report.outcomes.events for report in reports),
     }

@@ -85,7 +85,7 @@ def _describe_case(report: Report, cases: CaseResults, result: CaseResult) -> st
 def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding], options: ReportOptions) -> None:
     family = rule.code.rstrip("0123456789")
     case = ET.SubElement(suite, "testcase", classname=f"contract.{family}", name=f"{rule.code} {rule.name}")
-    verdict = report.tallies[rule.code].verdict
+    verdict = report.outcomes.tallies[rule.code].verdict
     severities = [severity for code, severity in report.counts if code == rule.code]
     if any(severity.reaches(options.threshold) for severity in severities):
         message = f"{count_of(report.broken[rule.code], 'finding')}: {findings[0].message}"
@@ -99,7 +99,7 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
         ET.SubElement(case, "skipped", message=_NOT_EXERCISED)
     elif verdict is Verdict.INCONCLUSIVE:
         outcome = "failure" if options.fail_on_inconclusive else "skipped"
-        ET.SubElement(case, outcome, message=f"inconclusive: {'; '.join(report.tallies[rule.code].reasons)}")
+        ET.SubElement(case, outcome, message=f"inconclusive: {'; '.join(report.outcomes.tallies[rule.code].reasons)}")
 
 
 def _describe(report: Report, rule: Rule, findings: list[Finding]) -> str:

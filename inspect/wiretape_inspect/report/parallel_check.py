@@ -29,7 +29,6 @@ from wiretape_inspect.report.recording_report import (
     check_observations,
     check_recording,
     make_checker,
-    make_report,
 )
 from wiretape_inspect.report.remote_files import is_url, local_copy
 
@@ -103,7 +102,7 @@ class _File:
         """Make the report from the results."""
         findings = FindingStore(finding for found, _ in self.results for finding in found)
         outcomes = Outcomes.merge([outcomes for _, outcomes in self.results])
-        self.report = make_report(self.name, self.recording, findings, outcomes, settings=settings, selected=selected)
+        self.report = Report(self.name, self.recording, findings, outcomes, selected=selected, settings=settings)
         self.results.clear()
 
 

@@ -33,6 +33,56 @@ class ReportOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What checking some observations showed, besides the findings."""
+
+    tallies: dict[str, Tally]
+    """For every rule of the catalogue, how often it came up and with what result."""
+    reason_order: dict[tuple[str, str], ReasonOrder]
+    """For each code and reason of the tallies when it was first added."""
+    exchanges: int
+    events: int
+    scopes: Sequence[ScopeCount]
+    """How many exchanges were judged by which rules, and why."""
+    # These tell whether the parts of a recording depend on each other, and are not results; see `Checker`.
+    unknown_cursors: Collection[int] = field(default=(), compare=False)
+    found_cursors: Collection[int] = field(default=(), compare=False)
+    kept_events: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, checker: Checker) -> "Outcomes":
+        """Return the outcomes of a checker that has finished."""
+        return cls(
+            checker.tallies(),
+            checker.reason_order(),
+            checker.exchanges,
+            checker.events,
+            checker.scopes(),
+            checker.unknown_cursors,
+            checker.found_cursors,
+            checker.kept_events,
+        )
+
+    @classmethod
+    def merge(cls, parts: "Sequence[Outcomes]") -> "Outcomes":
+        """Return the outcomes of the whole recording, each exchange of which was judged in one of the parts."""
+        first, *others = parts
+        if not others:
+            return first
+        order: dict[tuple[str, str], ReasonOrder] = {}
+        for part in parts:
+            for key, at in part.reason_order.items():
+                order[key] = min(at, order.get(key, at))
+        tallies = {code: Tally() for code in first.tallies}
+        for code, reason in sorted(order, key=order.__getitem__):
+            tallies[code].reasons[reason] = 0
+        for part in parts:
+            for code, tally in part.tallies.items():
+                tallies[code].add(tally)
+        return replace(first, tallies=tallies, reason_order=order, events=sum(part.events for part in parts))
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a recording shows about every rule.  A finding that is not in the baseline is new."""
 
@@ -41,12 +91,8 @@ class Report:
     recording: Recording
     """Open until the report is written."""
     findings: FindingStore
-    tallies: dict[str, Tally]
-    """For every rule of the catalogue, how often it came up and with what result."""
-    exchanges: int
-    events: int
-    scopes: Sequence[ScopeCount]
-    """How many exchanges were judged by which rules, and why."""
+    outcomes: Outcomes
+    """What checking it showed besides the findings."""
     selected: frozenset[str] = ALL_RULES
     """Codes of the rules that were checked."""
     settings: Settings = field(default_factory=Settings)
@@ -60,7 +106,7 @@ class Report:
     @property
     def coverage(self) -> Coverage:
         """Which rules about the service came up."""
-        return Coverage.of(self.tallies, self.selected)
+        return Coverage.of(self.outcomes.tallies, self.selected)
 
     @property
     def new_findings(self) -> Iterator[Finding]:
@@ -111,7 +157,9 @@ class Report:
     def verdicts(self) -> dict[Verdict, list[str]]:
         """The codes of the selected rules by verdict."""
         codes = [code for code in CATALOGUE if code in self.selected]
-        return {verdict: [code for code in codes if self.tallies[code].verdict is verdict] for verdict in Verdict}
+        return {
+            verdict: [code for code in codes if self.outcomes.tallies[code].verdict is verdict] for verdict in Verdict
+        }
 
     @property
     def exercised(self) -> int:
@@ -134,54 +182,6 @@ class Report:
 
 Watch = Callable[[Iterable[Observation]], Iterable[Observation]]
 """Passes observations on unchanged, for example to show progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """What checking some observations showed, besides the findings."""
-
-    tallies: dict[str, Tally]
-    reason_order: dict[tuple[str, str], ReasonOrder]
-    """For each code and reason of the tallies when it was first added."""
-    exchanges: int
-    events: int
-    scopes: Sequence[ScopeCount]
-    unknown_cursors: Collection[int] = ()
-    """See `Checker`, like the following."""
-    found_cursors: Collection[int] = ()
-    kept_events: int = 0
-
-    @classmethod
-    def of(cls, checker: Checker) -> "Outcomes":
-        """Return the outcomes of a checker that has finished."""
-        return cls(
-            checker.tallies(),
-            checker.reason_order(),
-            checker.exchanges,
-            checker.events,
-            checker.scopes(),
-            checker.unknown_cursors,
-            checker.found_cursors,
-            checker.kept_events,
-        )
-
-    @classmethod
-    def merge(cls, parts: "Sequence[Outcomes]") -> "Outcomes":
-        """Return the outcomes of the whole recording, each exchange of which was judged in one of the parts."""
-        first, *others = parts
-        if not others:
-            return first
-        order: dict[tuple[str, str], ReasonOrder] = {}
-        for part in parts:
-            for key, at in part.reason_order.items():
-                order[key] = min(at, order.get(key, at))
-        tallies = {code: Tally() for code in first.tallies}
-        for code, reason in sorted(order, key=order.__getitem__):
-            tallies[code].reasons[reason] = 0
-        for part in parts:
-            for code, tally in part.tallies.items():
-                tallies[code].add(tally)
-        return replace(first, tallies=tallies, reason_order=order, events=sum(part.events for part in parts))
 
 
 def check_observations(checker: Checker, observations: Iterable[Observation]) -> Iterator[Finding]:
@@ -209,27 +209,4 @@ def check_recording(
     selected -= settings.off
     checker = make_checker(settings, selected)
     findings = FindingStore(check_observations(checker, watch(recording.observations())))
-    return make_report(file, recording, findings, Outcomes.of(checker), settings=settings, selected=selected)
-
-
-def make_report(
-    file: str,
-    recording: Recording,
-    findings: FindingStore,
-    outcomes: Outcomes,
-    *,
-    settings: Settings,
-    selected: frozenset[str],
-) -> Report:
-    """Return the report about a recording that was checked."""
-    return Report(
-        file,
-        recording,
-        findings,
-        outcomes.tallies,
-        outcomes.exchanges,
-        outcomes.events,
-        outcomes.scopes,
-        selected=selected,
-        settings=settings,
-    )
+    return Report(file, recording, findings, Outcomes.of(checker), selected=selected, settings=settings)

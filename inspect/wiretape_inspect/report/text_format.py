@@ -84,10 +84,10 @@ def inconclusive_lines(report: Report) -> Iterator[Line]:
     by_reason: dict[str, list[str]] = {}
     for code in CATALOGUE:
         if code in report.selected:
-            for reason in report.tallies[code].reasons:
+            for reason in report.outcomes.tallies[code].reasons:
                 by_reason.setdefault(reason, []).append(code)
     for reason, codes in by_reason.items():
-        counts = [f"{code} ({count_of(report.tallies[code].reasons[reason], 'time')})" for code in codes]
+        counts = [f"{code} ({count_of(report.outcomes.tallies[code].reasons[reason], 'time')})" for code in codes]
         more = len(codes) - _MAX_NAMED_RULES
         named = ", ".join(counts[:_MAX_NAMED_RULES]) + (f" and {count_of(more, 'more rule')}" if more > 0 else "")
         yield labelled(("inconclusive: ", "dim"), (f"{named}, because {reason}", "dim"))
@@ -95,9 +95,9 @@ def inconclusive_lines(report: Report) -> Iterator[Line]:
 
 def scope_lines(report: Report) -> Iterator[Line]:
     """Yield which exchanges were judged by which rules, and why; nothing if all are the service's."""
-    if all(scope.reason.is_service for scope in report.scopes):
+    if all(scope.reason.is_service for scope in report.outcomes.scopes):
         return
-    for scope in report.scopes:
+    for scope in report.outcomes.scopes:
         rules = "all rules" if scope.reason.is_service else f"{' and '.join(EVERYWHERE)} only"
         judged = f"{count_of(scope.exchanges, 'exchange')} judged by {rules}"
         yield labelled(("scope: ", "dim"), (f"{judged}, because {scope.text}", "dim"))
@@ -116,7 +116,7 @@ def summary_parts(report: Report) -> list[Part]:
     inconclusive = report.verdicts[Verdict.INCONCLUSIVE]
     if inconclusive:
         parts.append(f"{len(inconclusive)} inconclusive ({', '.join(inconclusive)})")
-    parts.append(f"{count_of(report.events, 'event')} in {count_of(report.exchanges, 'exchange')}")
+    parts.append(f"{count_of(report.outcomes.events, 'event')} in {count_of(report.outcomes.exchanges, 'exchange')}")
     return [*finding_count_parts(report.severities), *(f" · {part}" for part in parts)]
 
 
