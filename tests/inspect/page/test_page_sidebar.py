@@ -39,9 +39,12 @@ class Sidebar:
         await self.page.keyboard.type(text)
 
 
-async def test_sidebar_is_searched_by_status_method_and_finding(debugging, recording):
+async def test_sidebar_is_hidden_shown_and_searched_by_status_method_and_finding(debugging, recording):
     async with debugging(recording) as shown:
         sidebar = Sidebar(shown)
+        await shown.keys("e")
+        await expect(shown.page.locator("#sidebar")).to_be_hidden()
+        await sidebar.find("")
         await sidebar.has("n", "1", "2", "3", "4", "5", "6")
         for text, numbers in (("429", "3"), ("post", "134"), ("#6", "6"), ("dur004", "5"), ("stream s1", "25")):
             await sidebar.find(text)
@@ -98,14 +101,6 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
         await shown.page.mouse.up()
         after = await sidebar.rows.first.locator(".n").bounding_box()
         assert 30 < after["width"] - before["width"] < 50
-
-
-async def test_sidebar_can_be_hidden(debugging, recording):
-    async with debugging(recording) as shown:
-        await shown.keys("e")
-        await expect(shown.page.locator("#sidebar")).to_be_hidden()
-        await shown.keys("x")
-        await expect(shown.page.locator("#sidebar")).to_be_visible()
 
 
 async def check_matches(shown):
