@@ -74,8 +74,8 @@ format: venv ## format the code
 bench-packages: ## install the npm packages of the benchmarks, which are optional; needs node and npm, and Java to run one
 	@$(NPM_INSTALL) --prefix benchmarks/peers
 
-bench: venv ## compare wiretape with stock mitmdump, bare handlers and other mock servers
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+bench: venv ## compare wiretape with stock mitmdump and other mock servers, and write docs/benchmarks.md; takes a quarter of an hour
+	@$(BIN)/python benchmarks/run.py --output docs/benchmarks.md $(ARGS)
 
 docs: venv ## build the site of the docs in build/docs; broken links fail
 	@$(BIN)/python .ci/site/build.py build/docs

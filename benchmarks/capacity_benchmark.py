@@ -7,7 +7,6 @@ With `--rotate`, every client verifies every byte of its streams, and the joined
 
 import argparse
 import asyncio
-import os
 import re
 import tempfile
 import threading
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy_client import open_stream
-from proxy_targets import BIN, free_port, running, service
+from proxy_targets import BIN, Usage, children, free_port, running, service, usage
 from report_benchmark import run_report
 from rich.console import Console
 from rich.table import Table
@@ -28,16 +27,7 @@ from wiretape.recording.rotated_parts import group_parts, open_joined
 
 STREAMS, HZ = 2, 20
 PROXIES, HOURS = 1000, 24
-TICKS = os.sysconf("SC_CLK_TCK")
 TIME = re.compile(rb'"t":\d+')
-
-
-@dataclass
-class Usage:
-    """CPU seconds and peak resident megabytes of the proxy and its recorder."""
-
-    cpu: float = 0
-    megabytes: float = 0
 
 
 @dataclass
@@ -53,18 +43,6 @@ class Result:
     file: int
     files: int
     report_cpu: float
-
-
-def usage(process: int) -> Usage:
-    """Return the usage of a process so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    peak = Path(f"/proc/{process}/status").read_text().partition("VmHWM:")[2].split()[0]
-    return Usage((int(fields[11]) + int(fields[12])) / TICKS, int(peak) / 1024)
-
-
-def children(process: int) -> list[int]:
-    """Return the child processes."""
-    return [int(text) for text in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 async def read_streams(port: int, streams: int, seconds: int) -> dict[str, bytes]:
@@ -93,11 +71,11 @@ def measure(streams: int, seconds: int, rotate: str | None) -> Result:
             bodies: dict[str, bytes] = {}
             thread = threading.Thread(target=lambda: bodies.update(asyncio.run(read_streams(port, streams, seconds))))
             (recorder,) = children(process.pid)
-            before, began = (usage(process.pid), usage(recorder)), time.monotonic()
+            before, began = (usage(process.pid, with_children=False), usage(recorder)), time.monotonic()
             thread.start()
             thread.join()
             spent = time.monotonic() - began
-            after = usage(process.pid), usage(recorder)
+            after = usage(process.pid, with_children=False), usage(recorder)
         proxy, recorder_use = (Usage(new.cpu - old.cpu, new.megabytes) for old, new in zip(before, after, strict=True))
         files = sorted(folder.glob("*.db"))
         with ExitStack() as opened:

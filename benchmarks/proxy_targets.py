@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -19,6 +20,41 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Usage:
+    """CPU seconds and peak resident megabytes."""
+
+    cpu: float = 0
+    megabytes: float = 0
+
+
+def usage(process: int, *, with_children: bool = True) -> Usage:
+    """Return what a running process has used so far, by default together with its children."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    peak = Path(f"/proc/{process}/status").read_text().partition("VmHWM:")[2].split()[0]
+    total = Usage((int(fields[11]) + int(fields[12])) / TICKS, int(peak) / 1024)
+    for child in children(process) if with_children else ():
+        more = usage(child)
+        total = Usage(total.cpu + more.cpu, total.megabytes + more.megabytes)
+    return total
+
+
+def children(process: int) -> list[int]:
+    """Return the child processes."""
+    return [int(text) for text in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def run_measured(command: Sequence[str | Path]) -> tuple[Usage, int]:
+    """Run a program without showing its output; return what it used, and its exit status."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Usage(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024), process.returncode
 
 
 @contextmanager
@@ -35,25 +71,25 @@ def service() -> Iterator[int]:
 
 
 @contextmanager
-def direct(upstream: int, _: Path) -> Iterator[int]:
-    yield upstream
+def direct(upstream: int, _: Path) -> Iterator[tuple[int, int]]:
+    yield upstream, os.getpid()
 
 
 @contextmanager
-def stock(upstream: int, folder: Path) -> Iterator[int]:
+def stock(upstream: int, folder: Path) -> Iterator[tuple[int, int]]:
     port = free_port()
     command = [BIN / "mitmdump", "-q", "-s", HERE / "stream_addon.py", "--set", f"confdir={folder / 'conf'}"]
     command += ["--mode", f"reverse:http://127.0.0.1:{upstream}", "--listen-host", "127.0.0.1"]
-    with running([*command, "--listen-port", str(port)], port):
-        yield port
+    with running([*command, "--listen-port", str(port)], port) as process:
+        yield port, process.pid
 
 
 @contextmanager
-def wiretape(upstream: int, folder: Path) -> Iterator[int]:
+def wiretape(upstream: int, folder: Path) -> Iterator[tuple[int, int]]:
     port = free_port()
     command = [BIN / "wiretape", "proxy", f"http://127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{port}"]
-    with running([*command, "--output", folder / "bench.db"], port):
-        yield port
+    with running([*command, "--output", folder / "bench.db"], port) as process:
+        yield port, process.pid
 
 
 @contextmanager

@@ -7,8 +7,6 @@ data: `orjson.loads` alone, and `orjson.loads` with a prebuilt `jsonschema` vali
 """
 
 import os
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import orjson
+from proxy_targets import run_measured
 from rich.console import Console
 from rich.table import Table
 from sample_events import event
@@ -94,25 +93,10 @@ def plain_loops(path: Path) -> tuple[float, float]:
 
 def run_report(path: Path) -> tuple[float, float]:
     """Return CPU seconds and peak resident megabytes of the command."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [
-        sys.executable,
-        "-m",
-        "wiretape",
-        "report",
-        str(path),
-        "--jobs",
-        "1",
-        "--format",
-        "json",
-        "--output",
-        os.devnull,
-    ]
-    done = subprocess.run(command, check=False)
-    assert done.returncode == 0, "the traffic keeps the specification"
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return cpu, after.ru_maxrss / 1024
+    command = [sys.executable, "-m", "wiretape", "report", str(path), "--jobs", "1"]
+    used, status = run_measured([*command, "--format", "json", "--output", os.devnull])
+    assert status == 0, "the traffic keeps the specification"
+    return used.cpu, used.megabytes
 
 
 def show(events: int, console: Console) -> None:

@@ -1,12 +1,16 @@
 """`make bench`: wiretape and its references, side by side in one run.  See README.md."""
 
 import argparse
+import os
 import platform
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -16,8 +20,10 @@ import mock_servers
 import replay_benchmark
 import report_benchmark
 import serve_benchmark
+import size_benchmark
 import view_benchmark
-from proxy_targets import WAYS, run_client, service
+from markdown_page import MarkdownPage
+from proxy_targets import WAYS, run_client, service, usage
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -30,6 +36,20 @@ class Load:
     name: str
     arguments: tuple[object, ...]
     figures: tuple[str, ...]
+
+
+SECTIONS = ("proxy", "size", "mocks", "replay", "report", "capacity", "rotation", "serve", "look")
+CPU, MEMORY = "CPU us an event", "peak MB"
+MOST_SECONDS = 200
+"""After this time, no further round of the proxy is started ..."""
+MOST_SECONDS_IN_ALL = 780
+"""... and after this, no further section."""
+INTRODUCTION = """# Benchmarks
+
+`make bench` measures all of this in one run and writes this page; what each figure means is in
+[benchmarks/README.md](../benchmarks/README.md).
+All programs share the cores of one machine, so only ratios within one run say something: compare the columns of a
+table, not the tables of two runs. A row that misses its goal stays on the page."""
 
 
 def loads(quick: bool) -> list[Load]:
@@ -50,16 +70,25 @@ def measure(rounds: int, quick: bool, folder: Path) -> tuple[Results, Results]:
     results: Results = defaultdict(list)
     recorded: Results = defaultdict(list)
     kinds = loads(quick)
+    until = time.monotonic() + MOST_SECONDS
     with service() as upstream, Progress(transient=True) as progress:
         task = progress.add_task("measuring", total=None)
         for turn in range(rounds):
+            if turn and time.monotonic() > until:
+                break
             for load in kinds:
                 # Rates are compared with stock only, so one measurement without a proxy is enough.
                 ways = [way for way in WAYS if way != "direct" or turn == 0 or "rate" not in load.figures]
                 for name in ways if turn % 2 == 0 else reversed(ways):
                     progress.update(task, description=f"{load.name}: {name}")
-                    with WAYS[name](upstream, folder) as port:
+                    with WAYS[name](upstream, folder) as (port, process):
+                        before = usage(process)
                         result = run_client(port, *load.arguments)
+                        after = usage(process)
+                    if name != "direct":
+                        count = result.get("requests", result.get("events", 1))
+                        results[load.name, name, CPU].append((after.cpu - before.cpu) / count * 1e6)
+                        results[load.name, name, MEMORY].append(after.megabytes)
                     for figure in load.figures:
                         results[load.name, name, figure].append(result[figure])
                     if name == "wiretape":
@@ -89,7 +118,10 @@ def report(results: Results, recorded: Results, console: Console) -> None:
     for title in ("load", "figure", *WAYS, "wiretape / stock", "to reach"):
         table.add_column(title, justify="left" if title in {"load", "figure"} else "right")
     for load, figure in dict.fromkeys((load, figure) for load, _, figure in results):
-        direct, stock, ours = (median(results[load, name, figure]) for name in WAYS)
+        direct, stock, ours = (median(results.get((load, name, figure), [0])) for name in WAYS)
+        if figure in {CPU, MEMORY}:
+            table.add_row(load, figure, "", f"{stock:,.0f}", f"{ours:,.0f}", f"{ours / stock:.2f}", "")
+            continue
         if figure == "rate":
             floor = 0.9 if "JSON" in load else 0.95
             ratio, goal, good = ours / stock, f">= {floor}", ours / stock >= floor
@@ -117,31 +149,42 @@ def proxy(console: Console, rounds: int, quick: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="number of measurements (default 5; at most 3 of the proxy)"
-    )
+    parser.add_argument("--rounds", type=int, default=3, help="number of measurements, if time allows (default 3)")
+    parser.add_argument("--output", type=Path, help="page to write, if nothing is left out")
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument(
-        "--only", choices=("proxy", "capacity", "report", "replay", "serve", "look"), help="run one benchmark only"
+        "--only",
+        choices=SECTIONS,
+        help="run one benchmark only",
     )
     options = parser.parse_args()
-    rounds = 1 if options.quick else options.rounds
-    console = Console(width=120)
-    console.print(f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}, {platform.machine()}")
-    if options.only in {None, "proxy"}:
-        proxy(console, min(rounds, 3), options.quick)
-    if options.only in {None, "capacity"}:
-        capacity_benchmark.show(console, seconds=3 if options.quick else 10)
-        capacity_benchmark.show(console, seconds=3 if options.quick else 10, rotate="1s")
-    if options.only in {None, "report"}:
-        report_benchmark.show(100_000 if options.quick else 1_000_000, console)
-    if options.only in {None, "replay"}:
-        replay_benchmark.show(console, rounds=rounds, quick=options.quick)
-        mock_servers.show(console, rounds=rounds, quick=options.quick)
-    if options.only in {None, "serve"}:
-        serve_benchmark.show(console, quick=options.quick)
-    if options.only in {None, "look"}:
-        view_benchmark.show(console, 100_000 if options.quick else 1_000_000)
+    rounds, quick = 1 if options.quick else options.rounds, options.quick
+    page, until = MarkdownPage(INTRODUCTION), time.monotonic() + MOST_SECONDS_IN_ALL
+    cores = len(os.sched_getaffinity(0))
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    page.print(
+        f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, mitmproxy {version('mitmproxy')}, "
+        f"{platform.machine()}, {cores} cores; load of the machine before the run: {load}."
+    )
+    events = 100_000 if quick else 300_000
+    sections: dict[str, tuple[str, Callable[[], None]]] = {
+        "proxy": ("Recorder and stock mitmdump", lambda: proxy(page, rounds, quick)),
+        "size": ("Size of recordings", lambda: size_benchmark.show(page, events // 10)),
+        "mocks": ("Replay and other mock servers", lambda: mock_servers.show(page, rounds=min(rounds, 2), quick=quick)),
+        "replay": ("Replay", lambda: replay_benchmark.show(page, rounds=min(rounds, 2), quick=quick)),
+        "report": ("Report", lambda: report_benchmark.show(events, page)),
+        "capacity": ("Capacity of one proxy", lambda: capacity_benchmark.show(page, seconds=3 if quick else 10)),
+        "rotation": ("Rotation", lambda: capacity_benchmark.show(page, seconds=3 if quick else 10, rotate="1s")),
+        "serve": ("Stand-in", lambda: serve_benchmark.show(page, quick=quick)),
+        "look": ("Views", lambda: view_benchmark.show(page, events)),
+    }
+    for name, (title, measure_) in sections.items():
+        if options.only is None and time.monotonic() > until:
+            page.print(f"{title} is left out: the run took too long.")
+        elif options.only in {None, name}:
+            page.section(title, measure_)
+    if options.output is not None and options.only is None and not quick:
+        page.save(options.output)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ the request of the page on.
 """
 
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
+from proxy_targets import run_measured
 from report_benchmark import record
 from rich.console import Console
 from rich.table import Table
@@ -103,8 +103,9 @@ def first_screen(path: Path) -> float:
 
 def whole(path: Path) -> float:
     """Return the peak megabytes of `wiretape show` for the whole recording."""
-    subprocess.run([sys.executable, "-m", "wiretape", "show", path], stdout=subprocess.DEVNULL, check=True)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    used, status = run_measured([sys.executable, "-m", "wiretape", "show", path])
+    assert status == 0, "the whole recording is shown"
+    return used.megabytes
 
 
 Figures = dict[str, float]

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from wiretape.observations import BytesArrived, BytesLost, Observation
 from wiretape.recording.builder import RecordingMetadata, RecordingSource, build_recording
@@ -12,10 +13,25 @@ from wiretape.recording.recording_reader import Recording, open_database
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
 
 
-def group_parts(recordings: Sequence[Recording]) -> list[list[Recording]]:
+class RotatedPart(Protocol):
+    """What `group_parts` has to know about a recording."""
+
+    @property
+    def series(self) -> tuple[int, bytes]:
+        """See `Recording.series`."""
+
+    @property
+    def part(self) -> int:
+        """See `Recording.part`."""
+
+
+_Part = TypeVar("_Part", bound=RotatedPart)
+
+
+def group_parts(recordings: Sequence[_Part]) -> list[list[_Part]]:
     """Group recordings: consecutive files of one rotated recording in order, all others alone."""
-    groups: list[list[Recording]] = []
-    last: dict[tuple[int, bytes], list[Recording]] = {}
+    groups: list[list[_Part]] = []
+    last: dict[tuple[int, bytes], list[_Part]] = {}
     order = sorted(range(len(recordings)), key=lambda index: (recordings[index].part, index))
     for index in order:
         recording = recordings[index]

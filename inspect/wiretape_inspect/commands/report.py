@@ -16,8 +16,9 @@ from wiretape.errors import InputError
 from wiretape.files import (
     PATH,
 )
+from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Observation
-from wiretape.recording import Recording, open_recording
+from wiretape.recording import Recording, recording_opener
 from wiretape.recording.rotated_parts import group_parts, open_joined
 from wiretape.rules import Settings, Severity
 from wiretape_inspect.commands.baseline_options import BaselineOptions, baseline_options
@@ -31,6 +32,7 @@ from wiretape_inspect.commands.report_outputs import (
     write_report,
 )
 from wiretape_inspect.report import Report, ReportOptions, baseline, check_recording
+from wiretape_inspect.report.file_summaries import Totals, summarize_files
 from wiretape_inspect.report.parallel_check import (
     SMALL,
     body_bytes,
@@ -42,6 +44,16 @@ from wiretape_inspect.report.parallel_check import (
 from wiretape_inspect.report.remote_files import expand_url, is_url, local_copy
 from wiretape_inspect.terminal_output import find_terminal
 
+_NOT_WITH_SUMMARY = {
+    "formats": "--format",
+    "outputs": "--output",
+    "all_findings": "--all",
+    "statistics": "--statistics",
+    "baseline_file": "--baseline",
+    "write_baseline": "--write-baseline",
+    "prune_baseline": "--prune-baseline",
+    "strict_baseline": "--strict-baseline",
+}
 PROGRESS_DELAY_S = 1.0
 """How long checking may take before a progress bar appears."""
 _PROGRESS_INTERVAL_S = 0.1
@@ -71,6 +83,11 @@ _PROGRESS_INTERVAL_S = 0.1
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")
 @click.option("--statistics", is_flag=True, help="With text: only count the findings of each rule.")
 @baseline_options
+@click.option(
+    "--summary",
+    is_flag=True,
+    help="Print a line of JSON for each file as it is checked, then totals by rule and date; for thousands of files.",
+)
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
@@ -108,6 +125,7 @@ def report(
     write_baseline: Path | None,
     prune_baseline: bool,
     strict_baseline: bool,
+    summary: bool,
     jobs: int,
     dask: str | None,
 ) -> None:
@@ -140,6 +158,10 @@ def report(
     refuse_recordings("--write-baseline", [known.write], files)
     entries, earlier = known.load()
     fail_on = fail_on or config.fail_on or Severity.ERROR.value
+    if summary:
+        if given := [option for name, option in _NOT_WITH_SUMMARY.items() if ctx.params[name]]:
+            raise click.UsageError(f"--summary and {given[0]} cannot be combined.")
+        ctx.exit(_summarize(names, jobs, settings, codes, dask=dask, fail_on=fail_on, exit_zero=exit_zero))
     terminal = find_terminal()
     options = ReportOptions(
         all_findings=all_findings,
@@ -165,6 +187,36 @@ def report(
         ctx.exit(1)
 
 
+def _summarize(
+    names: Sequence[str],
+    jobs: int,
+    settings: Settings,
+    codes: frozenset[str],
+    *,
+    dask: str | None,
+    fail_on: str,
+    exit_zero: bool,
+) -> int:
+    """Print a summary of each file and totals; return the exit status."""
+    totals = Totals(settings)
+    with ExitStack() as opened:
+        executor = None
+        if dask is not None:
+            executor = opened.enter_context(dask_executor(dask))
+        elif jobs > 1:
+            executor = opened.enter_context(process_pool(jobs))
+        for each in summarize_files(chain.from_iterable(map(_expand, names)), executor, settings, codes):
+            totals.add(each)
+            click.echo(dump_json(each.document()))
+    click.echo(dump_json(totals.document()))
+    if totals.unreadable:
+        return 2
+    threshold = threshold_of(fail_on)
+    has_failed = any(severity.reaches(threshold) for severity in totals.severities)
+    has_failed |= fail_on == INCONCLUSIVE and totals.has_inconclusive
+    return int(has_failed and not exit_zero)
+
+
 def _check(
     names: Sequence[str],
     jobs: int,
@@ -187,7 +239,8 @@ def _check(
     for name in chain.from_iterable(map(_expand, names)):
         try:
             file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
-            parts.append((name, opened.enter_context(open_recording(file))))
+            open_again = opened.enter_context(recording_opener(file))
+            parts.append((name, opened.enter_context(open_again())))
         except InputError as error:
             fail(error)
     sources: dict[int, tuple[str, ...]] = {}

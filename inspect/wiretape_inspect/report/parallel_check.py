@@ -8,13 +8,14 @@ after all.  So the results are the same whatever the number of processes.
 import gc
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import active_children, get_all_start_methods, get_context
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, cast
 
 from wiretape.errors import InputError
@@ -58,12 +59,18 @@ class Part:
 def check_part(part: Part) -> "PartResult | None":
     """Check a part of a recording; return None if it has more findings than should be held in memory."""
     checker = make_checker(part.settings, part.selected, part.exchanges)
+    with open_part(part) as recording:
+        findings = list(islice(check_observations(checker, recording.observations()), MOST_FINDINGS + 1))
+    return (findings, Outcomes.of(checker)) if len(findings) <= MOST_FINDINGS else None
+
+
+@contextmanager
+def open_part(part: Part) -> Iterator[Recording]:
+    """Open the recording of a part.  Raises InputError."""
     with ExitStack() as opened, rare_collections():
         files = [opened.enter_context(local_copy(each)) if is_url(each) else Path(each) for each in part.sources]
         recordings = [opened.enter_context(open_recording(file)) for file in files]
-        recording = recordings[0] if len(recordings) == 1 else opened.enter_context(open_joined(recordings))
-        findings = list(islice(check_observations(checker, recording.observations()), MOST_FINDINGS + 1))
-    return (findings, Outcomes.of(checker)) if len(findings) <= MOST_FINDINGS else None
+        yield recordings[0] if len(recordings) == 1 else opened.enter_context(open_joined(recordings))
 
 
 PartResult = tuple[list[Finding], Outcomes]
@@ -77,6 +84,8 @@ class _File:
     recording: Recording
     volume: int
     parts: int = 0
+    unfinished: int = 0
+    """Parts that were submitted and have no result yet."""
     results: list[PartResult] = field(default_factory=list)
     report: Report | None = None
     has_failed: bool = False
@@ -126,14 +135,17 @@ def check_recordings(
     selected -= settings.off
     files = [_File(name, recording, body_bytes(recording)) for name, recording in named]
     futures: dict[Future[PartResult | None], _File] = {}
+    done: SimpleQueue[Future[PartResult | None]] = SimpleQueue()
 
     def submit(file: _File, parts: Sequence[frozenset[int] | None]) -> None:
-        file.parts = len(parts)
+        file.parts = file.unfinished = len(parts)
         file.results.clear()
         for exchanges in parts:
             sources = (sources_of or _local_source)(file.recording)
             part = Part(sources, exchanges, settings, selected)
-            futures[executor.submit(check_part, part)] = file
+            future = executor.submit(check_part, part)
+            futures[future] = file
+            future.add_done_callback(done.put)
 
     share = max(SMALL, sum(file.volume for file in files) // (2 * jobs))
     # The largest come first, so that no process is left alone with one at the end.
@@ -141,8 +153,9 @@ def check_recordings(
         is_split = sources_of is None and file.volume > share
         submit(file, (is_split and split_sessions(file.recording, jobs)) or [None])
     while futures:
-        future = next(as_completed(futures))
+        future = done.get()
         file = futures.pop(future)
+        file.unfinished -= 1
         try:
             file.add(future.result(), settings, selected)
         except InputError as error:
@@ -153,7 +166,7 @@ def check_recordings(
             submit(file, [None])
         elif file.is_complete():
             file.make_report(settings, selected)
-        if not any(other is file for other in futures.values()):
+        if not file.unfinished:
             advance(file.volume)
     return [file.report for file in files if file.report is not None]
 

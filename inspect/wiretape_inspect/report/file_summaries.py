@@ -1,0 +1,152 @@
+"""Summaries of many recordings: one for each as soon as it is checked, then totals by rule and by date.
+
+Nothing about a recording is kept but these counts, so memory does not grow with their number.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from wiretape.errors import InputError
+from wiretape.recording import open_recording
+from wiretape.recording.rotated_parts import group_parts
+from wiretape.rules import CATALOGUE, Settings, Severity, Verdict
+from wiretape_inspect.report.parallel_check import Part, open_part
+from wiretape_inspect.report.recording_report import check_observations, make_checker
+from wiretape_inspect.report.remote_files import is_url, local_copy
+
+_MOST_WAITING = 64
+"""Files that are submitted before the first of them must be finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """What checking one recording showed."""
+
+    file: str
+    """Its path or URL; of a rotated recording that of the first file, and the number of the others."""
+    date: str = ""
+    """The day on which it began, in UTC."""
+    exchanges: int = 0
+    events: int = 0
+    findings: dict[str, int] = field(default_factory=dict)
+    """Number of findings by rule."""
+    inconclusive: Sequence[str] = ()
+    """The codes of inconclusive rules."""
+    error: str = ""
+    """Why the file cannot be checked; the other fields are empty then."""
+
+    def document(self) -> dict[str, object]:
+        """Return it as JSON."""
+        values = asdict(self)
+        error = values.pop("error")
+        return {"file": self.file, "error": error} if error else values
+
+
+class Totals:
+    """Counts over all recordings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._files: Counter[str] = Counter()
+        self._rules: dict[str, Counter[str]] = {}
+        self._dates: dict[str, Counter[str]] = {}
+        self.has_inconclusive = False
+        """Whether a rule was inconclusive for a recording."""
+
+    @property
+    def unreadable(self) -> int:
+        """Number of recordings that cannot be checked."""
+        return self._files["unreadable"]
+
+    @property
+    def severities(self) -> set[Severity]:
+        """The severities of the findings."""
+        return {self._settings.severities.get(code, CATALOGUE[code].severity) for code in self._rules}
+
+    def add(self, summary: FileSummary) -> None:
+        """Count a recording."""
+        self._files["files"] += 1
+        if summary.error:
+            self._files["unreadable"] += 1
+            return
+        self.has_inconclusive |= bool(summary.inconclusive)
+        found = sum(summary.findings.values())
+        counts = {"exchanges": summary.exchanges, "events": summary.events, "findings": found}
+        self._files.update(counts)
+        self._dates.setdefault(summary.date, Counter()).update({"files": 1, **counts})
+        for code, count in summary.findings.items():
+            self._rules.setdefault(code, Counter()).update({"files": 1, "findings": count})
+
+    def document(self) -> dict[str, object]:
+        """Return the totals as JSON."""
+        names = ("files", "unreadable", "exchanges", "events", "findings")
+        return {
+            "total": {name: self._files[name] for name in names},
+            "rules": {code: dict(self._rules[code]) for code in sorted(self._rules)},
+            "dates": {date: dict(self._dates[date]) for date in sorted(self._dates)},
+        }
+
+
+class _File(NamedTuple):
+    """A recording that was opened and closed again."""
+
+    name: str
+    series: tuple[int, bytes]
+    part: int
+
+
+def summarize_files(
+    names: Iterable[str], executor: Executor | None, settings: Settings, selected: frozenset[str]
+) -> Iterator[FileSummary]:
+    """Check recordings and yield their summaries, in the order of their names; the unreadable ones come first.
+
+    `executor` None means this process.  The files of a rotated recording are checked as one.
+    """
+    files: list[_File] = []
+    for name in names:
+        try:
+            files.append(_read_header(name))
+        except InputError as error:
+            yield FileSummary(name, error=error.message)
+    waiting: deque[Callable[[], FileSummary]] = deque()
+    for group in group_parts(files):
+        sources = tuple(file.name if is_url(file.name) else str(Path(file.name).absolute()) for file in group)
+        name = group[0].name + (f" (+{len(group) - 1})" if len(group) > 1 else "")
+        part = Part(sources, None, settings, selected - settings.off)
+        if executor is None:
+            yield summarize(name, part)
+            continue
+        future: Future[FileSummary] = executor.submit(summarize, name, part)
+        waiting.append(future.result)
+        if len(waiting) >= _MOST_WAITING:
+            yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
+
+
+def _read_header(name: str) -> _File:
+    if is_url(name):
+        with local_copy(name) as copy, open_recording(copy) as recording:
+            return _File(name, recording.series, recording.part)
+    with open_recording(name) as recording:
+        return _File(name, recording.series, recording.part)
+
+
+def summarize(name: str, part: Part) -> FileSummary:
+    """Check a recording."""
+    checker = make_checker(part.settings, part.selected)
+    try:
+        with open_part(part) as recording:
+            found = Counter(finding.code for finding in check_observations(checker, recording.observations()))
+            started = recording.info.started
+    except InputError as error:
+        return FileSummary(name, error=error.message)
+    tallies = checker.tallies()
+    inconclusive = [code for code in sorted(part.selected) if tallies[code].verdict is Verdict.INCONCLUSIVE]
+    return FileSummary(
+        name, f"{started:%Y-%m-%d}", checker.exchanges, checker.events, dict(sorted(found.items())), inconclusive
+    )
