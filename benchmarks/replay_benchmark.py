@@ -17,8 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from bare_handler import DOCUMENT
-from capacity_benchmark import usage
-from proxy_targets import BIN, HERE, free_port, running
+from proxy_targets import BIN, HERE, free_port, running, usage
 from rich.console import Console
 from rich.table import Table
 from sample_events import event

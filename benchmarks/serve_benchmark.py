@@ -16,8 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 import aiohttp
-from capacity_benchmark import usage
-from proxy_targets import BIN, free_port, running
+from proxy_targets import BIN, free_port, running, usage
 from replay_benchmark import resident
 from rich.console import Console
 from rich.table import Table
