@@ -59,22 +59,22 @@ class Upstream:
         return path == self.base or path.startswith((f"{self.base}/", f"{self.base}?"))
 
 
-def parse_upstream(text: str) -> Upstream:
-    """Parse the URL of a service.  Raises ValueError."""
+def parse_upstream(text: str, name: str = "upstream") -> Upstream:
+    """Parse the URL of a service; messages call it `name`.  Raises ValueError."""
     example = text if _WITHOUT_SCHEME.fullmatch(text) else "127.0.0.1:9000"
     expected = f"expected an http or https URL, for example http://{example}"
     try:
         parts = urlsplit(text)
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"invalid upstream {text!r} ({error}): {expected}") from None
+        raise ValueError(f"invalid {name} {text!r} ({error}): {expected}") from None
     if scheme not in _PORTS or not host or port == 0:
-        raise ValueError(f"invalid upstream {text!r}: {expected}")
+        raise ValueError(f"invalid {name} {text!r}: {expected}")
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError(f"invalid upstream {scheme}://{host}: remove the user, the query and the fragment")
+        raise ValueError(f"invalid {name} {scheme}://{host}: remove the user, the query and the fragment")
     base = parts.path.rstrip("/")
     if not _BASE.fullmatch(base):
-        raise ValueError(f"invalid upstream path {base!r}: percent-encode special characters")
+        raise ValueError(f"invalid {name} path {base!r}: percent-encode special characters")
     return Upstream(scheme, host, port or _PORTS[scheme], base)
 
 

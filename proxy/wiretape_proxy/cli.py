@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option(
     "--otlp",
     metavar="ENDPOINT",
-    type=_ValidText("url", addon_options.parse_upstream),
+    type=_ValidText("url", partial(addon_options.parse_upstream, name="endpoint")),
     help="Also export the recording to this OTLP/HTTP endpoint, as OpenTelemetry spans.",
 )
 @click.option("--plain", is_flag=True, help="Print lines only, without the live view, even on a terminal.")

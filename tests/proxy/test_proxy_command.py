@@ -389,6 +389,7 @@ def test_a_key_folder_that_cannot_be_created_is_reported(tmp_path, service):
 )
 def test_an_invalid_upstream_is_reported(url):
     assert refused(url).startswith("Error: Invalid upstream ")
+    assert "Invalid value for '--otlp': invalid endpoint " in refused("http://service.test", "--otlp", url)
 
 
 @pytest.mark.parametrize(
