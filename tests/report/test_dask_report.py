@@ -63,6 +63,12 @@ def test_an_address_without_a_scheduler_is_reported(recordings, monkeypatch):
     assert "Traceback" not in result.stderr
 
 
+def test_an_invalid_address_is_refused_at_once(recordings):
+    result = report(recordings[0], "--dask", "nonsense")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: Invalid address 'nonsense': expected that of a Dask scheduler")
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [

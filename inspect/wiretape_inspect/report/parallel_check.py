@@ -6,6 +6,7 @@ after all.  So the results are the same whatever the number of processes.
 """
 
 import gc
+import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -37,6 +38,7 @@ SMALL = 16 * 1024 * 1024
 """Bytes of bodies that are checked in less time than other processes need to start."""
 MOST_FINDINGS = 20_000
 """Findings that a process returns.  A file with more in one part is checked in this process, which stores them."""
+_SCHEDULER = re.compile(r"(?:[a-z]+://)?[^/\s]+:\d+(?:/\S*)?")
 _MOST_EXCHANGES = 4000
 """A checker keeps the state of at least so many sessions and clients."""
 _MOST_EVENTS = 200_000
@@ -241,6 +243,10 @@ def dask_executor(address: str) -> Iterator[Executor]:
 
     Dask runs the tasks of a worker that is lost again on others.
     """
+    if _SCHEDULER.fullmatch(address) is None:
+        raise InputError(
+            f"Invalid address {address!r}: expected that of a Dask scheduler, for example tcp://127.0.0.1:8786."
+        )
     try:
         from distributed import Client  # noqa: PLC0415 - an extra
     except ImportError:
