@@ -95,7 +95,7 @@ def measure(folder: Path, sessions: int, seconds: int) -> dict[str, float]:
     with running(command, port) as process:
         before, began_cpu = resident(process.pid), usage(process.pid).cpu
         client = [sys.executable, __file__, "--client", str(port), str(sessions)]
-        done = subprocess.run(client, check=True, capture_output=True, text=True)
+        done = subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True)
         cost = (resident(process.pid) - before) / 1024
         server_cpu = usage(process.pid).cpu - began_cpu
     result: dict[str, float] = json.loads(done.stdout)

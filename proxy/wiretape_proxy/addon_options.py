@@ -230,7 +230,7 @@ class Settings:
     identity: bool = _option("Ask the service not to compress responses (true or false).", parse_flag, "false")
     idle_timeout: float | None = _option("Close an exchange after this many seconds without data.", parse_seconds)
     on_overload: str = _option(
-        "If recording cannot keep up: slow streams down, or let bytes pass unrecorded.", parse_overload, "slow"
+        "If recording cannot keep up: slow the streams down, or let bytes pass unrecorded.", parse_overload, "slow"
     )
     memory: int = _option("Bytes that may wait to be recorded.", parse_size, "256M")
     redact_header: tuple[str, ...] = _option("More headers to redact, one per line.", parse_headers)

@@ -104,7 +104,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice(["slow", "drop"]),
     default="slow",
     show_default=True,
-    help="If recording cannot keep up: slow streams down, or let bytes pass unrecorded.",
+    help="If recording cannot keep up: slow the streams down, or let bytes pass unrecorded.",
 )
 @click.option(
     "--memory",

@@ -27,8 +27,8 @@ _BUSY_PAUSE_S, _QUIET_PAUSE_S = 0.01, 0.2
 _QUIET_TURNS = 10
 """After so many collections in which next to nothing was new, nothing happens."""
 _FEW_OBJECTS = 100
-_MOST_UNCHECKED = 1_000_000
-"""New objects, about 100 MB."""
+_MOST_UNCHECKED = 50_000_000
+"""Objects that were new at some time; most of them are gone.  A thousand busy sessions need 20 minutes."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Running = TypeVar("_Running", bound=Playback)

@@ -146,7 +146,7 @@ def test_what_is_no_recording_inside_is_refused(recording, tmp_path):
     with sqlite3.connect(original) as connection:
         connection.execute("UPDATE segment SET start = -1")
     other.write_bytes(zstandard.compress(original.read_bytes()))
-    assert "row 1 of the table segment is invalid" in refusal(other)
+    assert "row 1 of the `segment` table is invalid" in refusal(other)
 
 
 def test_a_recording_that_cannot_be_compressed_stays(recording, monkeypatch):

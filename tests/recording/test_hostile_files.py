@@ -80,10 +80,10 @@ SCHEMAS = {
     "table": ("CREATE TABLE more (x)", "its table more"),
     "view": ("CREATE VIEW more AS SELECT zeroblob(1000000000)", "its view more"),
     "index": ("CREATE INDEX more ON segment (hex(bytes))", "its index more"),
-    "column": ("ALTER TABLE segment ADD COLUMN more TEXT", "its table segment is different"),
+    "column": ("ALTER TABLE segment ADD COLUMN more TEXT", "its table segment differs"),
     "generated column": (
         "ALTER TABLE segment ADD COLUMN more BLOB GENERATED ALWAYS AS (zeroblob(900000000))",
-        "its table segment is different",
+        "its table segment differs",
     ),
     "index that is missing": ("DROP INDEX segment_place", "the index segment_place is missing"),
     # SQLite quotes it in its error message.
@@ -111,7 +111,7 @@ def test_a_changed_schema_is_refused_when_it_is_opened_and_appended_to(recording
 @pytest.mark.parametrize(("old", "new"), [(") STRICT", ")"), ("start INTEGER NOT NULL", "start ANY")])
 def test_a_copy_with_weaker_types_is_refused(recording, old, new) -> None:
     _change_schema(recording, old, new)
-    with pytest.raises(RecordingError, match=r"its table [a-z]+ is different"):
+    with pytest.raises(RecordingError, match=r"its table [a-z]+ differs"):
         open_recording(recording)
 
 

@@ -512,7 +512,7 @@ class Writer:
     def _advance(self, seen: Observation) -> None:
         first, last = (seen.times[0], seen.times[-1]) if isinstance(seen, BytesArrived) else (seen.time_ns,) * 2
         if first <= self.last_ns:
-            raise ValueError(f"time {first} is not later than {self.last_ns}")
+            raise ValueError(f"time {first} is not later than {self.last_ns}, the time before it")
         self.last_ns = last
 
     def _end_json(self, exchange: int, side: Side) -> None:

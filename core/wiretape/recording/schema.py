@@ -125,8 +125,8 @@ def _compare_objects(found: _Objects, path: Path) -> None:
             raise RecordingError(f"{path} is not a recording that wiretape made: remove its {what}.")
         if kind != "view" and own.get((kind, name), sql) != sql:
             raise RecordingError(
-                f"{path} is not a recording that wiretape made: its {kind} {name} is different; "
-                "`wiretape recover` copies its rows."
+                f"{path} is not a recording that wiretape made: its {kind} {name} differs from wiretape's; "
+                "`wiretape recover` copies the rows of the file."
             )
     if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "index"):
         raise damage_error(path, f"the index {missing[0]} is missing")
@@ -166,7 +166,7 @@ def _refuse_row(connection: sqlite3.Connection, path: Path, query: str, table: s
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise damage_error(path, str(error)) from None
     if row is not None:
-        raise damage_error(path, f"row {row[0]} of the table {table} {problem}")
+        raise damage_error(path, f"row {row[0]} of the `{table}` table {problem}")
 
 
 def _refuse_overlaps(connection: sqlite3.Connection, path: Path) -> None:
@@ -175,7 +175,7 @@ def _refuse_overlaps(connection: sqlite3.Connection, path: Path) -> None:
     try:
         for row, body, start, end in connection.execute(_SEGMENTS):
             if start < ends.get(body, 0):
-                raise damage_error(path, f"row {row} of the table segment overlaps another")
+                raise damage_error(path, f"row {row} of the `segment` table overlaps another row")
             ends[body] = end
     except sqlite3.DatabaseError as error:
         raise damage_error(path, str(error)) from None

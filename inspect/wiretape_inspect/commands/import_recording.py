@@ -35,7 +35,7 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     "to",
     type=PATH,
     metavar="FILE",
-    help="Recording to write.  [default: the name of the imported file with .db, in this folder]",
+    help="Recording to write.  [default: the name of FILE with .db, in the current folder]",
 )
 @click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {raw_stream.DEFAULT_URL}]")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")

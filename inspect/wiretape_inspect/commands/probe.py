@@ -68,7 +68,7 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
 @click.option(
     "--shrink/--no-shrink",
     default=True,
-    help="Rerun cases that broke a rule with fewer steps, to find the smallest recording.",
+    help="Find the smallest recording: rerun cases that broke a rule, with fewer steps.",
 )
 @click.option("--through-proxy", is_flag=True, help="Record with wiretape proxy instead of at the socket.")
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")

@@ -28,9 +28,9 @@ from wiretape_inspect.recover.sqlite_pages import SqlitePages
 def recover(file: Path, *, to: Path, force: bool) -> None:
     """Save whatever can be read from a damaged recording to a new one.
 
-    FILE is not changed. It is read page by page without its schema, so it may be truncated, lack its journal, or
-    contain corrupt bits or tables that do not belong to it. What is missing is printed; in the new recording, REC001
-    findings mark where bytes were lost. The rules are run again on it.
+    FILE is not changed. It is read page by page without its schema, so this works even if it is truncated, lacks its
+    journal, or contains corrupt bits or tables that do not belong to it. What is missing is printed; in the new
+    recording, REC001 findings mark where bytes were lost. The rules are run again on the new recording.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
         rows.add(pages.rows())
         metadata = rows.repair()
         if metadata is None:
-            raise RecordingError(f"{file} contains no exchange of a recording that can be read.")
+            raise RecordingError(f"{file} contains no readable exchange of a recording.")
         source = RecordingSource(metadata, rows.observations())
         write_recording(source, to, lambda written: summary.append(describe_contents(written)))
     click.echo(f"{printable(str(to))}: {summary[0]}")

@@ -133,7 +133,7 @@ class _OrderedGroup(click.Group):
 @click.argument("url")
 @click.pass_context
 def control(ctx: click.Context, *, url: str) -> None:
-    """Move and inspect the playheads of the replay or stand-in at URL.
+    """Move and inspect the playheads of the `wiretape replay` or `serve` at URL.
 
     Every command prints the resulting state.
     """
@@ -157,8 +157,7 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
         shared_option(
             "--session",
             metavar="ID",
-            help="Session to control.  [default: all sessions; a command for a single session can omit it if there is "
-            "only one]",
+            help="Session to control.  [default: all sessions; for step, seek and wait, the only one]",
         ),
         shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
     ]

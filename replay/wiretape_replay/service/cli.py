@@ -66,7 +66,7 @@ def _plain(text: str) -> str:
     "--data",
     metavar="FILE",
     type=PATH,
-    help="File to keep sessions and events in, so that a later run can continue them.  [default: a temporary file]",
+    help="File to keep sessions and events in, so that a later `serve` can continue them.  [default: a temporary file]",
 )
 @serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: random, or the seed in --data]")
 @timing(

@@ -176,7 +176,9 @@ class _ExchangeReader:
         self._keys = document.value(document.root, (), lazy=BODY_KEYS)
         self._record = decode(self._keys, TapeExchange, self._source)
         if "events" in self._keys and "response-body" in self._keys:
-            raise self._source.error(("events",), "events and response-body are both the body of the response")
+            raise self._source.error(
+                ("events",), "`events` and `response-body` both set the body of the response: use only one"
+            )
         at = self._record.at
         self.at_ns = None if at is UNSET else self._nanoseconds("at", at)
 
