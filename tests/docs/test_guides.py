@@ -193,14 +193,17 @@ def test_the_probe_workflow_fails_with_an_annotation_and_writes_the_reports(fold
     (folder / "faults.toml").write_text(FAULTS, "utf-8")
     (job,) = PROBE["jobs"].values()
     steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
-    # All cases take twenty seconds: tests/probe runs them.
+    # All cases, and waiting for the limits, take a minute and a half: tests/probe runs them.
     steps["Probe the service"] = steps["Probe the service"].replace("probe ", "probe --only errors,sessions ")
-    steps["Start the service"] = steps["Start the service"].replace("serve probe", "serve probe --faults faults.toml")
+    (folder / "service.toml").write_text('limits = false\n[[keys]]\nkey = "wiretape-key"\n', "utf-8")
+    with_faults = "serve probe --faults faults.toml --service service.toml"
+    steps["Start the service"] = steps["Start the service"].replace("serve probe", with_faults)
     ports = "\n".join(f"export {name}=http://127.0.0.1:{free_port()}" for name in PROBE["env"])
     keys = "\n".join(f"export {name}={value}" for name, value in job["env"].items())
     describe, repeat, *_ = blocks(SERVICE_PAGE, "sh")
     install, describe = describe.replace(PROBE["env"]["SERVICE"], "$SERVICE").splitlines()
     assert steps.pop("Install") == install == f"pip install ./wiretape-{__version__}-py3-none-any.whl"
+    repeat = repeat.replace("probe ", "probe --no-shrink ")  # shrinking, which the first probe does, is mostly waiting
     *before, probe = steps.values()
 
     script = ["status=0", ports, keys, describe, "trap 'kill $(jobs -p)' EXIT", *before]
