@@ -101,7 +101,11 @@ def running(command: list[object], port: int, cwd: Path | None = None) -> Iterat
         yield process
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:  # under nohup, some programs ignore SIGINT
+            process.kill()
+            process.wait()
 
 
 def _await_port(port: int, process: "subprocess.Popen[bytes]") -> None:
