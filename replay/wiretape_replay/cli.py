@@ -139,8 +139,8 @@ def replay(
     In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded
     ending.
     A request that was not recorded gets status 501 and the reason.
-    Ctrl-C stops the replay and prints what was requested, which recorded requests were
-    never made, and which rules the client broke.
+    Ctrl-C stops the replay and prints what was requested, which recorded requests were never made, and which rules the
+    client broke.
     """
     if verify:
         ctx.exit(_verify(ctx, recording))

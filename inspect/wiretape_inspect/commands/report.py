@@ -13,9 +13,7 @@ import click
 
 from wiretape.config import FAIL_ON, INCONCLUSIVE, override_base, threshold_of
 from wiretape.errors import InputError
-from wiretape.files import (
-    PATH,
-)
+from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, recording_opener
