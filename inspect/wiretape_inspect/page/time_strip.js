@@ -8,7 +8,7 @@ import { TimeAxis } from "./time_axis.js";
 import { Waterfall, barText } from "./waterfall.js";
 
 const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 14 };
-const TICK = { apart: 140, gap: 16, letter: 6 }; // pixels: the usual distance, the smallest gap, the width of a letter
+const TICK = { apart: 140, gap: 16 }; // pixels: the usual distance of times, the smallest gap between their labels
 /** A file without times is imported with less: its observations are a nanosecond apart. */
 const SHORTEST_NS = 100000;
 const CLICK = 4; // pixels: a shorter drag is a click
@@ -178,6 +178,7 @@ export class TimeStrip {
       this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.marks(), this.playLine, this.line);
     } else this.svg.replaceChildren();
     this.ticks.replaceChildren(...this.times());
+    this.removeLabelsWithoutRoom();
     this.window.hidden = this.fitButton.hidden = !axis.isZoomed;
     this.window.style.left = `${STRIP.side + axis.from * this.width}px`;
     this.window.style.width = `${Math.max((axis.to - axis.from) * this.width, 3)}px`;
@@ -202,38 +203,43 @@ export class TimeStrip {
       const [from, to] = [this.place(piece.since), this.place(piece.until)];
       if (to < 0 || from > this.host.clientWidth) continue;
       parts.push(svg("rect", { class: "fold", x: from, width: Math.max(to - from, 1), y: STRIP.top, height: STRIP.density }));
-      const label = formatDuration(piece.until - piece.since);
-      if (to - from < label.length * 6 + 4) continue;
       const text = svg("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" });
-      text.textContent = label;
+      text.textContent = formatDuration(piece.until - piece.since);
       parts.push(text);
     }
     return parts;
   }
 
-  /** The times at both ends of the window, and round times between them if there is room. */
+  /** The times at both ends of the window, then the round times between them. */
   times() {
     const [began, ended] = [this.axis.time(0), this.axis.time(1)];
-    const [first, last] = [STRIP.side, STRIP.side + this.width];
     const digits = ended - began < 1e6 ? 6 : 3;
-    const [from, to] = [clockTime(began, digits), clockTime(ended, digits)];
-    const parts = [...this.tick(first, from, "start"), ...this.tick(last, to, "end")];
-    let free = first + from.length * TICK.letter + TICK.gap;
-    const until = last - to.length * TICK.letter - TICK.gap;
-    for (const [timeNs, label] of this.roundTimes(began, ended)) {
-      const [x, half] = [this.place(timeNs), (label.length * TICK.letter) / 2];
-      if (x - half < free || x + half > until) continue;
-      parts.push(...this.tick(x, label, "middle"));
-      free = x + half + TICK.gap;
-    }
-    return parts;
+    return [
+      this.tick(STRIP.side, clockTime(began, digits), "start"),
+      this.tick(STRIP.side + this.width, clockTime(ended, digits), "end"),
+      ...this.roundTimes(began, ended).map(([timeNs, label]) => this.tick(this.place(timeNs), label, "middle")),
+    ];
   }
 
   tick(x, label, anchor) {
     const text = svg("text", { class: "tick-text", x, y: STRIP.times - 3, "text-anchor": anchor });
     text.textContent = label;
     const at = Math.round(x) + 0.5;
-    return [svg("line", { class: "tick", x1: at, x2: at, y1: 0, y2: 4 }), text];
+    return svg("g", {}, svg("line", { class: "tick", x1: at, x2: at, y1: 0, y2: 4 }), text);
+  }
+
+  /** Remove the labels that would touch another one or leave their fold.  How wide they are depends on the browser's fonts. */
+  removeLabelsWithoutRoom() {
+    const box = (node) => node.getBoundingClientRect();
+    const ticks = [...this.ticks.children].map((node) => [node, box(node.lastChild)]);
+    const folds = [...this.svg.querySelectorAll(".fold-text")].map((node) => [node, box(node), box(node.previousSibling)]);
+    const [[, first], [, last], ...round] = ticks;
+    let free = first.right + TICK.gap;
+    for (const [node, { left, right }] of round) {
+      if (left < free || right > last.left - TICK.gap) node.remove();
+      else free = right + TICK.gap;
+    }
+    for (const [node, text, fold] of folds) if (text.width + 4 > fold.width) node.remove();
   }
 
   /** Round times (steps of 1, 2 or 5) outside the folds, each with its label. */

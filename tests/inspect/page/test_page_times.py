@@ -10,10 +10,16 @@ from wiretape.recording import open_recording
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-_PLACES = """texts => texts.map(text => {
+# The page redraws the labels at any time, so they are found and measured in one turn.
+_PLACES = """selector => [...document.querySelectorAll(selector)].map(text => {
     const { left, right } = text.getBoundingClientRect();
     return [left, right, text.textContent];
 })"""
+_WIDE = """() => {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync('#strip text { font: 15px serif !important; letter-spacing: 3px; }');
+    document.adoptedStyleSheets.push(sheet);
+}"""
 
 
 def ticks(shown):
@@ -36,19 +42,25 @@ async def drag(shown, begin, end):
     await shown.page.mouse.up()
 
 
-async def test_times_have_labels_that_do_not_overlap(debugging, session):
+@pytest.mark.parametrize(("is_font_wide", "widths"), [(False, (1276, 1024, 500)), (True, (1276, 800))])
+async def test_times_have_labels_that_do_not_overlap(debugging, session, is_font_wide, widths):
     async with debugging(session) as shown:
-        for width in (1280, 1024, 500):
+        if is_font_wide:
+            await shown.page.evaluate(_WIDE)
+        for width in widths:
             await shown.page.set_viewport_size({"width": width, "height": 700})
             await expect(shown.page.locator("#strip .ticks")).to_have_attribute("width", str(width))
             await expect(ticks(shown).first).to_have_text("0.001s")
-            boxes = await ticks(shown).evaluate_all(_PLACES)
+            boxes = await shown.page.evaluate(_PLACES, "#strip .tick-text")
             assert (boxes[0][2], boxes[1][2]) == ("0.001s", "16.494s")
             assert len(boxes) > 2
             assert all(re.fullmatch(r"\d+(\.\d+)?s", words) for _, _, words in boxes)
             boxes.sort()
             assert [(one, two) for one, two in pairwise(boxes) if one[1] >= two[0]] == []
-            assert (boxes[0][0], boxes[-1][1]) == pytest.approx((12, width - 12), abs=1)
+            assert (boxes[0][0], boxes[-1][1]) == pytest.approx((12, width - 12), abs=4 if is_font_wide else 1)
+            [[fold_from, fold_to, _]] = await shown.page.evaluate(_PLACES, "#strip .fold")
+            texts = await shown.page.evaluate(_PLACES, "#strip .fold-text")
+            assert all(fold_from <= left and right <= fold_to for left, right, _ in texts)
 
 
 async def test_drag_zooms_wheel_pans_and_double_click_fits(debugging, session):
