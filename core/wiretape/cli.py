@@ -54,7 +54,9 @@ _SECTIONS = {
             "report", "wiretape_inspect.commands.report:report", "Check recordings against the specification."
         ),
         _LazyCommand(
-            "probe", "wiretape_inspect.commands.probe:probe", "Drive a service through every situation, and judge it."
+            "probe",
+            "wiretape_inspect.commands.probe:probe",
+            "Test a service in every situation that the specification describes.",
         ),
         _LazyCommand(
             "rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are checked against."
@@ -88,7 +90,7 @@ _SECTIONS = {
         _LazyCommand(
             "demo", "wiretape_inspect.commands.demo:demo", "Record, check and replay a small service on this machine."
         ),
-        _LazyCommand("completion", "wiretape.completion:completion", "Complete commands and options in a shell."),
+        _LazyCommand("completion", "wiretape.completion:completion", "Print the completion script for a shell."),
         _LazyCommand(
             "doctor",
             "wiretape_inspect.commands.doctor:doctor",
@@ -205,8 +207,8 @@ def _print_versions(ctx: click.Context, _param: click.Parameter, wanted: bool) -
     cls=_LazyGroup,
     commands=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`wiretape help COMMAND` explains a command. Exit status: 0 success, 1 there are differences, or findings "
-    "at or above --fail-on, 2 the command could not do what was asked, 130 it was interrupted.",
+    epilog="`wiretape help COMMAND` explains a command. Exit status: 0 for success; 1 for differences, or findings "
+    "at or above --fail-on; 2 if the command could not do what was asked; 130 if it was interrupted.",
 )
 @click.option("--traceback", is_flag=True, help="Print the details of an unexpected error, for a bug report.")
 @click.option(

@@ -66,8 +66,8 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice(["reverse", "regular"]),
     default="reverse",
     show_default=True,
-    help="reverse: clients use the proxy's address instead of the service's. regular: clients use it as their "
-    "HTTP proxy.",
+    help="reverse: clients use the address of wiretape instead of the service's. regular: clients are configured "
+    "to use wiretape as their HTTP proxy.",
 )
 @click.option(
     "--redact-header",
@@ -127,7 +127,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=_ValidText("command", addon_options.parse_command),
     help="Run this with the path of each closed file, for example to upload it.",
 )
-@click.option("--compress", is_flag=True, help="Compress the recording with zstd when it is closed, as FILE.zst.")
+@click.option("--compress", is_flag=True, help="Compress the closed recording with zstd, to FILE.zst.")
 @click.option(
     "--confdir",
     metavar="FOLDER",
@@ -166,7 +166,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option(
     "--debug",
     is_flag=True,
-    help="Also serve the `wiretape debug` page of the recording while it is being made, and print its URL.",
+    help="Also show the growing recording on a `wiretape debug` page, and print the URL of that page.",
 )
 @click.option(
     "--otlp",
@@ -182,13 +182,13 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     is_eager=True,
     expose_value=False,
     callback=_print_addon_path,
-    help="Print the path of the script for mitmdump and mitmweb, and exit.",
+    help="Print the path of the addon for mitmdump and mitmweb, and exit.",
 )
 @click.pass_context
 def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     """Record and check the traffic between clients and the service at UPSTREAM, an http or https URL.
 
-    Bodies are streamed unchanged, and checked against the specification as they pass.  On a terminal, the open
+    Bodies are forwarded unchanged as they arrive, and checked against the specification. On a terminal, the open
     streams are shown and findings scroll above them; otherwise, each finding is one line on standard error.
     Ctrl-C closes the recording; a second Ctrl-C exits at once.
 

@@ -58,7 +58,7 @@ _outcome = option_group("Outcome")
     metavar="1|N|max",
     default="1",
     show_default=True,
-    help="Replay as recorded, N times as fast, or at once.",
+    help="Replay at the recorded speed, N times as fast, or without delays.",
 )
 @timing("--paused", is_flag=True, help="Start paused; move the playheads with `wiretape control`.")
 @timing(
@@ -133,9 +133,9 @@ def replay(
 ) -> None:
     """Replay a recording as an offline service.
 
-    In session mode, the playhead decides what a stream gets. It is a position in the session's log that advances at
-    --speed: durable events behind it are replayed, starting after the client's Last-Event-ID, and events ahead of it
-    are sent live. Any other request gets the next recorded response to a request of the same kind.
+    In session mode, a playhead advances through the log of the session at --speed. A stream first gets the durable
+    events behind the playhead, starting after the client's Last-Event-ID, and then each event that the playhead
+    reaches. Any other request gets the next recorded response to a request of the same kind.
     In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded
     ending.
     A request that was not recorded gets status 501 and the reason.

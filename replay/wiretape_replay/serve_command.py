@@ -93,7 +93,7 @@ control_option = _control(
 debug_option = _control(
     "--debug",
     is_flag=True,
-    help="Also serve the `wiretape debug` page of FILE, where you can move the playhead, and print its URL.",
+    help="Also show FILE on a `wiretape debug` page, where you can move the playhead, and print the URL of that page.",
 )
 
 

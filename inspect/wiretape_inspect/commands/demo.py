@@ -90,7 +90,7 @@ PLANTED_CODES = {code for planted in PLANTED for code in planted.codes}
 def demo(ctx: click.Context, output: Path) -> None:
     """Record, check and replay a small service on this machine.
 
-    Runs a service from a scenario with a few planted faults, records a client using it through the proxy, shows the
+    Simulates a service with a few planted faults, records a client using it through the proxy, shows the
     timeline and the report, and replays the recording to the same client.
     """
     if find_spec("mitmproxy") is None:

@@ -82,7 +82,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     help="Maximum number of differences of each kind per pair; 0 for all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
-@click.option("--no-pager", is_flag=True, help="Do not page output that is longer than the screen.")
+@click.option("--no-pager", is_flag=True, help="Do not use a pager, even if the output is long.")
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -102,7 +102,7 @@ def diff(
     """Compare two recordings, A and B, or two exchanges of one recording.
 
     Sessions are paired by id, their streams by order, other exchanges by method, path and order, and events by
-    durable id. Reports what B lacks, and what is added, changed (with its JSON paths) or moved.
+    durable id. Reports what is missing, added, changed (with its JSON paths) or moved in B.
 
     With --normalize ids,times, two recordings of the same scenario compare equal: ids may differ but must appear in
     the same places, and a reference to the wrong id is still reported.

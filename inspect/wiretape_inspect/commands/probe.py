@@ -1,4 +1,4 @@
-"""`wiretape probe`: drive a service through every situation in the specification."""
+"""`wiretape probe`: test a service in every situation that the specification describes."""
 
 import asyncio
 import sys
@@ -110,13 +110,13 @@ def probe(
     config_file: Path | None,
     no_config: bool,
 ) -> None:
-    """Drive the service that FILE describes through every situation in the specification.
+    """Test a service in every situation that the specification describes.
 
-    Each case sends requests, and reads streams; everything is recorded and checked like any other traffic. The report
+    Each case sends requests and reads streams; all of this traffic is recorded and checked. The report
     shows the cases that failed or were not possible; the rules that were broken, each with the smallest recording and
     the commands that reproduce the problem; and the rules that no case could exercise, with the reason.
 
-    FILE is probe.toml by default; it names the environment variables that hold the API keys.
+    FILE, by default probe.toml, describes the service and names the environment variables that hold the API keys.
 
     Exit status: 0 if there is no failure at or above --fail-on, 1 if there is, 2 if the service could not be probed.
 

@@ -28,9 +28,9 @@ from wiretape_inspect.recover.sqlite_pages import SqlitePages
 def recover(file: Path, *, to: Path, force: bool) -> None:
     """Save whatever can be read from a damaged recording to a new one.
 
-    FILE is not changed. It is read page by page without its schema, so this works even if it is truncated, lacks its
-    journal, or contains corrupt bits or tables that do not belong to it. What is missing is printed; in the new
-    recording, REC001 findings mark where bytes were lost. The rules are run again on the new recording.
+    FILE is not changed. It is read page by page without its schema, so recovery works even if FILE is truncated,
+    lacks its journal, or contains corrupt bits or foreign tables. What is missing is printed; in the new recording,
+    REC001 findings mark where bytes were lost. The rules are run again on the new recording.
 
     \b
     Example:

@@ -93,7 +93,7 @@ _PROGRESS_INTERVAL_S = 0.1
     metavar="N",
     help="Check in this many processes.  [default: number of cores]",
 )
-@click.option("--dask", metavar="ADDRESS", help="Use the Dask cluster with this scheduler, one task per file.")
+@click.option("--dask", metavar="ADDRESS", help="Check on the Dask cluster with this scheduler, one task per file.")
 @click.option(
     "--config",
     "config_file",

@@ -46,7 +46,7 @@ def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str
 def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> None:
     """Explain the rule CODE (a code or name): its clause, why it matters, and traffic that breaks or satisfies it.
 
-    Without CODE: a table of all rules. CODE can also be a family, like SEQ.
+    Without CODE, lists all rules in a table. CODE can also be a family, like SEQ.
 
     \b
     Examples:

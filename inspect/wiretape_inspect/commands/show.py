@@ -52,7 +52,7 @@ def _parse_filter(_context: click.Context, _parameter: click.Parameter, conditio
 @click.option("--headers", is_flag=True, help="Also show the connection, the protocol and all headers.")
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new rows until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
-@click.option("--no-pager", is_flag=True, help="Write straight to the terminal, even if the output is long.")
+@click.option("--no-pager", is_flag=True, help="Do not use a pager, even if the output is long.")
 def show(
     file: Path,
     *,
@@ -77,7 +77,7 @@ def show(
     condition to exclude what it matches. See docs/filter.md for the full syntax.
 
     --at shows one event in detail: its fields, data and bytes, the chunks it arrived in, the neighbouring
-    events, and what a client knew just after it.
+    events, and what a client knew after receiving it.
 
     \b
     Examples:

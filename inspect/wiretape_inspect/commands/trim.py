@@ -83,8 +83,8 @@ def trim(
     Exchanges keep their numbers, and whatever is kept retains its times and, unless redacted, its bytes. TIME counts
     from the start of the recording. Exchanges that are still in progress at --until are left open.
 
-    With --to-first-finding, exchanges and then frames of event streams are removed as long as the rules still report
-    the same finding, which leaves a small recording that still shows it.
+    --to-first-finding removes exchanges, and then frames of event streams, for as long as the rules still report the
+    same finding. What remains is a small recording that shows this finding.
 
     \b
     Examples:

@@ -1,1 +1,1 @@
-"""The conformance suite: drive a running service through every situation in the specification, and record it."""
+"""The conformance suite: test a running service in every situation that the specification describes."""

@@ -157,7 +157,7 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
         shared_option(
             "--session",
             metavar="ID",
-            help="Session to control.  [default: all sessions; for step, seek and wait, the only one]",
+            help="Session to control.  [default: all sessions; required for step, seek and wait if there are several]",
         ),
         shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
     ]

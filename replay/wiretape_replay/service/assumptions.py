@@ -69,10 +69,10 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     )
     idempotency_header: Annotated[_Text, Meta(description="header of idempotency keys")] = "Idempotency-Key"
     workspace: Annotated[_Text, Meta(description="workspace of sessions if neither key nor body names one")] = "wks_1"
-    session_created: Annotated[_Status, Meta(description="status of the response that creates a session")] = 201
-    run_created: Annotated[_Status, Meta(description="status of the response that creates a run")] = 201
-    cancelled: Annotated[_Status, Meta(description="status of the response that cancels a run")] = 200
-    resumed: Annotated[_Status, Meta(description="status of the response that resumes a run")] = 200
+    session_created: Annotated[_Status, Meta(description="status of the response when a session is created")] = 201
+    run_created: Annotated[_Status, Meta(description="status of the response when a run is created")] = 201
+    cancelled: Annotated[_Status, Meta(description="status of the response when a run is cancelled")] = 200
+    resumed: Annotated[_Status, Meta(description="status of the response when a run is resumed")] = 200
     session_body: Annotated[dict[str, SessionFact], Meta(description="keys of a session body")] = field(
         default_factory=lambda: {fact: fact for fact in get_args(SessionFact)}
     )
@@ -216,8 +216,8 @@ FIXED_ASSUMPTIONS = (
     ),
     FixedAssumption(
         "order of checks",
-        "401, 403, 429, 404, then the idempotency key, then the state of session and run, then the body: a resume of a "
-        "run that has ended gets that error even if its body is invalid",
+        "401, 403, 429, 404, then the idempotency key, then the state of session and run, then the body: a request to "
+        "resume an ended run is refused for that reason, even if its body is also invalid",
     ),
     FixedAssumption("keep-alive", "a comment whenever nothing has been sent on a stream for 15 s"),
     FixedAssumption(
@@ -237,7 +237,7 @@ FIXED_ASSUMPTIONS = (
         "schemas of tools",
         "JSON Schema 2020-12, unless `$schema` names an older draft; references to other documents are refused",
     ),
-    FixedAssumption("time of `tool_input_invalid`", "on creation of a run that would call the tool", "the scenario"),
+    FixedAssumption("time of `tool_input_invalid`", "when a run that would call the tool is created", "the scenario"),
     FixedAssumption(
         "durability of event types", "every type is stored, except deltas and `stream.resync`", "the scenario"
     ),
@@ -252,7 +252,9 @@ FIXED_ASSUMPTIONS = (
         "same payload",
         "method, path, the workspace of a new session, and the body as JSON; a missing body counts as `{}`",
     ),
-    FixedAssumption("known path with another method", "400 `invalid_request` with `Allow`, for `HEAD` too"),
+    FixedAssumption(
+        "known path with a method that it does not allow", "400 `invalid_request` with `Allow`, for `HEAD` too"
+    ),
     FixedAssumption(
         "`OPTIONS`",
         "refused like any method that a path does not allow, except that a browser's preflight gets 200; CORS is not "
