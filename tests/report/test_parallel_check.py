@@ -14,6 +14,7 @@ from wiretape.observations import BytesArrived, RequestStarted
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Settings, Verdict
 from wiretape.rules.vectors import vectors
+from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.report import parallel_check
 from wiretape_inspect.report.parallel_check import check_recordings
 from wiretape_inspect.report.recording_report import ALL_RULES, Outcomes, check_observations, make_checker
@@ -84,6 +85,32 @@ def test_a_cursor_of_another_session_makes_its_part_dependent():
     assert len(sessions) == 2
     parts = [checked(observations, only)[1] for only in sessions.values()]
     assert not parallel_check._are_independent(parts)
+
+
+def two_sessions(path, cursor=None):
+    """Record two sessions of three durable events each; the second stream is opened with a cursor."""
+    built = TrafficBuilder()
+    for session in ("a", "b"):
+        headers = {"Last-Event-ID": cursor} if session == "b" and cursor else {}
+        stream = built.request("GET", f"/v1/sessions/{session}/events/stream", headers=headers).respond_stream()
+        for number in (1, 2, 3):
+            stream.event("run.started", {"type": "run.started", "sequence": number}, id=f"{session}{number}")
+        stream.end()
+    return built.write(path)
+
+
+@pytest.mark.parametrize(
+    ("cursor", "most_events", "parts"), [(None, 6, 2), (None, 5, 0), ("b3", 6, 2), ("old", 6, 2), ("a3", 6, 0)]
+)
+def test_only_sessions_that_are_independent_are_divided(tmp_path, monkeypatch, cursor, most_events, parts):
+    monkeypatch.setattr(parallel_check, "_MOST_EVENTS", most_events)
+    with open_recording(two_sessions(tmp_path / "run.db", cursor)) as recording:
+        divided = parallel_check.split_sessions(recording, 2)
+        assert len(divided) == parts
+        outcomes = [checked(recording.observations(), only)[1] for only in divided or ({1}, {2})]
+    # Two streams that have ended count once.
+    assert [part.kept_events for part in outcomes] == [3, 3]
+    assert parallel_check._are_independent(outcomes) == bool(parts)
 
 
 def write(path, chosen):

@@ -147,7 +147,7 @@ class Checker:
 
     @property
     def kept_events(self) -> int:
-        """Upper limit of the durable events, and of the ids of open streams, that were ever kept at the same time."""
+        """The most durable events, or ids of open streams, that were ever kept at the same time."""
         return self._sessions.most_kept
 
     def verdicts(self) -> dict[str, Verdict]:

@@ -19,7 +19,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, cast
 
+from wiretape.contract import CURSOR_HEADER, cursor_in
 from wiretape.errors import InputError
+from wiretape.observations import header
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.rotated_parts import open_joined
 from wiretape.rules import Finding, Settings
@@ -180,19 +182,29 @@ def _local_source(recording: Recording) -> tuple[str, ...]:
 def split_sessions(recording: Recording, parts: int) -> list[frozenset[int]]:
     """Divide the exchanges of a recording into parts of about the same size, each with whole sessions.
 
-    Returns nothing if the recording cannot be divided.
+    Returns nothing if the recording cannot be divided, or if its index shows that the parts would not be independent,
+    so that checking them would be in vain.
     """
     if recording.info.ended_ns is None:
         # It may still grow.
         return []
     sizes: dict[str | None, int] = {}
     numbers: dict[str | None, list[int]] = {}
+    cursors: set[tuple[str, str | None]] = set()
     for count, exchange in enumerate(recording.exchanges()):
         if count >= _MOST_EXCHANGES:
             return []
         session = exchange.session_id
         sizes[session] = sizes.get(session, 0) + exchange.request_bytes + exchange.response_bytes
         numbers.setdefault(session, []).append(exchange.number)
+        if (cursor := cursor_in(header(exchange.request.headers, CURSOR_HEADER))) is not None:
+            cursors.add((cursor, session))
+    if recording.count_event_ids(_MOST_EVENTS + 1) > _MOST_EVENTS:
+        return []
+    known = recording.sessions_of_ids({cursor for cursor, _ in cursors}) if cursors else set()
+    if {cursor for cursor, _ in cursors - known} & {cursor for cursor, _ in known}:
+        # Whether a cursor is that of another session is known only where both are checked.
+        return []
     divided: list[list[int]] = [[] for _ in range(parts)]
     volumes = [0] * parts
     for session in sorted(sizes, key=lambda session: (-sizes[session], session or "")):

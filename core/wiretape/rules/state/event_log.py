@@ -46,8 +46,8 @@ class EventBudget:
     most: int = 200_000
     events: int = 0
     ids: int = 0
-    returned: int = 0
-    """How many of both were subtracted."""
+    most_kept: int = 0
+    """The most events, or ids, of which some were returned."""
 
     @property
     def is_spent(self) -> bool:
@@ -56,13 +56,13 @@ class EventBudget:
 
     def return_events(self, count: int) -> None:
         """Subtract events that are no longer kept."""
+        self.most_kept = max(self.most_kept, self.events)
         self.events -= count
-        self.returned += count
 
     def return_ids(self, count: int) -> None:
         """Subtract ids that are no longer kept."""
+        self.most_kept = max(self.most_kept, self.ids)
         self.ids -= count
-        self.returned += count
 
     @property
     def has_spent_ids(self) -> bool:

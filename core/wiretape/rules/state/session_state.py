@@ -131,8 +131,8 @@ class SessionRegistry:
 
     @property
     def most_kept(self) -> int:
-        """Upper limit of the events, and of the ids of open streams, that were ever kept at the same time."""
-        return max(self._budget.events, self._budget.ids) + self._budget.returned
+        """The most events, or ids of open streams, that were ever kept at the same time."""
+        return max(self._budget.most_kept, self._budget.events, self._budget.ids)
 
     def open(self, key: SessionKey) -> SessionState:
         """Return the session with that key, to which one more exchange belongs."""
