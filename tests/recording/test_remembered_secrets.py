@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wiretape.recording import remembered_secrets
-from wiretape.recording.remembered_secrets import LONGEST, SHORTEST, RememberedSecrets
+from wiretape.recording.remembered_secrets import LONGEST, SHORTEST, RememberedSecrets, _join
 
 TEXT = st.text("ab", max_size=60).map(str.encode)
 SECRETS = st.lists(st.text("ab", min_size=SHORTEST, max_size=20).map(str.encode), max_size=40)
@@ -40,6 +40,26 @@ def test_every_occurrence_is_found_even_those_that_overlap(tiers, secrets: list[
         spans = remember(secrets).find(data)
     assert {at for start, end in spans for at in range(start, end)} == covered
     assert spans == sorted(spans)
+
+
+@TIERS
+def test_long_secrets_that_overlap_by_one_byte_or_all_but_one_are_found(tiers, monkeypatch) -> None:
+    """A secret that has the greatest length reaches as far before another one as any can."""
+    monkeypatch.setattr(remembered_secrets, "_TIERS", tiers)
+    text = b"".join(b"%03d." % number for number in range(100))
+    for offset in (1, 2, LONGEST - 1):
+        parts = [text[:LONGEST], text[offset:][:LONGEST], text[offset - 1 :][:SHORTEST]]
+        assert remember(parts).find(b"<" + text + b">") == [(1, 1 + max(offset + LONGEST, offset + SHORTEST - 1))]
+
+
+@pytest.mark.parametrize("count", [1, 10, 60, 121])
+def test_secrets_that_match_at_every_byte_take_few_steps(count: int, monkeypatch) -> None:
+    """Secrets of dashes contain each other."""
+    steps: list[int] = []
+    monkeypatch.setattr(remembered_secrets, "_join", lambda spans: steps.append(len(spans)) or _join(spans))
+    data = b"-" * 20_000
+    assert remember([b"-" * size for size in range(SHORTEST, SHORTEST + count)]).find(data) == [(0, len(data))]
+    assert sum(steps) < len(data)
 
 
 @given(secrets=SECRETS, data=TEXT)

@@ -197,28 +197,40 @@ class _Generation:
 def _find_one(secret: bytes, data: bytes) -> Iterator[Span]:
     start = data.find(secret)
     while start >= 0:
-        yield start, start + len(secret)
-        start = data.find(secret, start + 1)
+        end = start + len(secret)
+        yield start, end
+        # Of those that overlap this one, the last covers the others.
+        last = data.rfind(secret, start + 1, end + len(secret))
+        start = last if last >= 0 else data.find(secret, end)
 
 
 def _with_overlapping(automaton: BytesAhoCorasick, data: bytes, matches: list[tuple[int, int, int]]) -> Iterator[Span]:
     """Yield the spans of matches and of those that overlap them: the end of one secret may be the beginning of another.
 
-    Each match costs a search of the few bytes in which another one can overlap it.
+    Each search is one of the few bytes in which another match can overlap, and at most one begins at each byte.
     """
     until = 0
-    for _, *span in matches:
-        start, end = span
+    for _, start, end in matches:
         if start < until:  # it was found below, after the match before it
             continue
         until = end
-        while True:
-            yield start, end
-            until = max(until, end)
-            following = automaton.find_matches_as_indexes(data[start + 1 : until + LONGEST - 1])
-            if not following or start + 1 + following[0][1] >= until:
-                break
-            start, end = (start + 1 + offset for offset in following[0][1:])
+        yield start, end
+        # Where a match that overlaps may begin.  The last such place is searched first: its matches end late, and then
+        # those that begin long before their end need no search.  Secrets of dashes match at every byte.
+        unsearched = [(start + 1, end)]
+        while unsearched:
+            first, last = unsearched.pop()
+            first = max(first, until + 1 - LONGEST)
+            if first >= last:
+                continue
+            following = automaton.find_matches_as_indexes(data[first : last + LONGEST - 1])
+            if not following or (start := first + following[0][1]) >= last:
+                continue
+            unsearched.append((start + 1, last))
+            if (farther := first + following[0][2]) > until:
+                yield start, farther
+                unsearched.append((until, farther))
+                until = farther
 
 
 def _join(spans: list[Span]) -> list[Span]:
