@@ -2,12 +2,16 @@
 
     python benchmarks/capacity_benchmark.py [--seconds N] [--rotate DURATION]
 
-With `--rotate`, every client verifies every byte of its streams, and the joined recording is compared with them.
+With `--rotate`, every client verifies every byte of its streams, the joined recording is compared with them, and its
+report with that of a second proxy, which records the same traffic between the first and the service into one file.
 """
 
 import argparse
 import asyncio
+import json
 import re
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -61,13 +65,33 @@ async def read_streams(port: int, streams: int, seconds: int) -> dict[str, bytes
     return dict(await asyncio.gather(*map(follow, range(streams))))
 
 
+def proxy_command(upstream: int, port: int, output: Path, *options: str) -> list[object]:
+    """Return the command of a proxy for the service at a port of this machine."""
+    command: list[object] = [BIN / "wiretape", "proxy", f"http://127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{port}"]
+    return [*command, "--output", output, *options]
+
+
+def outcome(*files: Path) -> tuple[list[object], list[object]]:
+    """Return the rules of a report with their verdicts and counts, and its findings without their times."""
+    command = [sys.executable, "-m", "wiretape", "report", *map(str, files), "--no-config", "--format", "json"]
+    report = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
+    found = [(each["code"], each["exchange"], each["event"], each["message"]) for each in report["findings"]]
+    return report["rules"], sorted(found, key=str)
+
+
 def measure(streams: int, seconds: int, rotate: str | None) -> Result:
     """Run one load through a proxy, and compare its recording with what the clients received."""
     with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as name, service() as upstream:
-        folder, port = Path(name), free_port()
-        command = [BIN / "wiretape", "proxy", f"http://127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{port}"]
-        command += ["--output", folder / "run.db", *(["--rotate", rotate] if rotate else [])]
-        with running(command, port) as process:
+        folder, port, whole = Path(name), free_port(), Path(name, "unrotated", "run.db")
+        options = ["--rotate", rotate] if rotate else []
+        with ExitStack() as proxies:
+            target = upstream
+            if rotate:
+                whole.parent.mkdir()
+                target = free_port()
+                proxies.enter_context(running(proxy_command(upstream, target, whole), target))
+            command = proxy_command(target, port, folder / "run.db", *options)
+            process = proxies.enter_context(running(command, port))
             bodies: dict[str, bytes] = {}
             thread = threading.Thread(target=lambda: bodies.update(asyncio.run(read_streams(port, streams, seconds))))
             (recorder,) = children(process.pid)
@@ -93,6 +117,8 @@ def measure(streams: int, seconds: int, rotate: str | None) -> Result:
         assert events == streams * seconds * HZ, "events were lost or duplicated"
         wire = sum(map(len, bodies.values()))
         size = sum(file.stat().st_size for file in files)
+        if rotate:
+            assert outcome(*files) == outcome(whole), "the reports differ"
         report_cpu = sum(run_report(file)[0] for file in files) if not rotate else 0.0
         return Result(streams, events, wire, spent, proxy, recorder_use, size, len(files), report_cpu)
 
@@ -117,7 +143,7 @@ def show(console: Console, *, seconds: int = 10, rotate: str | None = None) -> N
         )
     console.print(table)
     if rotate:
-        console.print(f"  rotated every {rotate}: every byte verified, nothing lost or duplicated")
+        console.print(f"  rotated every {rotate}: every byte verified, nothing lost or duplicated, and the same report")
         return
     low, high = results[0], results[-1]
     rates = [each.events / each.seconds for each in (low, high)]
