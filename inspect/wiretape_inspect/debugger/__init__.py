@@ -13,6 +13,9 @@ brackets are optional.
     continues.  `rules` is `timeline_json.rules_of` the findings.
 `overview?exchange=N`
     `view.overview.Overview`.
+`longest-silence`
+    `{exchange, since_ns, until_ns, event}`: the longest time of a second or more before an event, and that event; null
+    if there is none.
 `event?exchange=N&event=M`
     `timeline_json.detail_document`.
 `findings?exchange=N[&event=M]`

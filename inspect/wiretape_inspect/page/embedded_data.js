@@ -89,6 +89,13 @@ class EmbeddedSource {
     return this.data.overviews[exchange] || null;
   }
 
+  async longestSilence() {
+    const all = Object.values(this.data.overviews).flatMap(({ exchange, silences }) => (
+      silences.map(([since, until, event]) => ({ exchange, since_ns: since, until_ns: until, event }))
+    ));
+    return all.reduce((a, b) => (a && a.until_ns - a.since_ns >= b.until_ns - b.since_ns ? a : b), null);
+  }
+
   async event(exchange, event) {
     const detail = await this.detail(exchange, event);
     if (!this.states.has(exchange)) this.states.set(exchange, unpack(this.data.states[exchange]));
@@ -104,6 +111,10 @@ class EmbeddedSource {
 
   async bodies(exchange) {
     return (this.data.bodies || {})[exchange] || { request: null, response: null };
+  }
+
+  hasResume(first, second) {
+    return `${first}:${second}` in this.data.resumes;
   }
 
   async resume(first, second) {

@@ -48,10 +48,15 @@ export function newestStream(exchanges) {
   return exchanges.findLast((head) => head.stream);
 }
 
+/** The streams of a session, in order. */
+export function connectionsOf(exchanges, { session_id: session }) {
+  return exchanges.filter((one) => one.stream && one.session_id === session);
+}
+
 /** A stream and the one before it in its session, or else the one after it: `[first, second]`; null if it is the only one. */
 export function connectionPair(exchanges, head) {
   if (!head || !head.stream) return null;
-  const others = exchanges.filter((one) => one.stream && one.exchange !== head.exchange && one.session_id === head.session_id);
+  const others = connectionsOf(exchanges, head).filter((one) => one.exchange !== head.exchange);
   const earlier = others.findLast((one) => one.exchange < head.exchange);
   if (earlier) return [earlier, head];
   return others.length ? [head, others[0]] : null;

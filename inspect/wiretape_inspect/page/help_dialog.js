@@ -18,7 +18,7 @@ const KEYS = [
     ["Enter", "open or close a run of deltas or a tool call"],
     ["d", "every delta as a row, or runs of deltas"],
     ["t", "tool calls as one row each"],
-    ["1 2 3 4 5", "payload, bytes, findings, state here, headers"],
+    ["1 2 3 4 5", "payload, bytes, findings, client state, headers"],
     ["r", "bytes, and back"],
   ]],
   ["Go", [
@@ -27,6 +27,7 @@ const KEYS = [
     ["[  ]", "previous, next exchange"],
     ["c", "compare with the previous or next connection"],
     ["C", "compare with the other recording of `wiretape debug A.db B.db`"],
+    ["l", "the event after the longest silence of the recording"],
     ["z  Z", "zoom to the exchange, to the whole recording"],
     ["+  -", "zoom in, out; or drag over the times, turn the wheel, double-click"],
     ["T", "times since the recording or the exchange began, UTC, or local"],

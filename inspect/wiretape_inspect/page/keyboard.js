@@ -51,6 +51,7 @@ function keyActions(app) {
     e: () => app.showSidebar(byId("sidebar").hidden),
     "[": () => navigation.stepExchange(-1),
     "]": () => navigation.stepExchange(1),
+    l: () => navigation.goLongestSilence(),
     o: () => pickRecording(app.report, app.recordingNumber),
     z: () => app.strip.zoomToExchange(),
     Z: () => app.strip.axis.fit(),

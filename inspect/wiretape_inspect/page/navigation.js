@@ -1,9 +1,10 @@
 // Going from one place of a recording to another: by steps, by links and by commands.
 
+import { clockTime } from "./clock.js";
 import { element } from "./dom.js";
 import { connectionPair } from "./exchange_heads.js";
-import { printable } from "./format.js";
-import { announce, copyText, showHint } from "./notices.js";
+import { formatDuration, printable } from "./format.js";
+import { announce, copyText, showError, showHint } from "./notices.js";
 import { findingsOf, locationOf, openKey } from "./timeline.js";
 
 const MOST_OPEN = 50;
@@ -123,6 +124,17 @@ export class Navigation {
       if (distance < least) { least = distance; nearest = index; }
     });
     if (nearest >= 0) this.choose(nearest);
+  }
+
+  /** Go to the event after the longest silence of the recording. */
+  async goLongestSilence() {
+    const found = await this.app.source.longestSilence().catch((error) => showError(error.message));
+    if (found === undefined) return;
+    const [since, until] = found ? [found.since_ns, found.until_ns] : [];
+    const text = found ? `${formatDuration(until - since)} of silence, from ${clockTime(since)} to ${clockTime(until)}` : "No silence of a second or more";
+    if (found) this.goEvent(found.exchange, found.event);
+    announce(`${text}.`);
+    showHint(text);
   }
 
   stepExchange(direction) {

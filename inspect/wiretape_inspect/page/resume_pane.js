@@ -2,6 +2,7 @@
 
 import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
 import { byId, element, setText } from "./dom.js";
+import { connectionsOf } from "./exchange_heads.js";
 import { abbreviateId, formatCount, formatDelay, shorten } from "./format.js";
 import { announce } from "./notices.js";
 
@@ -29,11 +30,14 @@ export class ResumePane extends ComparisonPane {
     const name = `${first}:${second}`;
     if (this.name === name) return;
     this.name = name;
+    const focused = this.summary.contains(document.activeElement) ? document.activeElement.ariaLabel : null;
     this.summary.replaceChildren();
     this.list.show([], -1);
     try {
       const [head, ...rows] = await this.app.source.resume(first, second);
-      if (this.name === name) this.fill(head, rows);
+      if (this.name !== name) return;
+      this.fill(head, rows);
+      if (focused) this.summary.querySelector(`select[aria-label="${focused}"]`)?.focus();
     } catch (error) {
       if (this.name === name) this.showError(error);
     }
@@ -42,7 +46,7 @@ export class ResumePane extends ComparisonPane {
   fill(head, rows) {
     const changed = rows.filter((row) => row.status !== "known");
     this.pair = [head.first, head.second];
-    this.summary.replaceChildren(titleOf(head), tally(rows));
+    this.summary.replaceChildren(this.title(head), tally(rows));
     const holes = head.missing.slice(0, MOST_HOLES).map(([low, high]) => (low === high ? `${low}` : `${low} to ${high}`));
     if (holes.length) {
       const more = head.missing.length > MOST_HOLES ? ", …" : "";
@@ -52,6 +56,26 @@ export class ResumePane extends ComparisonPane {
     this.nameSides(`on #${head.first}`, `on #${head.second}`);
     this.list.show(changed, changed.findIndex((row) => row.second && row.second.event === this.app.view.e));
     setText(byId("count"), formatCount(changed.length, "id"));
+  }
+
+  /** Which connections are compared; with more than two in the session, to choose from. */
+  title({ first, second, ...head }) {
+    const { recording, source } = this.app;
+    const all = connectionsOf(recording.exchanges, recording.exchanges.find((one) => one.exchange === second)).map((one) => one.exchange);
+    const before = all.filter((one) => one < second && source.hasResume(one, second));
+    const after = all.filter((one) => one > first && source.hasResume(first, one));
+    const sides = [this.picker("First connection", before, first, (one) => [one, second]), " then ", this.picker("Second connection", after, second, (one) => [first, one])];
+    return element("h2", null, ...sides, " ", cursorText(head));
+  }
+
+  picker(label, numbers, chosen, pairWith) {
+    if (numbers.length < 2) return `#${chosen}`;
+    const options = numbers.map((one) => element("option", { value: one, text: `#${one}`, selected: one === chosen }));
+    const choose = ({ target }) => {
+      const [first, second] = pairWith(Number(target.value));
+      this.app.go({ x: second, resume: first, e: null, r: null }, true);
+    };
+    return element("select", { "aria-label": label, onchange: choose }, ...options);
   }
 
   fillRow(cells, row, node) {
@@ -77,11 +101,10 @@ export class ResumePane extends ComparisonPane {
   }
 }
 
-function titleOf(head) {
+function cursorText(head) {
   const cursor = head.cursor === null ? "resumed without a cursor" : `resumed after ${shorten(head.cursor, 100)}`;
   const unknown = head.cursor !== null && !head.cursor_known ? ", an id that the first connection does not have" : "";
-  const text = element("span", { class: head.cursor_known ? "dim" : "wrong", text: cursor + unknown });
-  return element("h2", null, `#${head.first} then #${head.second} `, text);
+  return element("span", { class: head.cursor_known ? "dim" : "wrong", text: cursor + unknown });
 }
 
 /** The number of ids with each status. */

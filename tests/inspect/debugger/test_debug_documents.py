@@ -86,6 +86,13 @@ async def test_overview_has_the_silences_and_tool_calls(client):
     assert [call["id"] for call in document["calls"]] == ["t1"]
 
 
+async def test_longest_silence_is_that_of_all_streams(client):
+    _, document = await client.get("/api/longest-silence")
+
+    silence_ns = document["until_ns"] - document["since_ns"]
+    assert (document["exchange"], document["event"], silence_ns // 1_000_000) == (2, 40, 16_100)
+
+
 async def test_resume_equals_show_resume(session, client, run):
     shown = [json.loads(line) for line in run("show", session, "--resume", "2:3", "--json").output.splitlines()]
 

@@ -20,6 +20,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 VIEWPORT = {"width": 1280, "height": 800}
 TIMEOUT_MS = 45_000
 expect.set_options(timeout=TIMEOUT_MS)
+CONTROLS = {"button", "tab", "searchbox", "textbox", "combobox", "option", "grid", "separator", "tabpanel", "dialog"}
 
 
 @dataclass
@@ -82,6 +83,21 @@ class Window:
     async def texts(self, column: str) -> list[str]:
         """The texts of a column of the timeline."""
         return await self.page.locator(f"#timeline .list-rows .row:visible > .{column}").all_text_contents()
+
+    async def check_accessibility_tree(self) -> None:
+        """Check that every control that a screen reader finds has a role and a name."""
+        session = await self.page.context.new_cdp_session(self.page)
+        tree = await session.send("Accessibility.getFullAXTree")
+        await session.detach()
+        nodes = [node for node in tree["nodes"] if not node["ignored"]]
+        # The boxes in which lists scroll take no focus from the keyboard, but Chromium counts them.
+        nodes = [node for node in nodes if node["role"]["value"] != "generic"]
+        focusable = [node for node in nodes if "focusable" in {each["name"] for each in node.get("properties", ())}]
+        roles = {node["role"]["value"] for node in focusable} - {"RootWebArea"}
+        assert "button" in roles
+        assert roles <= CONTROLS, roles - CONTROLS
+        unnamed = [node["role"]["value"] for node in focusable if not node["name"]["value"].strip()]
+        assert unnamed == []
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -197,6 +197,25 @@ async def test_connections_are_compared_side_by_side(debugging, session):
         await expect(shown.rows().first).to_be_visible()
 
 
+async def test_any_two_connections_of_a_session_are_compared(debugging, tape, message):
+    for sequence in (1, 2, 3):
+        tape.exchange(chunks=[(1, message("run.started", id=f"e{sequence}", sequence=sequence))])
+    tape.exchange("/v1/sessions/s2/events/stream")
+    async with debugging(tape.close(), "#x=3&resume=2") as shown:
+        pane = shown.page.locator("#resume-pane")
+        first, second = [pane.get_by_role("combobox", name=f"{name} connection") for name in ("First", "Second")]
+        await expect(first.locator("option")).to_have_text(["#1", "#2"])
+        await first.focus()
+        await first.select_option("1")
+        await shown.has_hash("x=3", "resume=1")
+        await expect(pane.locator(".list-head > span").nth(2)).to_have_text("on #1")
+        await expect(first).to_be_focused()
+        await second.select_option("2")
+        await shown.has_hash("x=2", "resume=1")
+        await expect(pane.locator(".list-head > span").nth(3)).to_have_text("on #2")
+        await expect(pane.locator("h2")).to_contain_text("#1 then")
+
+
 async def test_tool_calls_are_shown_as_one_row_each(debugging, session):
     async with debugging(session) as shown:
         await expect(shown.rows()).to_have_count(7)
@@ -217,25 +236,6 @@ async def test_help_lists_the_keys_and_returns_the_focus(debugging, session):
         await expect(shown.page.get_by_role("grid", name="Timeline")).to_be_focused()
 
 
-CONTROLS = {"button", "tab", "searchbox", "textbox", "combobox", "option", "grid", "separator", "tabpanel", "dialog"}
-
-
-async def check_accessibility_tree(page):
-    """Every control that a screen reader finds has a role and a name."""
-    session = await page.context.new_cdp_session(page)
-    tree = await session.send("Accessibility.getFullAXTree")
-    await session.detach()
-    nodes = [node for node in tree["nodes"] if not node["ignored"]]
-    # The boxes in which lists scroll take no focus from the keyboard, but Chromium counts them.
-    nodes = [node for node in nodes if node["role"]["value"] != "generic"]
-    focusable = [node for node in nodes if "focusable" in {each["name"] for each in node.get("properties", ())}]
-    roles = {node["role"]["value"] for node in focusable} - {"RootWebArea"}
-    assert "button" in roles
-    assert roles <= CONTROLS, roles - CONTROLS
-    unnamed = [node["role"]["value"] for node in focusable if not node["name"]["value"].strip()]
-    assert unnamed == []
-
-
 async def test_row_tabs_and_time_strip_have_accessible_names(debugging, session):
     async with debugging(session, "#x=2&e=2") as shown:
         grid = shown.page.get_by_role("grid", name="Timeline")
@@ -254,7 +254,7 @@ async def test_row_tabs_and_time_strip_have_accessible_names(debugging, session)
         for keys, dialog in (("", ""), ("f", ""), ("c", ""), ("?", "Keys"), ("g", "Go to")):
             await shown.keys("Escape", "Escape", *keys)
             await expect(shown.page.get_by_role("dialog", name=dialog or None)).to_have_count(int(bool(dialog)))
-            await check_accessibility_tree(shown.page)
+            await shown.check_accessibility_tree()
 
 
 async def test_text_filter_searches_the_whole_data(debugging, tape, message):
@@ -344,6 +344,19 @@ async def test_dragging_on_the_time_strip_selects_no_text(debugging, session):
         await shown.page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5, steps=3)
         await shown.page.mouse.up()
         assert await shown.page.evaluate("getSelection().toString()") == ""
+
+
+async def test_nothing_moves_if_reduced_motion_is_preferred(debugging, session):
+    durations = """() => [...new Set([...document.querySelectorAll("*")].flatMap((node) => {
+        const { transitionDuration, animationDuration } = getComputedStyle(node);
+        return [transitionDuration, animationDuration];
+    }))]"""
+    async with debugging(session) as shown:
+        await expect(shown.rows()).to_have_count(7)
+        assert await shown.page.evaluate(durations) == ["0s"]
+        await shown.page.emulate_media(reduced_motion="no-preference")
+        assert "0.1s, 0.1s" in await shown.page.evaluate(durations)
+        await shown.page.emulate_media(reduced_motion="reduce")
 
 
 async def test_all_parts_can_be_reached_at_200_percent_zoom(debugging, session):

@@ -136,6 +136,27 @@ async def test_rule_that_the_client_breaks_is_shown_at_once(debugging, session):
             await expect(notice).to_be_hidden()
 
 
+async def test_replay_is_stepped_with_the_keyboard_and_has_accessible_names(debugging, session):
+    async with (
+        serve_replay(session, ReplayOptions(paused=True)) as replay,
+        debugging(session, replay=ReplayAddress(replay.url, replay.token)) as shown,
+        waiting(replay.url + PATH),
+    ):
+        bar = shown.page.locator("#playhead")
+        await expect(bar.locator(".clients li")).to_contain_text("Client 1")
+        await shown.keys(">")
+        await expect(bar.locator(".count")).to_contain_text("1 / ")
+        await bar.get_by_role("button", name="Step to the next event with a finding").focus()
+        await shown.keys("Tab")
+        await expect(bar.get_by_role("button", name="Go back to the beginning")).to_be_focused()
+        await shown.keys("Enter")
+        await expect(bar.locator(".count")).to_contain_text("0 / ")
+        await bar.get_by_role("textbox", name="Break before").fill("run.*")
+        await shown.keys("Enter")
+        await expect(bar.get_by_role("button", name="Remove the breakpoint type run.*")).to_be_visible()
+        await shown.check_accessibility_tree()
+
+
 async def test_unreachable_replay_is_reported(debugging, session):
     async with serve_replay(session, ReplayOptions(paused=True)) as replay:
         gone = ReplayAddress(replay.url, replay.token)
