@@ -35,9 +35,9 @@ test: venv ## run the tests on all cores
 coverage: venv ## run the tests and report branch coverage; takes half as long again
 	@$(TEST) --cov --cov-report=term $(ARGS)
 
-fuzz: venv ## run the property tests ROUNDS (10) times with new examples, and changed copies of tests/fuzz/corpus
+fuzz: venv ## run the property tests ROUNDS (10) times with 500 new examples, and changed copies of tests/fuzz/corpus
 	@for round in $$(seq $(ROUNDS)); do \
-		WIRETAPE_FUZZ=500 $(TEST) -q -m hypothesis $(ARGS) || exit 1; done
+		WIRETAPE_FUZZ=500 $(TEST) -q -m hypothesis --timeout=1200 $(ARGS) || exit 1; done
 
 soak: venv ## break things under load for SECONDS (3600), seeded with SEED (1), and print a table
 	@WIRETAPE_SOAK_SECONDS=$(SECONDS) WIRETAPE_SOAK_SEED=$(SEED) \

@@ -2,7 +2,9 @@
 
 With WIRETAPE_NO_SKIPS=1, a skipped test fails the run.  Hypothesis has no deadlines: a busy machine is slow, and
 speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tries the same examples every time, so that the
-result depends on the change only; without it, and in `make fuzz`, every run tries others.
+result depends on the change only; without it, and in `make fuzz`, every run tries others.  A property test tries 30
+examples, in `make fuzz` 500.  It has its own number if it chooses one of many defects to plant, if it is the parser's,
+which finds rare cuts only in many examples, or if an example takes a tenth of a second.
 
 Temporary files are in memory if there is room, because creating and closing thousands of recordings waits for the
 disk.  `--basetemp` or TMPDIR override this.
@@ -19,7 +21,12 @@ from hypothesis import HealthCheck, settings
 
 os.environ.pop("FORCE_COLOR", None)  # tests compare plain output, also where the caller wants colours
 
-settings.register_profile("wiretape", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "wiretape",
+    deadline=None,
+    max_examples=int(os.environ.get("WIRETAPE_FUZZ", "30")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("same", settings.get_profile("wiretape"), derandomize=True)
 settings.load_profile("wiretape")
 

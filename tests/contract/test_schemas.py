@@ -4,7 +4,7 @@ import copy
 
 import jsonschema
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wiretape.contract import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
@@ -100,7 +100,6 @@ def test_both_validators_accept_a_valid_document(name):
 
 
 @given(st.sampled_from(sorted(SCHEMAS)), st.data())
-@settings(max_examples=50)
 def test_the_fast_and_the_explaining_validator_agree(name, data):
     document = data.draw(documents(name))
     schema = SCHEMAS[name]

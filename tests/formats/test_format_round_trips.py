@@ -6,7 +6,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, open_recording
@@ -40,7 +40,6 @@ def _written(recording: Recording, kind: str, to: Path) -> Path:
 
 @pytest.mark.parametrize("kind", FORMATS)
 @given(recordings.conversations())
-@settings(max_examples=30)
 def test_every_observation_survives_a_round_trip(kind: str, seen: list[Observation]) -> None:
     """Bytes, chunks, times, heads, losses and endings are equal, whatever they contain and in any order."""
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.content_encoding import DecodingError, decoder
@@ -339,7 +339,6 @@ def _remove(before: Summary, after: Summary, steps: list[str]) -> None:
 
 
 @given(recordings.conversations(), st.booleans())
-@settings(max_examples=40)
 def test_a_har_file_keeps_everything_but_the_listed_losses(seen: list[Observation], sensitive: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         before, after = _round_trip(folder, seen, sensitive=sensitive)

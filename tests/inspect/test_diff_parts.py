@@ -1,7 +1,7 @@
 """Alignment, order and timing in isolation."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.recording import open_recording
@@ -11,7 +11,6 @@ from wiretape_inspect.diff.recording_diff import RecordingDiff
 
 
 @given(st.permutations(range(9)))
-@settings(max_examples=50)
 def test_as_few_items_as_possible_are_out_of_order(places):
     out = out_of_order(places)
     rest = [place for index, place in enumerate(places) if index not in out]

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.errors import InputError
@@ -42,7 +42,6 @@ def test_control_characters_in_an_error_are_escaped():
     assert r"unknown field `\x1b[2J`" in str(raised.value)
 
 
-@settings(max_examples=50)
 @given(st.text(st.sampled_from('abortypeseq:*.,"/\\- 0123>=.s()'), max_size=30))
 def test_any_text_parses_or_gives_one_sentence(text):
     with suppress(InputError):
@@ -61,7 +60,6 @@ def test_parsed_filter_has_groups_of_conditions():
     )
 
 
-@settings(max_examples=50)
 @given(st.text(st.sampled_from("ab*?"), max_size=8), st.text(st.sampled_from("ab"), max_size=10))
 def test_pattern_matches_like_the_plain_regular_expression(pattern, text):
     plain = "".join({"*": ".*", "?": "."}.get(char, char) for char in pattern)

@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import Side
@@ -53,7 +53,6 @@ def assert_checkpoints_hold(path, findings, matches=None):
     return checkpoints
 
 
-@settings(max_examples=30)
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=5, max_size=25),
     findings=st.lists(st.builds(finding, st.none() | st.integers(1, 20), st.none() | st.integers(0, 2000)), max_size=3),

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import Ending
@@ -124,7 +124,6 @@ KINDS = (
 )
 
 
-@settings(max_examples=50)
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=12), data=st.data())
 def test_the_index_only_saves_time(new_tape, message, kinds, data):
     """With the index and without one, which a body that is encoded needs, the state is the same."""

@@ -6,7 +6,7 @@ from itertools import accumulate, dropwhile
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import (
@@ -56,7 +56,6 @@ def from_event(recording, event):
     return list(dropwhile(lambda seen: (seen.event or 0) < event, recording.frames(1)))
 
 
-@settings(max_examples=50)
 @given(
     pieces=st.lists(st.sampled_from(FRAMES), max_size=12),
     cuts=st.lists(st.integers(1, 20), min_size=1, max_size=40),

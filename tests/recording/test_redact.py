@@ -58,7 +58,7 @@ def test_fingerprints_of_two_recordings_differ(tmp_path: Path, new_talk) -> None
 
 
 @given(cuts=st.lists(st.integers(1, 80), max_size=4), commits=st.lists(st.booleans(), min_size=6, max_size=6))
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_key_that_comes_back_in_a_body_is_overwritten(new_talk, cuts: list[int], commits: list[bool]) -> None:
     """Offsets stay, and no cut between chunks or commits lets the key through."""
     body = f"id: {KEY}\ndata: the key {KEY} is not valid, {KEY}!\n\ndata: {KEY[:3]}".encode()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import (
@@ -97,7 +97,6 @@ def single(observations: Iterable[Observation]) -> list[Observation]:
 
 @pytest.mark.parametrize("memory", [recording_writer.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
 @given(conversations(), st.lists(st.integers(0, 60), max_size=5))
-@settings(deadline=None, max_examples=50)
 def test_a_recording_returns_what_was_written(memory: int, seen: list[Observation], commits: list[int]) -> None:
     """With commits anywhere, the reader and the live checks get the written observations, in order."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

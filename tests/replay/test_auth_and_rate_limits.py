@@ -5,7 +5,6 @@ from collections import Counter
 import orjson
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from wiretape.contract import LIMITS, Limit
@@ -141,7 +140,6 @@ def served(requests):
     return moments
 
 
-@examples(max_examples=50)
 @given(requests)
 def test_no_window_ever_holds_more_than_the_limit(requests):
     good = [(key, name, now) for key, name, now, is_served in served(requests) if is_served]
@@ -150,7 +148,6 @@ def test_no_window_ever_holds_more_than_the_limit(requests):
         assert len(window) <= SMALL[name].requests
 
 
-@examples(max_examples=50)
 @given(requests)
 def test_tenants_and_limits_do_not_influence_each_other(requests):
     together = served(requests)
@@ -165,7 +162,6 @@ def test_tenants_and_limits_do_not_influence_each_other(requests):
             assert served(alone) == [moment for moment in together if moment[:2] == (key, name)]
 
 
-@examples(max_examples=50)
 @given(requests, st.sampled_from(list(SMALL)))
 def test_a_client_is_served_after_retry_after_and_not_a_second_earlier(requests, name):
     guarded, now = guard(AccessPolicy(keys=KEYS, limits=SMALL)), 0

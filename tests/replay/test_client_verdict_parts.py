@@ -1,7 +1,6 @@
 """The traffic buffer, the observations built from it, and the attribution of findings."""
 
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, Side
@@ -33,7 +32,6 @@ def bodies(seen, side):
     return found
 
 
-@examples(max_examples=50)
 @given(
     entries=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), content), max_size=40),
     size=st.integers(1, 50),

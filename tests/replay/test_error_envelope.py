@@ -5,7 +5,6 @@ from urllib.parse import quote
 import orjson
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from wiretape.contract import ERROR_CODES, LIMITS, Limit
@@ -61,7 +60,6 @@ def test_every_code_has_an_answer_that_keeps_every_rule(code):
     assert against_the_service(answer, key=key) == []
 
 
-@examples(max_examples=50)
 @given(
     code=st.sampled_from(list(ERROR_CODES)),
     message=st.none() | text,

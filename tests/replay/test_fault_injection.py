@@ -5,7 +5,7 @@ from random import Random
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import Ending
@@ -331,14 +331,12 @@ splits = st.builds(Split, where=st.sampled_from(SplitPoint)) | st.builds(
 )
 
 
-@settings(max_examples=50)
 @given(frame, splits)
 def test_the_pieces_of_a_split_frame_joined_are_the_frame(data, split):
     parts = split_frame(data, split)
     assert parts is None or (b"".join(parts) == data and len(parts) > 1 and all(parts))
 
 
-@settings(max_examples=50)
 @given(frame, st.integers(1, 200))
 def test_a_padded_event_has_the_requested_size(data, size):
     changed = pad_frame(data, size)
@@ -347,7 +345,6 @@ def test_a_padded_event_has_the_requested_size(data, size):
         assert len(event.data) == size
 
 
-@settings(max_examples=50)
 @given(frame, st.integers(0, 99))
 def test_flipped_bits_do_not_change_the_framing(data, seed):
     changed = corrupt_frame(data, Corrupt(count=4), Random(seed))
@@ -400,7 +397,6 @@ def scripts(draw, **fixed):
 requests = st.lists(st.sampled_from(["s1", "s2"]), min_size=1, max_size=4)
 
 
-@settings(max_examples=50)
 @given(scripts(), requests)
 def test_the_same_script_and_requests_give_the_same_instructions(script, sessions):
     one, other = FaultInjector(script), FaultInjector(script)
@@ -408,7 +404,6 @@ def test_the_same_script_and_requests_give_the_same_instructions(script, session
     assert one.counts == other.counts
 
 
-@settings(max_examples=50)
 @given(scripts(times=None, skip=0), st.booleans())
 def test_randomness_does_not_depend_on_other_streams(script, first):
     """Two streams are read in turns, or one after the other."""
@@ -425,7 +420,6 @@ def test_randomness_does_not_depend_on_other_streams(script, first):
     assert [[done for done in each if not isinstance(done, LogFault)] for each in mixed] == ones
 
 
-@settings(max_examples=50)
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 4))
 def test_a_fault_hits_as_often_as_it_may(times, skip, connections):
     faults = injector(Duplicate(at=events(), times=times, skip=skip))
@@ -435,7 +429,6 @@ def test_a_fault_hits_as_often_as_it_may(times, skip, connections):
     assert extra == faults.counts["fault-1"] == max(0, min(times, matched - skip))
 
 
-@settings(max_examples=50)
 @given(scripts())
 def test_only_the_end_of_a_stream_loses_events(script):
     """Every byte of an event that was not corrupted or padded is sent, unless the stream ended."""
@@ -505,7 +498,6 @@ def test_a_dry_run_lists_at_most_twenty_events_of_a_fault():
     assert lines[-1] == "  and 30 more"
 
 
-@settings(max_examples=50)
 @given(scripts(probability=1.0, skip=0, times=None))
 def test_a_dry_run_lists_what_is_applied_unless_a_stream_ends(script):
     if any(isinstance(fault, Drop | Reset | Reorder | Split | Corrupt | Oversize) for fault in script.faults):

@@ -168,4 +168,4 @@ class Faulted(RuleBasedStateMachine):
 
 
 TestFaulted = Faulted.TestCase
-TestFaulted.settings = settings(max_examples=50, stateful_step_count=30)
+TestFaulted.settings = settings(stateful_step_count=30)

@@ -61,7 +61,6 @@ def durable(entries):
     return [entry for entry in entries if entry.kind is EntryKind.DURABLE]
 
 
-@settings(max_examples=50)
 @given(SEEDS, st.integers(1, 120))
 def test_a_log_has_every_durable_event_once_and_each_connection_carried_consecutive_ones(seed, steps):
     sessions, _, streams = build(seed, steps)

@@ -293,4 +293,4 @@ class Streams(RuleBasedStateMachine):
 
 
 TestStreams = Streams.TestCase
-TestStreams.settings = settings(max_examples=60, stateful_step_count=40)
+TestStreams.settings = settings(stateful_step_count=40)

@@ -31,7 +31,6 @@ def judged(seen):
     return found + checker.finish(), checker.verdicts()
 
 
-@settings(max_examples=50)
 @given(SEEDS, st.integers(1, 120))
 def test_a_conforming_conversation_has_only_notes(worlds, seed, steps):
     world = worlds.begin(random.Random(seed))
@@ -295,7 +294,7 @@ def planted(worlds, code, seed):
     return world
 
 
-@settings(max_examples=75)
+@settings(max_examples=max(75, settings().max_examples))
 @given(st.sampled_from(sorted(PLANTS)), SEEDS)
 def test_one_planted_defect_gives_exactly_its_code(worlds, code, seed):
     found, verdicts = judged(planted(worlds, code, seed).seen)
@@ -425,7 +424,7 @@ def in_order(findings):
     return sorted(findings, key=lambda f: (f.exchange, f.event or 0, f.byte_offset or 0, f.code, f.message))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SEEDS, st.sampled_from([None, *sorted(PLANTS)]))
 def test_live_findings_equal_those_of_the_recording(worlds, tmp_path, seed, code):
     rng = random.Random(seed)
@@ -543,7 +542,7 @@ def test_stored_findings_of_vectors_equal_the_report(tmp_path, code, restarts):
     assert stored == reported
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SEEDS, st.sampled_from([None, *sorted(PLANTS)]), st.sampled_from(RESTARTS))
 def test_stored_findings_of_a_conversation_equal_the_report(worlds, tmp_path, seed, code, restarts):
     rng = random.Random(seed)

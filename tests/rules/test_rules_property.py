@@ -203,7 +203,6 @@ def judge(played, steps):
 
 
 @given(st.data())
-@settings(max_examples=50)
 def test_a_conforming_conversation_has_only_notes(data):
     played = data.draw(conversations())
     found, checker = judge(played, data.draw(interleaved(played)))
@@ -290,6 +289,7 @@ PLANTS = {
 }
 
 
+@settings(max_examples=max(100, settings().max_examples))
 @given(st.sampled_from(sorted(PLANTS)), st.data())
 def test_one_planted_defect_gives_exactly_its_code(code, data):
     log = data.draw(logs("ses_1", contiguous=True))
@@ -338,7 +338,6 @@ def test_arbitrary_bytes_do_not_make_the_checker_fail(body, data):
 
 
 @given(st.data())
-@settings(max_examples=40)
 def test_chunks_make_no_difference(data):
     played = data.draw(conversations())
     order = [(number, what) for number, what, _ in data.draw(interleaved(played))]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.contract import bases_of
@@ -257,7 +257,6 @@ TRAFFIC = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(TRAFFIC, st.randoms(use_true_random=False))
 def test_the_order_of_requests_makes_no_difference(exchanges, random):
     """But for request ids, of which the second one is reported."""

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
@@ -153,7 +153,6 @@ def play(streams, order):
     return proxy.codes
 
 
-@settings(max_examples=60)
 @given(SEEDS, st.sampled_from([None, *DEFECTS]))
 def test_what_the_first_stream_proves_is_found_whatever_a_second_one_carries_before_it(rng, defect):
     """The second one begins at any event and with any cursor, and its chunks arrive at any time."""
@@ -174,7 +173,6 @@ def test_what_the_first_stream_proves_is_found_whatever_a_second_one_carries_bef
     assert both <= alone + beside, "and no finding that neither stream proves"
 
 
-@settings(max_examples=40)
 @given(SEEDS)
 def test_a_conforming_session_has_no_findings_however_it_is_read(rng):
     """Streams open at any time with any known cursor, lag behind, lose bytes and end."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from wiretape.contract import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
@@ -309,7 +309,6 @@ def play(scenario, asked):
     return wire, commands
 
 
-@settings(max_examples=50)
 @given(scenarios(), asks)
 def test_the_checker_finds_nothing_against_the_service(scenario, asked):
     wire, _ = play(scenario, asked)
@@ -317,7 +316,6 @@ def test_the_checker_finds_nothing_against_the_service(scenario, asked):
     assert [(finding.code, finding.message) for finding in against] == []
 
 
-@settings(max_examples=40)
 @given(scenarios(), asks)
 def test_a_client_that_reconnects_gets_every_durable_event_once_and_in_order(scenario, asked):
     wire, _ = play(scenario, asked)
@@ -327,7 +325,6 @@ def test_a_client_that_reconnects_gets_every_durable_event_once_and_in_order(sce
     assert sorted(wire.log.entries, key=lambda entry: entry.time_ns) == wire.log.entries
 
 
-@settings(max_examples=40)
 @given(scenarios(), asks, st.data())
 def test_the_same_commands_give_the_same_events_in_any_slices_of_time(scenario, asked, data):
     """So an engine can be rebuilt from its commands, including refused ones."""
@@ -349,7 +346,6 @@ def test_the_same_commands_give_the_same_events_in_any_slices_of_time(scenario, 
     assert at_once.advance(end_ns) == entries
 
 
-@settings(max_examples=40)
 @given(scenarios(free=False), asks)
 def test_a_run_ends_once_and_its_status_matches_its_events(scenario, asked):
     wire, _ = play(scenario, asked)
@@ -363,7 +359,6 @@ def test_a_run_ends_once_and_its_status_matches_its_events(scenario, asked):
         assert (run.status == "waiting_for_input") == bool(run.waiting)
 
 
-@settings(max_examples=25)
 @given(scenarios(), st.integers(2, 9))
 def test_another_seed_changes_only_ids(scenario, seed):
     found = []

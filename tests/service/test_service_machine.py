@@ -238,4 +238,4 @@ class Clients(RuleBasedStateMachine):
 
 def test_there_are_never_findings_against_the_service(stages):
     Clients.stages = stages
-    run_state_machine_as_test(Clients, settings=settings(max_examples=8, stateful_step_count=50))
+    run_state_machine_as_test(Clients, settings=settings(max_examples=5, stateful_step_count=50))

@@ -96,7 +96,7 @@ options = st.fixed_dictionaries(
         "last_event_id": st.sampled_from([b"", b"0"]),
     },
 )
-thorough = settings(max_examples=200)
+thorough = settings(max_examples=max(100, settings().max_examples))
 points = st.lists(st.integers(0, 1000), max_size=12)
 
 

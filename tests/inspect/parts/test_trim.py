@@ -202,7 +202,6 @@ def test_an_undecodable_body_is_removed(run, tape, tmp_path):
     places=st.lists(st.tuples(st.integers(0, 39), st.integers(1, 20)), max_size=8),
     cuts=st.lists(st.integers(1, 39), unique=True).map(sorted),
 )
-@settings(max_examples=50)
 def test_every_replacement_is_applied_whatever_the_chunk_boundaries(places, cuts):
     """Also if replacements overlap, and if a long one begins many runs earlier."""
     data = bytes(range(100, 140))
