@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-import pytest
+from for_each import for_each
 
 from wiretape.contract import (
     CURSOR_HEADER,
@@ -36,7 +36,7 @@ FACTS = {
 }
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_other_module_repeats_a_fact_of_the_specification(path):
     constants = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)]
     assert [(node.lineno, node.value) for node in constants if node.value in FACTS] == []

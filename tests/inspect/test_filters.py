@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from wiretape_inspect.view.filter_match import Subject, compile_filter, compile_
 VECTORS = json.loads(Path(__file__).with_name("filters.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["filter"])
+@for_each("case", VECTORS["cases"], ids=lambda case: case["filter"])
 def test_filter_matches_these_subjects(case):
     matches = compile_filter(parse_filter(case["filter"]))
     found = [at for at, fields in enumerate(VECTORS["subjects"]) if matches is None or matches(subject(fields))]
@@ -29,7 +30,7 @@ def subject(fields):
     return Subject(**{"session": None, **fields}, texts=lambda: texts)
 
 
-@pytest.mark.parametrize("case", VECTORS["errors"], ids=lambda case: case["filter"])
+@for_each("case", VECTORS["errors"], ids=lambda case: case["filter"])
 def test_invalid_filter_is_reported_with_its_position(case):
     with pytest.raises(InputError) as raised:
         parse_filter(case["filter"])

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 
 from wiretape.rules import CATALOGUE, explanation_of
 from wiretape.rules.vectors import vectors, vectors_of
@@ -120,13 +121,13 @@ def test_docs_has_a_page_for_each_rule_and_no_other():
     assert {path.name for path in FOLDER.iterdir()} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_no_page_is_stale(pages, name):
     """`make docs-rules` writes them anew."""
     assert (FOLDER / name).read_text("utf-8") == pages[name]
 
 
-@pytest.mark.parametrize("code", CATALOGUE)
+@for_each("code", CATALOGUE)
 def test_every_built_in_rule_has_an_explanation(code):
     explanation = explanation_of(CATALOGUE[code])
     assert explanation.why.endswith(".")
@@ -134,7 +135,7 @@ def test_every_built_in_rule_has_an_explanation(code):
     assert explanation.not_exercised.endswith(".")
 
 
-@pytest.mark.parametrize("code", CATALOGUE)
+@for_each("code", CATALOGUE)
 def test_every_page_shows_traffic_that_breaks_and_satisfies_the_rule(code, pages):
     page = pages[f"{code}.md"]
     assert page.count("## This breaks it") == sum(vector.breaks for vector in vectors_of(code)) > 0

@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from for_each import for_each
 
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import vectors_of
@@ -103,14 +103,14 @@ def test_a_published_code_keeps_its_name_basis_severity_side_and_scope():
     assert found == [tuple(line.split()) for line in ROWS.strip().splitlines()]
 
 
-@pytest.mark.parametrize("code", CATALOGUE)
+@for_each("code", CATALOGUE)
 def test_every_rule_quotes_its_clause_and_describes_what_breaks_it(code):
     row = CATALOGUE[code]
     assert re.search(r'"[^"]+"', row.clause)
     assert row.about.endswith(".")
 
 
-@pytest.mark.parametrize("code", CATALOGUE)
+@for_each("code", CATALOGUE)
 def test_every_rule_has_a_vector_that_breaks_it_and_one_that_keeps_it(code):
     names = {vector.name for vector in vectors_of(code)}
     assert {"breaks", "keeps"} <= names

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,7 +123,7 @@ def test_any_field_of_an_error_is_checked(code, fields, status):
     assert all(is_safe(finding.message) for finding in found)
 
 
-@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
+@for_each("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
 def test_a_vector_has_the_same_findings_without_the_fast_path(vector):
     def judge():
         checker = Checker()

@@ -3,6 +3,7 @@
 from functools import cache
 
 import pytest
+from for_each import for_each
 
 from wiretape.rules import CATALOGUE, Checker, Verdict
 from wiretape.rules.vectors import Vector, observations_of, vectors
@@ -30,7 +31,7 @@ def named(vector):
     return f"{vector.code}-{vector.name}"
 
 
-@pytest.mark.parametrize("vector", [v for v in vectors() if v.breaks], ids=named)
+@for_each("vector", [v for v in vectors() if v.breaks], ids=named)
 def test_a_breaking_vector_has_one_finding_with_its_code(vector):
     findings, verdicts = judged(vector)
     row = CATALOGUE[vector.code]
@@ -40,7 +41,7 @@ def test_a_breaking_vector_has_one_finding_with_its_code(vector):
     assert verdicts[vector.code] is Verdict.FAIL
 
 
-@pytest.mark.parametrize("vector", [v for v in vectors() if not v.breaks], ids=named)
+@for_each("vector", [v for v in vectors() if not v.breaks], ids=named)
 def test_a_keeping_vector_exercises_the_rule_without_findings(vector):
     findings, verdicts = judged(vector)
     assert own(vector, findings) == []
@@ -48,7 +49,7 @@ def test_a_keeping_vector_exercises_the_rule_without_findings(vector):
 
 
 @pytest.mark.parametrize("piece", [1, 7])
-@pytest.mark.parametrize("vector", vectors(), ids=named)
+@for_each("vector", vectors(), ids=named)
 def test_pieces_make_no_difference(vector, piece):
     whole, verdicts = judged(vector)
     in_pieces, verdicts_in_pieces = judged(vector, piece)

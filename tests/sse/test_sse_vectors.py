@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
+from for_each import for_each
 
 from wiretape.sse import Frame, FrameKind, Parser
 
@@ -54,7 +54,7 @@ def _vectors() -> list[Vector]:
     ]
 
 
-every_vector = pytest.mark.parametrize("vector", [pytest.param(vector, id=vector.name) for vector in _vectors()])
+every_vector = for_each("vector", _vectors(), ids=lambda vector: vector.name)
 
 
 def _fed(vector: Vector, pieces: Iterable[bytes]) -> list[Frame]:
