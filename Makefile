@@ -16,7 +16,7 @@ export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test coverage fuzz soak mutants audit client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
+.PHONY: help venv demo test test-packages coverage fuzz soak mutants audit client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
 	screenshots lock build packages clean
 
 help: ## list the targets
@@ -29,11 +29,14 @@ venv: ## create or update the virtual environment
 demo: venv ## record, check and replay a small service on this machine
 	@$(BIN)/wiretape demo $(ARGS)
 
-test: venv ## run the tests on all cores
-	@$(TEST) $(ARGS)
+test: venv ## run the tests on all cores, but for those of the packages
+	@$(TEST) --ignore=tests/packages $(ARGS)
+
+test-packages: venv ## build, install and use the wheel, the sdist and the recipe of the container, and try a release
+	@$(TEST) tests/packages $(ARGS)
 
 coverage: venv ## run the tests and report branch coverage; takes half as long again
-	@$(TEST) --cov --cov-report=term $(ARGS)
+	@$(TEST) --ignore=tests/packages --cov --cov-report=term $(ARGS)
 
 fuzz: venv ## run the property tests ROUNDS (10) times with 500 new examples, and changed copies of tests/fuzz/corpus
 	@for round in $$(seq $(ROUNDS)); do \
