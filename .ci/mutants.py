@@ -8,6 +8,7 @@ Runs in an environment with cosmic-ray; the tests run in a copy of the tree with
 import argparse
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,8 @@ EQUIVALENT = {
 }
 """For the changed line before and after, why nothing changes."""
 KILLED = {TestOutcome.KILLED, TestOutcome.INCOMPETENT}
+MEMORY = 4 << 30
+"""Bytes of address space for each process of the tests."""
 
 
 def main() -> int:
@@ -89,6 +92,9 @@ def run_group(name: str, tree: Path, given: argparse.Namespace) -> tuple[int, in
     config, session = tree / f"{name}.toml", tree / f"{name}.sqlite"
     config.write_text(CONFIG.format(modules=modules, command=command))
     environment = os.environ | {"PYTHONPATH": ":".join(str(tree / source) for source in SOURCES)}
+
+    # A changed loop can take all memory of the machine; the tests need half a gigabyte.
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
     def run(*arguments: str | Path) -> None:
         program = Path(sys.executable).with_name("cosmic-ray")
