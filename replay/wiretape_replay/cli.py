@@ -188,7 +188,7 @@ def _greet(running: Replay, recording: Path, options: ReplayOptions) -> Iterator
     contents = count_of(exchanges, "exchange")
     if running.player is not None:
         contents = f"{count_of(len(running.player.sessions), 'session')} and {count_of(exchanges, 'other exchange')}"
-    speed = _describe_speed(options.speed_factor)
+    speed = _describe_speed(options.speed_factor) + (", paused" if options.paused else "")
     yield f"Replaying {shorten(str(recording))} ({contents}) on {running.url} {speed}; Ctrl-C to stop."
     yield from running.warnings
 

@@ -147,7 +147,7 @@ def test_copies_of_events_without_ids_are_recognised_by_their_sequences(builder,
     log, warnings = build()
     assert data(log) == [event(1, None), event(2, None), event(3)]
     assert kinds(log) == ["durable"] * 3
-    assert warnings == ["2 events have a sequence but no id; they are replayed, but no cursor names them."]
+    assert warnings == ["2 events have sequences but no ids; they are replayed, but no cursor can point to them."]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_copies_of_events_without_ids_are_recognised_by_their_sequences(builder,
     [
         ([1, 3, 2], "on one connection, sequence 2 comes after sequence 3"),
         ([1, 10**50, 2], "on one connection, sequence 2 comes after sequence of more than 40 digits"),
-        ([None, 2, 3], "1 of its 3 durable events have no sequence"),
+        ([None, 2, 3], "1 of its 3 durable events has no sequence"),
         ([1, 1.5, "2"], "2 of its 3 durable events have no sequence"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_delta_with_an_id_can_be_a_cursor(builder, build):
     log, warnings = build()
     assert data(log) == [event(1), delta, event(2)]
     assert log.position_of("d1") == 1
-    assert warnings[1:] == ["1 delta has an id; they are replayed like durable events."]
+    assert warnings[1:] == ["1 delta has an id; it is replayed like a durable event."]
 
 
 def test_an_id_without_data_is_a_cursor_unless_it_repeats_an_earlier_one(builder, build):

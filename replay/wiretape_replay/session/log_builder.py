@@ -133,7 +133,8 @@ def _sequence_problem(connections: Sequence[Sequence[DraftEntry]], events: Seque
     """Why the sequences define no order; empty if they do."""
     without_sequence = sum(event.sequence is None for event in events)
     if without_sequence:
-        return f"{without_sequence} of its {len(events)} durable events have no sequence"
+        have = "has" if without_sequence == 1 else "have"
+        return f"{without_sequence} of its {len(events)} durable events {have} no sequence"
     for carried in connections:
         for before, after in pairwise(carried):
             if (after.sequence or 0) <= (before.sequence or 0):

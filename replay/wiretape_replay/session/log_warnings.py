@@ -72,11 +72,14 @@ class LogWarnings:
             yield "it has no durable event."
         without_id = sum(event.id is None for event in self.durable)
         if without_id:
-            events = _count(without_id, "event has", "events have")
-            yield f"{events} a sequence but no id; they are replayed, but no cursor names them."
+            events = _count(
+                without_id, "event has a sequence but no id; it is", "events have sequences but no ids; they are"
+            )
+            yield f"{events} replayed, but no cursor can point to {'it' if without_id == 1 else 'them'}."
         deltas = sum(event.type in DELTA_TYPES for event in self.durable)
         if deltas:
-            yield f"{_count(deltas, 'delta has', 'deltas have')} an id; they are replayed like durable events."
+            what = _count(deltas, "delta has an id; it is", "deltas have ids; they are")
+            yield f"{what} replayed like {'a durable event' if deltas == 1 else 'durable events'}."
 
     def _about_ids(self) -> Iterator[str]:
         if self.changed:
