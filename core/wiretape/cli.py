@@ -190,7 +190,7 @@ def _message(error: Exception, ctx: click.Context) -> str:
         traceback.print_exc()
     what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":").removesuffix(".")
     return (
-        f"wiretape failed because of a mistake in wiretape ({shorten(what)}): please report the output of "
+        f"wiretape failed because of a bug ({shorten(what)}): please report the output of "
         f"wiretape --traceback {ctx.invoked_subcommand or 'COMMAND'} with the same arguments."
     )
 

@@ -24,11 +24,11 @@ _LONG_KEY = re.compile(
 _BEGINNING = re.compile(r"""\s*(?:\#|\[|[\w"'-][\w."' -]*=)""")
 _MESSAGE = re.compile(r"(.*?) \((at (?:line (\d+), column (\d+)|end of document))\)", re.DOTALL)
 _DECLARED_TWICE = re.compile(r"Cannot declare \((.*?),?\) twice")
-_INLINE_TABLE = "an inline table { } has to stand on one line, including its }"
+_INLINE_TABLE = "an inline table must be on one line, including its closing }"
 _UNFINISHED = "the file ends in the middle of a value: a ], a } or a quote is missing"
 _EXPLANATIONS = {
     "Cannot overwrite a value": "a key is given twice, or is used both as a value and as a table",
-    "Illegal character '\\n'": 'a string has to end on its line: a quote is missing, or it needs three quotes (""")',
+    "Illegal character '\\n'": 'a string must end on its own line: a quote is missing, or use three quotes (""")',
     "Invalid value": "invalid value: strings need quotes, and true and false are written in lower case",
     "Unclosed array": "a comma or ] is missing",
     "Unclosed inline table": "a comma or } is missing",

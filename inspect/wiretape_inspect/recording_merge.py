@@ -180,7 +180,7 @@ def _clocks(merged: MergedRecording) -> Iterator[str]:
         for (one, early), (other, late) in pairwise(sorted(least.items(), key=lambda item: item[1])):
             if late - early >= _DATE_PRECISION_NS:
                 yield (
-                    f"The clocks contradict each other: by the Date of {authority}, the clock of "
+                    f"The clocks contradict each other: by the Date headers of {authority}, the clock of "
                     f"{_name(merged, other)} is about {format_duration(late - early)} "
                     f"ahead of that of {_name(merged, one)}."
                 )
@@ -258,8 +258,8 @@ def _duplicate_sentences(merged: MergedRecording, one: _MergedExchange, other: _
     if one.responded_ns is not None and other.responded_ns is not None and one.responded_ns < other.responded_ns:
         delay = format_duration(other.responded_ns - one.responded_ns)
         yield (
-            f"The clocks contradict each other: {names[0]} has the earlier request, but its response "
-            f"is {delay} earlier than that of the other, which it must have passed first."
+            f"The clocks contradict each other: the request of {names[0]} is the earlier one, so its "
+            f"response should be the later one; it is {delay} earlier than that of {names[1]}."
         )
 
 

@@ -218,7 +218,7 @@ def _option(description: str, parse: Callable[[str], Any] = str, default: str = 
 class Settings:
     """The values of the options: each option is declared here only."""
 
-    output: str = _option("Recording; by default a new file named by date and time.")
+    output: str = _option("Recording to write; by default, a new file named after the date and time.")
     append: bool = _option("Append to an existing recording (true or false).", parse_flag, "false")
     upstream: Upstream | None = _option(  # noqa: RUF009 - a field
         "Record only traffic to this URL; by default all traffic.", lambda text: parse_upstream(text) if text else None
@@ -232,7 +232,7 @@ class Settings:
     on_overload: str = _option(
         "If recording cannot keep up: slow the streams down, or let bytes pass unrecorded.", parse_overload, "slow"
     )
-    memory: int = _option("Bytes that may wait to be recorded.", parse_size, "256M")
+    memory: int = _option("Maximum number of bytes waiting to be recorded.", parse_size, "256M")
     redact_header: tuple[str, ...] = _option("More headers to redact, one per line.", parse_headers)
     redact_query: tuple[str, ...] = _option("More query parameters to redact, one per line.", parse_parameters)
     redact_body: tuple[str, ...] = _option(

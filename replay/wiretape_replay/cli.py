@@ -196,7 +196,7 @@ def _greet(running: Replay, recording: Path, options: ReplayOptions) -> Iterator
 def _describe_speed(factor: float) -> str:
     if factor == math.inf:
         return "at once"
-    return "at its own speed" if factor == 1 else f"at {factor:g} times its speed"
+    return "at the recorded speed" if factor == 1 else f"at {factor:g} times the recorded speed"
 
 
 def _summarize(running: Replay) -> Iterator[str]:

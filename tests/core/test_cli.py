@@ -218,7 +218,7 @@ def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(program, err
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        f"Error: wiretape failed because of a mistake in wiretape ({type(error).__name__}: malformed image): "
+        f"Error: wiretape failed because of a bug ({type(error).__name__}: malformed image): "
         "please report the output of wiretape --traceback fake with the same arguments.\n"
     )
 

@@ -36,7 +36,7 @@ def test_a_new_machine_has_no_problem(tmp_path):
     assert result.exit_code == 0
     assert [line.split()[0:2] for line in result.output.splitlines()[:2]] == [["ok", "Python"], ["ok", "mitmproxy"]]
     assert diagnose()[1] == [
-        f"missing  {tmp_path}/.mitmproxy has no authority: wiretape proxy --mode regular creates it"
+        f"missing  {tmp_path}/.mitmproxy has no certificate authority: wiretape proxy --mode regular creates one"
     ]
 
 
@@ -85,8 +85,8 @@ def test_the_certificate_authority_is_checked(tmp_path, monkeypatch):
     folder = tmp_path / ".mitmproxy"
     CertStore.from_store(folder, "mitmproxy", 2048)
     key, certificate = folder / "mitmproxy-ca.pem", folder / "mitmproxy-ca-cert.pem"
-    reason = "TLS clients of wiretape proxy --mode regular need it"
-    assert diagnose() == (0, [f"missing  the authority {certificate} is not trusted: {reason}"])
+    reason = "TLS clients of wiretape proxy --mode regular must trust it"
+    assert diagnose() == (0, [f"missing  the certificate authority {certificate} is not trusted: {reason}"])
 
     bundle = shutil.copy(certificate, tmp_path / "bundle.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))

@@ -78,7 +78,7 @@ LINES = {
     ),
     HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "text": "ab"}\n'
     '{"kind": "chunk", "exchange": 1, "time_ns": 3, "start": 1, "text": "b"}': (
-        "line 4: start: expected at least 2, where the bytes before end."
+        "line 4: start: expected at least 2, where the previous bytes end."
     ),
     HEAD + REQUEST + FINDING.replace('exchange": 1', 'exchange": 2'): (
         "line 3: exchange: exchange 2 has no request before this line."

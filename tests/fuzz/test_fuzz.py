@@ -185,7 +185,7 @@ def test_a_changed_recording_is_read_or_refused_and_can_be_recovered(folder):
             read_all(folder / "damaged.db")
         arguments = ["recover", str(folder / "damaged.db"), "--output", str(folder / "new.db"), "--force"]
         result = CliRunner().invoke(wiretape, arguments)
-        assert "mistake in wiretape" not in result.output
+        assert "wiretape failed because of a bug" not in result.output
         if result.exit_code == 0:
             read_all(folder / "new.db")
 

@@ -13,7 +13,7 @@ from wiretape_inspect.probe.probe_runner import CASES, ProbeOptions, select_case
 from wiretape_inspect.report.case_results import SERVICE_RULES, CaseVerdict
 
 PAGE = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
-NOT_REACHED = {"SSE010": "the service never sends `retry`, which the specification does not have"}
+NOT_REACHED = {"SSE010": "the service never sends `retry`, which the specification does not define"}
 
 
 async def test_every_case_holds_and_exercises_its_rules(serve, probe, clock_of):
@@ -166,7 +166,7 @@ async def test_a_case_that_a_limit_spoils_is_tried_again(serve, probe, clock_of,
         if not refused:
             refused.append(steps)
             prober.refused_for_s = 1
-            raise NotPossible("a rate limit refused one of several requests at the same time")
+            raise NotPossible("a rate limit refused one of several simultaneous requests")
         return await together(prober, *steps)
 
     together = Prober.together

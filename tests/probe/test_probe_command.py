@@ -192,7 +192,7 @@ def test_invalid_arguments_are_refused(arguments, message, tmp_path, monkeypatch
             'base-url = "http://a"\n[create-run]\nrequest = "/v1/runs"',
             "probe.toml: create-run.request: expected a method and a path such as POST /v1/sessions, got '/v1/runs'.",
         ),
-        ('base-url = "http://a/v1"', "probe.toml: base-url: expected only what precedes /v1, got 'http://a/v1'."),
+        ('base-url = "http://a/v1"', "probe.toml: base-url: expected only the part before /v1, got 'http://a/v1'."),
         (
             'base-url = "http://a"\n[keys]\nmain = "secret-key"',
             "probe.toml: keys.main: expected the name of an environment variable such as SERVICE_KEY.",
@@ -202,7 +202,7 @@ def test_invalid_arguments_are_refused(arguments, message, tmp_path, monkeypatch
             "probe.toml: create-run.request: expected {session_id}, got {id} in 'POST /v1/runs/{id}'.",
         ),
         ('base-url = "http://a"\n[runs]\nlnog = {}', "probe.toml: runs.lnog: unknown key; did you mean long?"),
-        ('base-url = "http://a"', "The environment variable SERVICE_KEY is not set: set it to the key of the service."),
+        ('base-url = "http://a"', "The environment variable SERVICE_KEY is not set: set it to a key for the service."),
     ],
 )
 def test_an_invalid_file_is_refused(text, message, tmp_path, monkeypatch):

@@ -253,7 +253,7 @@ def test_a_recording_without_a_description_is_damaged(table: str, path: Path) ->
         ("absent.db", "There is no file"),
         (".", "is not a recording: it is a folder"),
         ("/dev/null", "is not a recording: it is not a regular file"),
-        ("pipe", "is a pipe, and a recording needs random access: save it to a file first."),
+        ("pipe", "is a pipe, but reading needs random access: save the recording to a file first."),
     ],
 )
 def test_a_path_that_is_not_a_file_is_refused(name: str, sentence: str, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ BAD = {
     "empty list": ('[[fault]]\ndo = "drop"\nsession = []', "fault[0].session: expected a non-empty list."),
     "two positions": (
         '[[fault]]\ndo = "drop"\nafter = { event = 1 }\nbefore = { event = 1 }',
-        "fault[0].after: before is given as well; use only one of them.",
+        "fault[0].after: before is given too; use only one of them.",
     ),
     "position that is not a table": (
         '[[fault]]\ndo = "drop"\nafter = 12',
@@ -221,7 +221,7 @@ BAD = {
     ),
     "reasons of another code": (
         '[[fault]]\ndo = "error"\ncode = "RATE_LIMITED"\nreasons = [{ path = "a", reason = "b" }]',
-        "fault[0].reasons: RATE_LIMITED has its own details, or none.",
+        "fault[0].reasons: RATE_LIMITED does not take reasons.",
     ),
     "half a reason": (
         '[[fault]]\ndo = "error"\ncode = "invalid_request"\nreasons = [{ path = "a" }]',

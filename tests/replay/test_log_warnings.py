@@ -65,7 +65,7 @@ def test_a_cursor_from_before_the_recording_resumes_where_it_resumed_then(builde
         reader = LogReader(log, len(log), cursor=known, deltas=False)
         assert [entry.sequence for entry in reader.read(len(log))] == after
     assert warnings == [
-        "the cursor `e7` of exchange 1 names no recorded event; a client that sends it gets what was sent after it.",
+        "the cursor `e7` of exchange 1 names no recorded event; a client that sends it gets what was sent then.",
         "its recording begins in the middle, with sequence 8.",
     ]
 
@@ -79,7 +79,7 @@ def test_a_cursor_without_an_event_resumes_where_it_resumed_then(builder, build)
         reader = LogReader(log, len(log), cursor=known, deltas=False)
         assert [entry.sequence for entry in reader.read(len(log))] == after
     problem = "the cursor `odd` of exchange 2 names no recorded event, nor do those of 1 other exchange"
-    assert warnings == [f"{problem}; a client that sends it gets what was sent after it."]
+    assert warnings == [f"{problem}; a client that sends it gets what was sent then."]
 
 
 @pytest.mark.parametrize(("identity", "after"), [("é", "e2"), ("e0", "é")], ids=["not ASCII", "earlier"])
@@ -111,7 +111,7 @@ def test_a_copy_with_a_different_content_is_not_replayed(builder, build):
     builder.exchange([event(1), event(2, run_id="other")], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1), event(2)]
-    assert warnings == ["id `e2` arrived again with a different content; the first is replayed."]
+    assert warnings == ["id `e2` arrived again with different content; the first version is replayed."]
 
 
 def test_a_copy_in_different_bytes_is_not_replayed(builder, build):
@@ -120,14 +120,14 @@ def test_a_copy_in_different_bytes_is_not_replayed(builder, build):
     builder.exchange([respelled], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1)]
-    assert warnings == ["1 replayed copy has the same JSON in different bytes; the first bytes are replayed."]
+    assert warnings == ["1 replayed copy has the same JSON in different bytes; the first version is replayed."]
 
 
 def test_an_event_that_arrives_twice_on_one_connection_is_replayed_once(builder, build):
     builder.exchange([event(1), event(2), event(1)], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1), event(2)]
-    assert warnings == ["id `e1` arrived twice on one connection; it is replayed once."]
+    assert warnings == ["id `e1` arrived twice on one connection, but is replayed once."]
 
 
 def test_different_events_with_the_same_id_are_all_replayed(builder, build):
@@ -138,7 +138,7 @@ def test_different_events_with_the_same_id_are_all_replayed(builder, build):
     assert data(log) == frames
     assert log.position_of("same") == 0
     problem = "id `same` arrived on one connection for different events"
-    assert warnings == [f"{problem}; all are replayed, and as a cursor it names the first."]
+    assert warnings == [f"{problem}; all are replayed; as a cursor, the id refers to the first."]
 
 
 def test_copies_of_events_without_ids_are_recognised_by_their_sequences(builder, build):
@@ -260,7 +260,7 @@ def test_a_body_that_cannot_be_decoded_keeps_the_events_before(builder, build, c
     builder.exchange(chunks, headers=headers, ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == kept
-    assert warnings[-1].startswith("exchange 1 cannot be decoded to its end (`")
+    assert warnings[-1].startswith("exchange 1 cannot be decoded completely (`")
 
 
 @pytest.mark.parametrize("ending", [Ending.SERVICE_CLOSED, Ending.CLIENT_CLOSED])

@@ -65,7 +65,7 @@ def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(reco
         process.send_signal(number)
         out, err = process.communicate(timeout=45)
 
-    assert line == f"Replaying {recording} (3 exchanges) on {url} at its own speed; Ctrl-C to stop.\n"
+    assert line == f"Replaying {recording} (3 exchanges) on {url} at the recorded speed; Ctrl-C to stop.\n"
     assert err.splitlines() == [
         f"GET {STREAM} → exchange 1, 200",
         "GET /v1/nothing → no match, 501",

@@ -171,7 +171,7 @@ DIFFERENT = {
         "the connection was closed instead of the chunk that ends the body",
     ),
     "reset": ({"ending": Ending.SERVICE_RESET}, "the connection was reset instead of the chunk that ends the body"),
-    "held": ({"ending": Ending.CLIENT_CLOSED}, "nothing more came instead of the chunk that ends the body"),
+    "held": ({"ending": Ending.CLIENT_CLOSED}, "nothing more arrived instead of the chunk that ends the body"),
     "cut": (
         {"chunks": EVENTS[:3], "ending": Ending.SERVICE_CLOSED},
         "the connection was closed before byte 20 of the body",
@@ -197,7 +197,7 @@ ENDS = [Ending.SERVICE_CLOSED, Ending.SERVICE_RESET, Ending.CLIENT_CLOSED]
 STATES = {
     Ending.SERVICE_CLOSED: "the connection was closed",
     Ending.SERVICE_RESET: "the connection was reset",
-    Ending.CLIENT_CLOSED: "nothing more came",
+    Ending.CLIENT_CLOSED: "nothing more arrived",
 }
 EXPECTED = {
     Ending.SERVICE_CLOSED: "closed",
@@ -219,7 +219,7 @@ async def test_endings_are_distinguished(new_builder, headers, recorded, served)
 
     assert found.first == (
         f"exchange 1, GET /v1/sessions/s1/events/stream: "
-        f"{STATES[served]} after the last byte, and it was {EXPECTED[recorded]}."
+        f"{STATES[served]} after the last byte; in the recording, it was {EXPECTED[recorded]}."
     )
 
 

@@ -66,7 +66,7 @@ def test_an_address_without_a_scheduler_is_reported(recordings, monkeypatch):
 def test_an_invalid_address_is_refused_at_once(recordings):
     result = report(recordings[0], "--dask", "nonsense")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: Invalid address 'nonsense': expected that of a Dask scheduler")
+    assert result.stderr.startswith("Error: Invalid address 'nonsense': expected the address of a Dask scheduler")
 
 
 @pytest.mark.parametrize(

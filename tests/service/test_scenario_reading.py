@@ -120,7 +120,10 @@ BAD = {
     "a long time": (steps("{ wait = 1e9 }"), "run[0].steps[0].wait: expected a number of at most 1000000, *"),
     "an empty text": (steps('{ say = "" }'), "run[0].steps[0].say: expected a non-empty string, got ''."),
     "no pieces": (steps("{ say = [] }"), "run[0].steps[0].say: expected a non-empty list."),
-    "pieces that are cut": (steps('{ say = ["x"], cut = 1 }'), "run[0].steps[0].cut: a list of texts is not cut *"),
+    "pieces that are cut": (
+        steps('{ say = ["x"], cut = 1 }'),
+        "run[0].steps[0].cut: cut does not apply to a list of texts*",
+    ),
     "an unknown cut": (steps('{ say = "x", cut = "word" }'), "run[0].steps[0].cut: *did you mean words?"),
     "an empty cut": (steps('{ say = "x", cut = 0 }'), "run[0].steps[0].cut: expected a whole number of at least 1, *"),
     "a cut of true": (
@@ -154,13 +157,16 @@ BAD = {
     ),
     "too many events": (
         steps('{ repeat = 1000, steps = [{ repeat = 1000, steps = [{ say = "x" }] }] }'),
-        "run[0].steps: 4,001,000 events; a run can have 100,000 at most.",
+        "run[0].steps: 4,001,000 events; a run can have at most 100,000.",
     ),
     "a run that is too long": (
         steps("{ repeat = 101, steps = [{ wait = 1e6 }] }"),
-        "run[0].steps: 101,000,000 seconds; a run can take 100,000,000 at most.",
+        "run[0].steps: 101,000,000 seconds; a run can take at most 100,000,000.",
     ),
-    "steps that are too deep": (steps("{ together = [" * 9 + "{ wait = 1 }" + "] }" * 9), "run[0].*8 deep at most."),
+    "steps that are too deep": (
+        steps("{ together = [" * 9 + "{ wait = 1 }" + "] }" * 9),
+        "run[0].*at most 8 levels deep.",
+    ),
     "an unknown refusal": (
         '[[run]]\nrefuse = "SESSION_BUSY"\nsteps = [{ wait = 1 }]',
         "run[0].refuse: expected one of SANDBOX_PROVISION_FAILED, tool_input_invalid, invalid_request, got *",
@@ -287,5 +293,5 @@ def test_a_run_with_an_input_is_for_runs_that_are_created_with_it(scenario):
 
 
 def test_some_run_has_no_input(scenario):
-    with pytest.raises(InputError, match="run: every run has an input: add one without"):
+    with pytest.raises(InputError, match="run: every run has an input: add a run without"):
         scenario('[[run]]\ninput = "x"\nsteps = [{ say = "x" }]\n')

@@ -153,7 +153,9 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
 def _check_is_file(path: Path) -> None:
     try:
         if is_pipe(path):
-            raise RecordingError(f"{path} is a pipe, and a recording needs random access: save it to a file first.")
+            raise RecordingError(
+                f"{path} is a pipe, but reading needs random access: save the recording to a file first."
+            )
     except OSError as error:
         raise RecordingError(read_error(path, error)) from None
     if not path.is_file():

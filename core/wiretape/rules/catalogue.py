@@ -265,7 +265,7 @@ def rule(
     def decorate(function: Callable[P, Outcome]) -> Rule:
         about = (function.__doc__ or "").strip()
         if not about:
-            raise ValueError(f"Rule {code} has no docstring: describe there what breaks it.")
+            raise ValueError(f"Rule {code} has no docstring: add one that describes what breaks the rule.")
         checks = (Check(on, function, shapes, types, fast_path), *also)
         return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation, everywhere)
 

@@ -69,7 +69,7 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     if missing:
         click.echo(
             f"{printable(str(file))} was recorded by another version; these views are missing or outdated: "
-            f"{', '.join(missing)}. Bring them up to date with --update-views.",
+            f"{', '.join(missing)}. Update them with --update-views.",
             err=True,
         )
     _print_commands(file, metadata, config)

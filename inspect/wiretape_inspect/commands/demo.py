@@ -150,7 +150,7 @@ async def run_demo(path: Path) -> None:
     """Run all steps.  Raises DemoError if something does not go as planned; leaves no child process behind."""
     started = time.monotonic()
     _print("wiretape records the traffic between a client and the Agent Session Service, checks it, and replays it.")
-    _print("This demo does so on this machine only, with a client and a service of its own.")
+    _print("This demo does so on this machine only, with its own client and service.")
     first = await _record(path)
     _print_step(4, "What happened, with each finding next to its event", "show", str(path))
     with open_recording(path) as recording:
@@ -169,13 +169,15 @@ async def run_demo(path: Path) -> None:
 async def _record(path: Path) -> list[Response]:
     scenario, faults = str(_relative(SCENARIO)), str(_relative(FAULT_SCRIPT))
     serve = ("serve", scenario, "--faults", faults, "--seed", "0", *_LOOPBACK, _NO_CONFIG)
-    _print_step(1, f"A service, simulated from a scenario, with {count_of(len(PLANTED), 'fault')} planted", *serve)
+    _print_step(1, f"A service, simulated from a scenario, with {count_of(len(PLANTED), 'planted fault')}", *serve)
     async with run_wiretape(*serve, on_line=_line_printer("service", _SHOWN_SERVICE_LINES)) as service:
         proxy = ("proxy", await service.address(), *_LOOPBACK, "--output", str(path), _NO_CONFIG)
         _print_step(2, "A proxy that records the traffic and checks it", *proxy)
         async with run_wiretape(*proxy, on_line=_line_printer("proxy")) as recorder:
             url = await recorder.address()
-            _print_step(3, "A client starts a run and reads its stream; the connection is lost, and it reconnects")
+            _print_step(
+                3, "A client starts a run and reads its stream; when the connection is lost, the client reconnects"
+            )
             responses = await _run_client(url)
             await recorder.stop()
         await service.stop()

@@ -98,17 +98,18 @@ def _check_authority() -> Iterator[Diagnosis]:
             yield Diagnosis("problem", f"other users can read the private key {key}: run chmod 600 {key}")
         text = certificate.read_bytes()
     except FileNotFoundError:
-        yield Diagnosis("missing", f"{folder} has no authority: wiretape proxy --mode regular creates it")
+        yield Diagnosis("missing", f"{folder} has no certificate authority: wiretape proxy --mode regular creates one")
         return
     except OSError as error:
         yield Diagnosis("problem", f"{error.filename} cannot be read: {error.strerror}")
         return
     if _certificates(text) & _trusted_certificates():
-        yield Diagnosis("ok", f"the authority in {folder} is trusted")
+        yield Diagnosis("ok", f"the certificate authority in {folder} is trusted")
     else:
         yield Diagnosis(
             "missing",
-            f"the authority {certificate} is not trusted: TLS clients of wiretape proxy --mode regular need it",
+            f"the certificate authority {certificate} is not trusted: TLS clients of wiretape proxy --mode regular "
+            "must trust it",
         )
 
 

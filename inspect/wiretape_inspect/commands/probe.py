@@ -180,7 +180,7 @@ def probe(
         raise InputError(str(error)) from None
     except KeyboardInterrupt:
         if path_exists(record):
-            click.echo(f"Interrupted: {printable(str(record))} has the requests so far.", err=True)
+            click.echo(f"Interrupted: {printable(str(record))} contains the requests sent so far.", err=True)
         raise
     click.echo(f"The recording is {printable(str(record))}.", err=True)
     ctx.exit(status)

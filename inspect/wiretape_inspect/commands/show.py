@@ -92,9 +92,9 @@ def show(
     is_narrowed = session is not None or number is not None or bool(filter_.groups)
     _check_options(session=session, number=number, at=at, pair=pair, is_narrowed=is_narrowed, follow=follow)
     if calls and (filter_.groups or at is not None or pair is not None or follow):
-        raise click.UsageError("--calls: combine it only with --session, --exchange and --json.")
+        raise click.UsageError("--calls can be combined only with --session, --exchange and --json.")
     if headers and (pair is not None or calls or follow):
-        raise click.UsageError("--headers: combine it with a filter, --session, --exchange or --at.")
+        raise click.UsageError("--headers can be combined only with a filter, --session, --exchange and --at.")
     if follow:
         write_lines(follow_recording(file, filter_, as_json=as_json), live=True)
         return
@@ -123,9 +123,9 @@ def _check_options(
     if session is not None and number is not None:
         raise click.UsageError("--session and --exchange cannot be combined.")
     if at is not None and (is_narrowed or pair is not None or follow):
-        raise click.UsageError("--at shows one event: combine it only with --json, not with a filter.")
+        raise click.UsageError("--at shows one event: it can be combined only with --json, not with a filter.")
     if pair is not None and (is_narrowed or follow):
-        raise click.UsageError("--resume shows two streams: combine it only with --json, not with a filter.")
+        raise click.UsageError("--resume shows two streams: it can be combined only with --json, not with a filter.")
     if follow and (session is not None or number is not None):
         raise click.UsageError("With --follow, use a filter instead: session:ID or exchange:N.")
 

@@ -175,7 +175,7 @@ function parseRange(text, unit) {
   if (comparison) {
     const [, sign] = comparison;
     const number = parseNumber(comparison[2], unit);
-    if (unit === "duration" && sign === "<" && number === 0n) throw new FilterError("no duration is shorter than zero");
+    if (unit === "duration" && sign === "<" && number === 0n) throw new FilterError("a duration cannot be less than zero");
     if (sign.startsWith(">")) return { low: sign === ">" ? number + 1n : number, high: null };
     return { low: null, high: sign === "<" ? number - 1n : number };
   }

@@ -240,7 +240,7 @@ class Prober:
         limited = next((exchange for exchange in exchanges if exchange.error_code == RATE_LIMITED), None)
         if limited is not None:
             self.refused_for_s = _retry_after(limited) or 0
-            raise NotPossible("a rate limit refused one of several requests at the same time")
+            raise NotPossible("a rate limit refused one of several simultaneous requests")
         return exchanges
 
     def _step(
@@ -505,5 +505,5 @@ async def make_ready_session(prober: Prober) -> ReadySession:
     events = tuple(stream.durable)
     await stream.close()
     if not events:
-        raise NotPossible("a run of the kind runs.plain has no durable events")
+        raise NotPossible("a run of kind runs.plain has no durable events")
     return ReadySession(session, run, events, stream.name, prober.runner, tuple(prober.steps))

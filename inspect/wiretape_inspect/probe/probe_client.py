@@ -347,7 +347,10 @@ class _Response:
                     raise
                 ending = Ending.SERVICE_CLOSED, "the service closed the connection"
                 if self._received and self._exchange.status is None:
-                    ending = Ending.SERVICE_INVALID, "not HTTP: the service closed the connection within the head"
+                    ending = (
+                        Ending.SERVICE_INVALID,
+                        "not HTTP: the service closed the connection before the head was complete",
+                    )
             self._received = self._received or bool(data)
             self._flush(chunks)
             if ending is not None:

@@ -152,7 +152,7 @@ def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
     if not has_origin:
         raise source.error(("base-url",), f"expected a URL such as https://service.test, got '{file.base_url}'")
     if file.base_path.endswith("/v1"):
-        raise source.error(("base-url",), f"expected only what precedes /v1, got '{file.base_url}'")
+        raise source.error(("base-url",), f"expected only the part before /v1, got '{file.base_url}'")
     for key in ("main", "other_tenant", "limited"):
         if not _VARIABLE.fullmatch(getattr(file.keys, key) or "unset"):
             # The value is not shown: it may be a key.
@@ -178,9 +178,11 @@ def main_key(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> st
     """Return the main key.  Raises InputError if the environment does not have it."""
     key = environment.get(file.keys.main, "").strip()
     if not key:
-        raise InputError(f"The environment variable {file.keys.main} is not set: set it to the key of the service.")
+        raise InputError(f"The environment variable {file.keys.main} is not set: set it to a key for the service.")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise InputError(f"The environment variable {file.keys.main} is not a key: it has spaces or is not ASCII.")
+        raise InputError(
+            f"The environment variable {file.keys.main} does not hold a valid key: it has spaces or is not ASCII."
+        )
     return key
 
 
@@ -196,12 +198,12 @@ def initial_file(url: str) -> str:
 
 
 _INITIAL = """\
-# What `wiretape probe` has to know about your service.  The values suit `wiretape serve probe`.
-# Remove what your service does not have: the cases that need it are then not possible, and do not fail.
+# What `wiretape probe` needs to know about your service. The values match `wiretape serve probe`.
+# Remove what your service does not have: the cases that need it are then reported as not possible, and do not fail.
 
-base-url = "BASE_URL"                      # what precedes /v1
+base-url = "BASE_URL"                      # the part before /v1
 idempotency-header = "Idempotency-Key"
-largest-body = 4_194_304                   # in bytes; a larger one is refused
+largest-body = 4_194_304                   # in bytes; the service refuses larger bodies
 # ca-file = "service.pem"                  # certificates to trust instead of the system's
 
 [keys]                                     # names of environment variables, never the keys themselves

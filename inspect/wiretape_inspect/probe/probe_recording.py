@@ -23,7 +23,7 @@ from wiretape_inspect.report.recording_report import ALL_RULES
 
 _COMMIT_AFTER = 500
 """Observations that are written together."""
-_UNREACHED = {"SSE010": "the service never sends `retry`, which the specification does not have"}
+_UNREACHED = {"SSE010": "the service never sends `retry`, which the specification does not define"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,5 +127,5 @@ def why_not_reached(code: str, results: Sequence[CaseResult]) -> str:
     if reasons:
         return "; ".join(reasons)
     if any(result.verdict is CaseVerdict.BROKEN for result in meant):
-        return "the cases that are meant to exercise it are broken"
-    return _UNREACHED.get(code, "it did not come up in the cases that ran")
+        return "the cases that were to exercise it are broken"
+    return _UNREACHED.get(code, "it did not apply in the cases that ran")

@@ -160,11 +160,11 @@ class RecoveredRows:
         for before, number in pairwise([0, *numbers]):
             if number - before > 1:
                 which = f"exchange {number - 1}" if number - before == 2 else f"exchanges {before + 1} to {number - 1}"
-                self.missing.append(f"Nothing was found of {which}.")
+                self.missing.append(f"Nothing of {which} was found.")
         for number in numbers:
             self._repair_exchange(number, headless.get(number))
         if self._wrong_times:
-            self.missing.append(f"Changed because they contradict others: {count_of(self._wrong_times, 'time')}.")
+            self.missing.append(f"Timestamps changed because they contradict others: {self._wrong_times}.")
         return replace(metadata, captures=self._captures())
 
     def observations(self) -> Iterator[Observation]:

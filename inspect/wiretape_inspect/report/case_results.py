@@ -201,12 +201,14 @@ def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
     yield labelled("coverage: ", f"{coverage}")
     by_reason: dict[str, list[str]] = {}
     for code in coverage.not_reached:
-        by_reason.setdefault(cases.not_reached.get(code, "it did not come up"), []).append(code)
+        by_reason.setdefault(cases.not_reached.get(code, "it did not apply"), []).append(code)
     for reason, codes in by_reason.items():
         yield labelled(("not reached: ", "dim"), (f"{', '.join(codes)}, because {reason}", "dim"))
     for each in cases.reproductions:
         if each.tape is None:
-            yield labelled(f"reproduce {each.code}: ", f"the rule held when {each.case} was repeated; its requests:")
+            yield labelled(
+                f"reproduce {each.code}: ", f"the rule held when {each.case} was repeated; the requests of that case:"
+            )
         else:
             tape = shlex.quote(str(each.tape))
             smaller = f", {count_of(each.removed, 'step')} fewer than {each.case}" if each.removed else ""

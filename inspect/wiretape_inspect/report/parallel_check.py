@@ -257,7 +257,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
     """
     if _SCHEDULER.fullmatch(address) is None:
         raise InputError(
-            f"Invalid address {address!r}: expected that of a Dask scheduler, for example tcp://127.0.0.1:8786."
+            f"Invalid address {address!r}: expected the address of a Dask scheduler, for example tcp://127.0.0.1:8786."
         )
     try:
         from distributed import Client  # noqa: PLC0415 - an extra
@@ -274,7 +274,8 @@ def dask_executor(address: str) -> Iterator[Executor]:
             yield executor
         except ImportError as error:
             raise InputError(
-                f"The workers of {address} cannot check recordings ({error}): install the same wiretape there."
+                f"The workers of {address} cannot check recordings ({error}): "
+                "install the same version of wiretape there."
             ) from None
         finally:
             executor.shutdown(wait=False)

@@ -245,11 +245,11 @@ class RecordingRedaction:
         for (number, side), body in self.bodies.items():
             if body.undecodable:
                 yield (
-                    f"The {side} body of exchange {number} cannot be decoded and searched: "
-                    "it is removed from there on and counts as lost."
+                    f"Part of the {side} body of exchange {number} cannot be decoded and searched: "
+                    "that part is removed and counts as lost."
                 )
             elif body.encoding is not None:
-                yield f"The {side} body of exchange {number} was compressed: it is stored decoded, with another length."
+                yield f"The {side} body of exchange {number} was compressed: it is stored decoded, with a new length."
         unreadable = sum(body.unreadable for body in self.bodies.values())
         if unreadable:
             yield f"{count_of(unreadable, 'JSON text')} could not be read: no JSON path matches there."

@@ -210,7 +210,7 @@ def _range(text: str, unit: _Unit) -> Range:
     if comparison is not None:
         sign, number = comparison[1], _number(comparison[2], unit)
         if unit == "duration" and (sign, number) == ("<", 0):
-            raise ValueError("no duration is shorter than zero")
+            raise ValueError("a duration cannot be less than zero")
         low = {">": number + 1, ">=": number}.get(sign)
         high = {"<": number - 1, "<=": number}.get(sign)
         return Range(low, high)

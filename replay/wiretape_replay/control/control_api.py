@@ -217,7 +217,7 @@ def _find_refusal(request: web.Request, token: str) -> tuple[int, str] | None:
     """The status and the message of the error response to a caller who may not use the API; None for others."""
     hosts, origins, tokens = (request.headers.getall(name, []) for name in ("Host", "Origin", TOKEN_HEADER))
     if not is_loopback(request.remote or ""):
-        return 403, "The control API is only available to programs of the same machine."
+        return 403, "The control API is only available to programs on the same machine."
     if len(hosts) != 1 or not is_loopback_host(hosts[0]):
         return 403, "The control API is only available at a loopback address, such as 127.0.0.1 or localhost."
     if origins and origins != [f"http://{hosts[0]}"]:

@@ -215,7 +215,7 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
                 instead = f"use {' or '.join(self.positions)}" if self.positions else "it happens before any event"
                 yield (position,), f"{self.action} cannot be applied here: {instead}"
         if len(used) > 1:
-            yield (used[1],), f"{used[0]} is given as well; use only one of them"
+            yield (used[1],), f"{used[0]} is given too; use only one of them"
         if not used and not self.affects_responses:
             example = f"{' or '.join(self.positions)} = {{ sequence = 12 }}"
             yield ("do",), f"{self.action} applies to events; name them, for example {example}"
@@ -243,7 +243,10 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
         if any(name != STREAM.name for name in as_tuple(self.operation)):
             yield ("operation",), f"{why}: use {STREAM.name}, or leave operation out"
         if self.run:
-            yield ("run",), f"{why}, and their paths do not name a run; put the run of an event with the event"
+            yield (
+                ("run",),
+                f"{why}, and their paths do not name a run; to select events of a run, put run in their table",
+            )
 
 
 class _Interruption(BaseFault, frozen=True, kw_only=True):
@@ -400,7 +403,7 @@ class Error(BaseFault, frozen=True, kw_only=True, tag="error"):
         if self.limit is not None and self.limit not in LIMITS:
             yield ("limit",), f"unknown limit {shorten(self.limit, 60)}{choices_hint(self.limit, LIMITS)}"
         if self.reasons and has_own_details(self.code):
-            yield ("reasons",), f"{self.code} has its own details, or none"
+            yield ("reasons",), f"{self.code} does not take reasons"
 
 
 Fault = Drop | Reset | Stall | Delay | Duplicate | Reorder | Corrupt | Split | Oversize | Resync | ExpireCursor | Error

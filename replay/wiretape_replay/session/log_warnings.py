@@ -59,7 +59,7 @@ class LogWarnings:
             (exchange, cursor), others = self.unknown_cursors[0], len(self.unknown_cursors) - 1
             more = f", nor do those of {_count(others, 'other exchange')}" if others else ""
             problem = f"the cursor {quote(cursor)} of exchange {exchange} names no recorded event{more}"
-            yield f"{problem}; a client that sends it gets what was sent after it."
+            yield f"{problem}; a client that sends it gets what was sent then."
         # Sequences count from 1, or from 0.
         sequence = self.durable[0].sequence if self.durable and not self.out_of_order else None
         if sequence is not None and sequence > 1:
@@ -83,22 +83,22 @@ class LogWarnings:
 
     def _about_ids(self) -> Iterator[str]:
         if self.changed:
-            yield f"{_list_ids(self.changed)} arrived again with a different content; the first is replayed."
+            yield f"{_list_ids(self.changed)} arrived again with different content; the first version is replayed."
         if self.respelled:
             copies = _count(self.respelled, "replayed copy has", "replayed copies have")
-            yield f"{copies} the same JSON in different bytes; the first bytes are replayed."
+            yield f"{copies} the same JSON in different bytes; the first version is replayed."
         if self.repeated:
-            yield f"{_list_ids(self.repeated)} arrived twice on one connection; it is replayed once."
+            yield f"{_list_ids(self.repeated)} arrived twice on one connection, but is replayed once."
         if self.reused:
             events = f"{_list_ids(self.reused)} arrived on one connection for different events"
-            yield f"{events}; all are replayed, and as a cursor it names the first."
+            yield f"{events}; all are replayed; as a cursor, the id refers to the first."
 
     def _about_bytes(self) -> Iterator[str]:
         if self.lost:
             what = f"{_count(self.lost.total(), 'byte')} of {_list_exchanges(sorted(self.lost))} were not recorded"
             yield f"{what}; the events that contained them are missing."
         for exchange, why in self.undecodable[:_MOST_LISTED]:
-            yield f"exchange {exchange} cannot be decoded to its end ({quote(why)}); the rest of it is missing."
+            yield f"exchange {exchange} cannot be decoded completely ({quote(why)}); the rest is missing."
         if self.oversized:
             events = f"{_count(len(self.oversized), 'event')} of up to {max(self.oversized)} bytes"
             yield f"{events} exceeded the size limit; connected clients get them, but they are never replayed."

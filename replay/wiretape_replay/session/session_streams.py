@@ -99,7 +99,7 @@ class SessionStreams:
             message = f"The cursor {cursor} names no persisted event of session {log.session_id}."
             await self.refuse(request, writer, INVALID_CURSOR, message)
             if log.position_of(cursor or "") is not None:
-                writer.log(f"  The event is on the log, but ahead of the playhead (at {position} of {len(log)}).")
+                writer.log(f"  The event is in the log, but ahead of the playhead (at {position} of {len(log)}).")
             return
         self.requests.append(StreamRequest(log.session_id, cursor or sent_cursor, deltas, position))
         start = f"after {cursor}" if cursor else "from the beginning"

@@ -39,7 +39,7 @@ class ConnectionState(StrEnum):
 _ENDS = {
     ConnectionState.CLOSED: "the connection was closed",
     ConnectionState.RESET: "the connection was reset",
-    ConnectionState.SILENT: "nothing more came",
+    ConnectionState.SILENT: "nothing more arrived",
 }
 
 
@@ -307,7 +307,7 @@ class Comparison:
             return after is After.USABLE
         if connection.buffer:
             raise Difference(f"more comes after the recorded {self.sent} bytes of body: {_quoted(connection.buffer)}")
-        raise Difference(f"{self._end()} after the last byte, and it was {after}")
+        raise Difference(f"{self._end()} after the last byte; in the recording, it was {after}")
 
     def _end(self) -> str:
         return _ENDS[self._connection.state]

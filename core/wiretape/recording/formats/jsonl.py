@@ -299,7 +299,7 @@ class _Reader:
         end = ends[line.side]
         start = end if isinstance(line.start, UnsetType) else line.start
         if start < end:
-            raise self.error("start", f"expected at least {end}, where the bytes before end")
+            raise self.error("start", f"expected at least {end}, where the previous bytes end")
         ends[line.side] = start + count
         return start
 

@@ -197,7 +197,9 @@ def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
     cursor = exchange.cursor
     if cursor not in reader.refused_cursors:
         return HELD
-    return problem(f"Expected a restart without {quote(cursor or '')} after {INVALID_CURSOR}, got it again.")
+    return problem(
+        f"Expected a restart without {quote(cursor or '')} after {INVALID_CURSOR}, got the same cursor again."
+    )
 
 
 @rule(

@@ -92,4 +92,4 @@ def keep_alive_with_blank_line(stream: StreamState, following: FrameKind) -> Out
         return HELD
     if stream.has_blank_after_comment:
         return None
-    return problem("Expected no blank line after a comment, got one, for which some clients dispatch an event.")
+    return problem("Expected no blank line after a comment, got one, which makes some clients dispatch an event.")

@@ -54,7 +54,7 @@ async def create_session_without_key(probe: Prober) -> None:
     leaves="nothing",
 )
 async def wrong_scheme(probe: Prober) -> None:
-    """Another scheme than Bearer is refused."""
+    """An authentication scheme other than Bearer is refused."""
     headers = [(AUTHORIZATION, "Basic cHJvYmU6cHJvYmU=")]
     target = f"/v1/sessions/{probe.ready.session}/events/stream"
     probe.expect_error(await probe.send("GET", target, key=None, headers=headers), AUTHENTICATION_REQUIRED)
@@ -94,10 +94,10 @@ async def invalid_key(probe: Prober) -> None:
 @case(
     "authentication/missing-scope",
     'Authentication 3: "A key lacking the required scope gives HTTP 403 permission_denied."',
-    steps="Create a session with a key that must not.",
+    steps="Create a session with a key that lacks the scope.",
     rules="ERR004",
     leaves="nothing",
 )
 async def missing_scope(probe: Prober) -> None:
-    """A key without the scope is refused."""
+    """A key without the required scope is refused."""
     probe.expect_error(await probe.execute(probe.session_step("limited")), PERMISSION_DENIED)

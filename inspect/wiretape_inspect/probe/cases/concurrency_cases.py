@@ -18,14 +18,14 @@ async def two_runs_at_once(probe: Prober) -> None:
     session = await probe.create_session()
     responses = await probe.together(probe.run_step(session, "tool"), probe.run_step(session, "tool"))
     refused = [response for response in responses if not response.is_success]
-    probe.expect(len(refused) == 1, f"Expected one of two runs to be refused, got {len(refused)}.")
+    probe.expect(len(refused) == 1, f"Expected one of two runs to be refused, got {len(refused)} refused.")
     probe.expect_error(refused[0], SESSION_BUSY)
 
 
 @case(
     "concurrency/readers-come-and-go",
     _ORDER,
-    steps="During a run, open four streams with the cursors of its first events, and read all to the end.",
+    steps="During a run, open four streams with the cursor of its first event, and read all four to its end.",
     rules="SEQ001 RES003",
 )
 async def readers_come_and_go(probe: Prober) -> None:
@@ -39,14 +39,16 @@ async def readers_come_and_go(probe: Prober) -> None:
         await reader.until_run_ends()
         read = [event.id for event in reader.durable]
         await reader.close()
-        probe.expect(read == ids, f"Expected {len(ids)} events in the same order, got {len(read)}, or another order.")
+        probe.expect(
+            read == ids, f"Expected the same {len(ids)} events on all streams, got {len(read)} events or another order."
+        )
     await stream.close()
 
 
 @case(
     "concurrency/sessions-side-by-side",
     _ORDER,
-    steps="Create a run in each of two sessions at the same time, and read all to their ends.",
+    steps="Create a run in each of two sessions at the same time, and read both to their ends.",
     rules="EVT009 EVT010 SEQ001",
     leaves="two sessions",
 )
@@ -63,7 +65,7 @@ async def sessions_side_by_side(probe: Prober) -> None:
 @case(
     "concurrency/results-at-once",
     'Codes, event_already_resolved: "Do not execute the tool again."',
-    steps="Send the result that a run waits for twice at the same time.",
+    steps="Send the result that a run is waiting for twice, at the same time.",
     rules="TOOL003",
 )
 async def results_at_once(probe: Prober) -> None:
@@ -76,4 +78,4 @@ async def results_at_once(probe: Prober) -> None:
     accepted = sum(response.is_success for response in responses)
     if accepted == 0:
         raise NotPossible("no result was accepted")
-    probe.expect(accepted == 1, "Expected one of two equal results to be refused, got two accepted.")
+    probe.expect(accepted == 1, "Expected one of two equal results to be refused, got both accepted.")

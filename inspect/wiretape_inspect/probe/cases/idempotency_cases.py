@@ -34,7 +34,7 @@ async def same_retry(probe: Prober) -> None:
     rules="ERR004",
 )
 async def different_body(probe: Prober) -> None:
-    """Another payload with the same key is refused."""
+    """A different payload with the same key is refused."""
     probe.result("", wrong=True)
     _, run, stream = await probe.start("tool")
     await stream.until(AGENT_CUSTOM_TOOL_USE)
@@ -50,12 +50,12 @@ async def different_body(probe: Prober) -> None:
 @case(
     "idempotency/concurrent-twins",
     _CONFLICT,
-    steps="Send the same request for a run twice at the same time, with the same key.",
+    steps="Send the same request for a run twice, at the same time and with the same key.",
     rules="RUN001",
     severity=Severity.WARNING,
 )
 async def concurrent_twins(probe: Prober) -> None:
-    """Twins create one run."""
+    """Two identical requests create one run."""
     session = await probe.create_session()
     stream = await probe.open_stream(session)
     header = probe.idempotency("run")

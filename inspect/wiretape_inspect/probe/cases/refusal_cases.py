@@ -40,7 +40,7 @@ async def unknown_path(probe: Prober) -> None:
 
 @case("errors/wrong-method", _ENVELOPE, steps="Send DELETE to the stream's path.", rules=_RULES, leaves="nothing")
 async def wrong_method(probe: Prober) -> None:
-    """A method that a path does not have gets an error envelope."""
+    """A method that a path does not support gets an error envelope."""
     probe.expect_refused(await probe.send("DELETE", f"/v1/sessions/{probe.ready.session}/events/stream"))
 
 

@@ -22,7 +22,7 @@ _QUIET_SECONDS = 0.3
 @case(
     "replay/after-each-event",
     _REPLAY,
-    steps="Open a stream once for each durable event of a finished run, with its id as the cursor.",
+    steps="For each durable event of a finished run, open a stream with the event's id as the cursor.",
     rules=_RULES,
     leaves="nothing",
 )
@@ -34,7 +34,9 @@ async def after_each_event(probe: Prober) -> None:
         stream = await probe.open_stream(ready.session, ready.cursor(index))
         read = [event.id for event in await stream.until_event(ready.cursor(-1)) if event.is_durable]
         await stream.close()
-        probe.expect(read == ids[index + 1 :], f"Expected the events after {ids[index]}, got {len(read)} others.")
+        probe.expect(
+            read == ids[index + 1 :], f"Expected exactly the events after {ids[index]}, got {len(read)} that differ."
+        )
 
 
 @case(
@@ -71,7 +73,7 @@ async def same_twice(probe: Prober) -> None:
         stream = await probe.open_stream(ready.session, ready.cursor(0), deltas=False)
         replays.append([event.json for event in await stream.until_event(ready.cursor(-1)) if event.is_durable])
         await stream.close()
-    probe.expect(replays[0] == replays[1], "Expected the same replay twice, got different ones.")
+    probe.expect(replays[0] == replays[1], "Expected the same replay twice, got two different ones.")
 
 
 @case(
@@ -195,7 +197,7 @@ async def live_after_replay(probe: Prober) -> None:
 @case(
     "replay/thousand-events",
     _REPLAY,
-    steps="Read a run with a thousand durable events, and again from its first event.",
+    steps="Read a run with a thousand durable events, and then read it again from its first event.",
     rules=_RULES,
     leaves="a session with a thousand events",
     safe=False,
@@ -210,7 +212,7 @@ async def thousand_events(probe: Prober) -> None:
     again = await probe.open_stream(session, stream.cursor(0))
     read = [event.id for event in await again.until_event(last) if event.is_durable]
     await again.close()
-    probe.expect(read == ids[1:], f"Expected {len(ids) - 1} events, got {len(read)}, or in another order.")
+    probe.expect(read == ids[1:], f"Expected {len(ids) - 1} events, got {len(read)}, or another order.")
 
 
 @case(
@@ -220,7 +222,7 @@ async def thousand_events(probe: Prober) -> None:
     rules="RES001 SSE002",
 )
 async def resync(probe: Prober) -> None:
-    """Nothing is lost over a resync."""
+    """Nothing is lost in a resync."""
     session, _, stream = await probe.start("resync")
     await stream.until(STREAM_RESYNC)
     # The service may end the stream now; that it does so between two events can be seen only if the client does not.

@@ -51,7 +51,7 @@ async def failing(probe: Prober) -> None:
 @case(
     "runs/busy",
     _BUSY,
-    steps="While a run waits for a tool result, create another run; cancel the first, and create one again.",
+    steps="While a run waits for a tool result, create another run; then cancel the first run, and create one again.",
     rules="BUSY001 BUSY002 BUSY003 RUN001 RUN007",
 )
 async def busy(probe: Prober) -> None:
@@ -81,14 +81,14 @@ async def busy_while_running(probe: Prober) -> None:
     await probe.command(run, "cancel")
     await stream.close()
     if second.status == 201 and RUN_COMPLETED in {event.type for event in stream.events}:
-        raise NotPossible("the run of the kind runs.long ends too soon")
+        raise NotPossible("the run of kind runs.long ends too soon")
     probe.expect_error(second, SESSION_BUSY)
 
 
 @case(
     "runs/cancel",
     "Endpoints, cancel: Cancels the active run.",
-    steps="Cancel a run that waits, read to its end, send the result, and cancel it again.",
+    steps="Cancel a run that waits for a result, read to its end, send the result, and cancel the run again.",
     rules="RUN003 RUN006 ERR004",
 )
 async def cancel(probe: Prober) -> None:

@@ -32,7 +32,7 @@ async def run_with_deltas(probe: Prober) -> None:
 @case(
     "streams/deltas-on-and-off",
     'Events 2: "The final durable message events arrive either way."',
-    steps="Open streams with event_deltas true, false, and absent, create a run, and read all to its end.",
+    steps="Open streams with event_deltas true, false, and absent, create a run, and read all of them to its end.",
     rules="DUR007 RES003",
 )
 async def deltas_on_and_off(probe: Prober) -> None:
@@ -45,7 +45,7 @@ async def deltas_on_and_off(probe: Prober) -> None:
     read = [[event.id for event in stream.durable] for stream in streams]
     shared = min(map(len, read))
     is_same = all(ids[:shared] == read[0][:shared] for ids in read)
-    probe.expect(is_same, "Expected the same durable events on all streams, got others.")
+    probe.expect(is_same, "Expected the same durable events on all streams, got different ones.")
     for stream in streams:
         await stream.close()
 
@@ -53,7 +53,7 @@ async def deltas_on_and_off(probe: Prober) -> None:
 @case(
     "streams/keep-alive",
     _KEEP_ALIVE,
-    steps=f"Open the stream of an idle session for {KEEP_ALIVE_SECONDS} seconds and the tolerance.",
+    steps=f"Keep the stream of an idle session open for {KEEP_ALIVE_SECONDS} seconds plus the tolerance.",
     rules="KAL001",
     leaves="nothing",
     long=True,
@@ -96,7 +96,7 @@ async def two_readers(probe: Prober) -> None:
     streams = [await probe.open_stream(session) for _ in range(2)]
     await probe.create_run(session)
     read = [[event.id for event in await stream.until_run_ends() if event.is_durable] for stream in streams]
-    probe.expect(read[0] == read[1], "Expected the same durable events on both streams, got others.")
+    probe.expect(read[0] == read[1], "Expected the same durable events on both streams, got different ones.")
     for stream in streams:
         await stream.close()
 
@@ -108,13 +108,13 @@ async def two_readers(probe: Prober) -> None:
     rules="RES003",
 )
 async def slow_reader(probe: Prober) -> None:
-    """A slow reader gets every durable event, and does not delay another."""
+    """A slow reader gets every durable event, and does not delay another reader."""
     session = await probe.create_session()
     slow, fast = await probe.open_stream(session, slow=True), await probe.open_stream(session)
     await probe.create_run(session)
     quick = [event.id for event in await fast.until_run_ends() if event.is_durable]
     late = [event.id for event in await slow.until_run_ends() if event.is_durable]
-    probe.expect(quick == late, "Expected the same durable events for the slow reader, got others.")
+    probe.expect(quick == late, "Expected the same durable events for the slow reader, got different ones.")
     await slow.close()
     await fast.close()
 

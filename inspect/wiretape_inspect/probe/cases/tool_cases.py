@@ -16,7 +16,12 @@ _WRONG = 'Tool result validation: "A 422 tool_result_invalid leaves the run wait
 _RULES = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 
 
-@case("tools/correct-result", _RESULT, steps="Send the result that a run waits for, and read to its end.", rules=_RULES)
+@case(
+    "tools/correct-result",
+    _RESULT,
+    steps="Send the result that a run is waiting for, and read to the end of the run.",
+    rules=_RULES,
+)
 async def correct_result(probe: Prober) -> None:
     """A run continues with a correct result."""
     _, run, stream, call = await probe.start_tool_call()
@@ -35,7 +40,7 @@ async def correct_result(probe: Prober) -> None:
     rules="ERR004 ERR005",
 )
 async def wrong_result(probe: Prober) -> None:
-    """A wrong result is refused, and the run still waits."""
+    """A wrong result is refused, and the run keeps waiting."""
     probe.result("", wrong=True)
     _, run, stream, call = await probe.start_tool_call()
     unknown = await probe.command(run, "resume", probe.result("probe-call-that-does-not-exist"))
@@ -51,7 +56,7 @@ async def wrong_result(probe: Prober) -> None:
 @case(
     "tools/corrected-result",
     'Tool result validation: "The client corrects the result and retries with the same idempotency key."',
-    steps="Send a wrong result, and the correct one with the same idempotency key.",
+    steps="Send a wrong result, and then the correct one with the same idempotency key.",
     rules="ERR004 TOOL003",
 )
 async def corrected_result(probe: Prober) -> None:
@@ -100,7 +105,7 @@ async def late_result(probe: Prober) -> None:
 @case(
     "tools/runtime-unavailable",
     'Codes, runtime_resume_unavailable: "Retry with the same idempotency key."',
-    steps="Send a result that is refused once, and again with the same idempotency key.",
+    steps="Send a result that is refused once, and send it again with the same idempotency key.",
     rules="ERR004",
 )
 async def runtime_unavailable(probe: Prober) -> None:

@@ -107,7 +107,7 @@ def _tag_steps_of(table: Any, key: str, path: KeyPath, source: Source, depth: in
     if not isinstance(steps, list) or not steps or not all(isinstance(step, Mapping) for step in steps):
         raise source.error((*path, key), f'expected a list of steps, for example {key} = [{{ say = "Hello" }}]')
     if depth < 0:
-        raise source.error((*path, key), f"steps can be nested {_DEEPEST_STEPS} deep at most")
+        raise source.error((*path, key), f"steps can be nested at most {_DEEPEST_STEPS} levels deep")
     return {**table, key: [_tag_step(step, (*path, key, index), source, depth) for index, step in enumerate(steps)]}
 
 
@@ -148,7 +148,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
     yield from _tool_problems(scenario)
     schemas = {tool.name: ToolSchema(tool.input) for tool in scenario.tools}
     if all(run.input is not None for run in scenario.runs):
-        yield ("run",), "every run has an input: add one without, for runs that are created with another input"
+        yield ("run",), "every run has an input: add a run without input, for requests with any other input"
     for index, run in enumerate(scenario.runs):
         path = ("run", index)
         if isinstance(run.refuse, Refuse) and run.refuse.times is True:
@@ -192,7 +192,7 @@ def _steps_problems(steps: Sequence[Step], path: KeyPath, schemas: Mapping[str, 
 def _step_problems(step: Step, schemas: Mapping[str, ToolSchema]) -> Iterator[Problem]:
     match step:
         case TextStep() if step.cut is not None and not isinstance(step.text, str):
-            yield ("cut",), "a list of texts is not cut again; leave cut out"
+            yield ("cut",), "cut does not apply to a list of texts: leave it out"
         case Tool() if step.error is not None and step.output is not None:
             yield ("error",), "a call that fails has no output"
         case WaitForInput(wait_for_input=False) | Resync(resync=False):
@@ -242,9 +242,9 @@ def _size_problems(run: RunScript, path: KeyPath) -> Iterator[Problem]:
     """Report a run that takes too long, or has too many events."""
     events, length_ns = _size(run.steps)
     if events > _MOST_EVENTS:
-        yield path, f"{events:,} events; a run can have {_MOST_EVENTS:,} at most"
+        yield path, f"{events:,} events; a run can have at most {_MOST_EVENTS:,}"
     if length_ns > to_ns(_LONGEST_S):
-        yield path, f"{length_ns // to_ns(1):,} seconds; a run can take {_LONGEST_S:,} at most"
+        yield path, f"{length_ns // to_ns(1):,} seconds; a run can take at most {_LONGEST_S:,}"
 
 
 def _size(steps: Sequence[Step]) -> tuple[int, int]:

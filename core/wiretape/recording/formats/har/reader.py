@@ -72,8 +72,8 @@ _NOTES = {
         "The bytes of {} were built from the listed events; comments and gaps (KAL001) are missing or have changed"
     ),
     "no data": "Events of {} have no data, because the file is sanitised",
-    "no times": "The events of {} have no times in the file; all of them arrive with the start of the response",
-    "mismatch": "The listed events differ from the body of {}; the rest of it arrives at once",
+    "no times": "The events of {} have no times in the file; they are assumed to arrive with the start of the response",
+    "mismatch": "The listed events differ from the body of {}; the rest of the body is assumed to arrive at once",
     "reencoded": "Chromium had decoded the UTF-8 of {} as windows-1252; this was undone",
     "absent": "The body of {} is not in the file",
     "truncated": (
@@ -280,7 +280,7 @@ class _ImportNotes:
             entries = "entry that is not an HTTP request" if self.skipped == 1 else "entries that are not HTTP requests"
             yield f"Skipped {self.skipped} {entries}."
         if not self.has_keys:
-            yield "No request has a key, as in a sanitised HAR file: findings about keys (AUTH) mean nothing."
+            yield "No request has a key, as is usual in a sanitised HAR file: findings about keys (AUTH) mean nothing."
         for note, sentence in _NOTES.items():
             if note in self._exchanges:
                 yield sentence.format(list_exchanges(self._exchanges[note])) + "."

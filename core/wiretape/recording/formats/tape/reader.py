@@ -307,7 +307,7 @@ class _ExchangeReader:
         if record.response is None:
             for key in ("responded", "response-http", "response-headers", "response-body", "events"):
                 if key in self._keys:
-                    raise self._source.error((key,), f"there is no response, so it cannot have {key}")
+                    raise self._source.error((key,), f"without a response, {key} is not allowed")
             return
         status, reason = self._status(record.response)
         responded_ns = at_ns + self._nanoseconds("responded", record.responded, default_ns)
