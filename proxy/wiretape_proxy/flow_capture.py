@@ -87,6 +87,7 @@ class FlowCapture:
         connection = self._clients[client.id] = ClientConnection(handler)
         if handler is not None:
             internals.lift_limits(handler, partial(self._time_out, connection))
+            internals.join_writes(handler)
             if self._gate.is_closed:
                 self._gate.block(handler)
 
