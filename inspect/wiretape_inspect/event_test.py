@@ -30,9 +30,12 @@ def event_test(recording: Recording, exchange: Exchange, event: int) -> str:
             break
     if not frames:
         raise InputError(f"Event {event} of exchange {exchange.number} is too large for a test.")
+    surplus = ", ".join(dict.fromkeys(code for code in codes if code not in wanted))
+    note = f"# Without the rest of its stream, the rules also find {surplus}.\n" if surplus else ""
     lines = "\n".join(f"    {frame!r}" for frame in frames)
     return (
-        f"# Event {event} of exchange {exchange.number} in {printable(recording.path.name)}.\n\n"
+        f"# Event {event} of exchange {exchange.number} in {printable(recording.path.name)}.\n"
+        f"{note}\n"
         "import wiretape\n\n"
         f"BODY = (\n{lines}\n)\n\n\n"
         f"def test_event_{event}_of_exchange_{exchange.number}() -> None:\n"

@@ -201,7 +201,7 @@ export class App {
     const isBelow = (this.wantsBelow ?? this.isDocked) && paneOf(view) === "timeline";
     panes.classList.toggle("below", Boolean(isBelow));
     byId("dock").setAttribute("aria-pressed", Boolean(this.wantsBelow ?? this.isDocked));
-    byId("timeline").style.setProperty("--tall", `${this.list.items.length * ROW_HEIGHT}px`);
+    byId("timeline").style.setProperty("--tall", `${Math.max(this.list.items.length, 2) * ROW_HEIGHT}px`);
   }
 
   /** Read the exchange that is shown again. */
@@ -280,6 +280,7 @@ export class App {
   markNext(location) {
     this.next = location;
     this.list.draw();
+    this.selection.update();
     this.showPlayhead();
   }
 

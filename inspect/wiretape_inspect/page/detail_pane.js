@@ -66,7 +66,7 @@ export class DetailPane {
   nameOf(item) {
     const { head, view, timeline, recording } = this.app;
     const parts = [view.x, view.tab];
-    if (item) parts.push(item.kind, item.at, item.event, item.row.event, item.row.last_event, (item.row.findings || []).length);
+    if (item) parts.push(item.kind, item.at, item.event, item.row.event, item.row.last_event, (item.row.findings || []).length, this.app.isUnreleased(item));
     else parts.push("exchange", Boolean(this.app.reader.overview), head && head.ended_ns, timeline && (head.stream ? timeline.done : timeline.rows.length), recording.findings.length);
     return JSON.stringify(parts);
   }
@@ -101,6 +101,7 @@ export class DetailPane {
     if (this.shown !== name) return;
     this.fill((panel) => {
       panel.append(itemFacts(item, this.app));
+      if (this.app.isUnreleased(item)) panel.append(element("p", { class: "dim", text: "The replay has not sent this yet." }));
       const found = findingsOf(item, this.app.timeline);
       if (found.length) panel.append(findingList(found.slice(0, 10), () => "", () => this.app.go({ tab: "findings" })));
       if (item.kind === "call") panel.append(this.callEvents(item));

@@ -85,11 +85,7 @@ export function showRequest(panel, app, tab) {
     return;
   }
   if (tab === "headers") { showHeaders(panel, app, head); return; }
-  if (tab !== "payload") {
-    const text = "This exchange is not an event stream: the Payload tab shows its request and its response.";
-    panel.append(element("p", { class: "empty", text }));
-    return;
-  }
+  if (tab !== "payload") panel.append(element("p", { class: "dim", text: "This exchange is not an event stream. Its request and its response:" }));
   panel.append(copyButtons(app, head));
   showSide(panel, app, head, "request", pathOf(head), head.request_bytes);
   const status = head.status === null ? "No response" : String(head.status);

@@ -30,7 +30,9 @@ export class Navigation {
     this.isUsed = true;
     app.list.selected = index;
     app.selection.isMoved = true;
-    app.go(locationOf(item, app.timeline));
+    // The headers are those of the exchange, the same for all its events.
+    const { tab } = app.view;
+    app.go({ ...locationOf(item, app.timeline), tab: tab === "headers" && item.kind !== "side" ? "payload" : tab });
   }
 
   /** Go to the next item in a direction (1 or -1), or to the next that meets a condition; `name` is what it is called. */

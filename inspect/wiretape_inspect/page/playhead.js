@@ -260,6 +260,7 @@ export class Playhead {
     if (next.kind === "delta" && !hasDeltas) box.textContent = `what follows the ${shorten(next.type, 60)}, which it did not ask for`;
     else if (!location || location.event === 0) box.textContent = shorten(next.ending ? `the end: ${next.ending}` : next.kind, 60);
     else {
+      box.textContent = shorten(next.type, 60);
       const detail = await this.app.source.event(location.exchange, location.event).catch(() => null);
       const bytes = detail ? bytesFromBase64(detail.base64) : new Uint8Array();
       box.textContent = `${formatSize(bytes.length)}: ${shorten(new TextDecoder().decode(bytes.subarray(0, 2 * NEXT_BYTES)), NEXT_BYTES)}`;

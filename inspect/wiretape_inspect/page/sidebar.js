@@ -66,9 +66,10 @@ export class Sidebar {
     const { app, list } = this;
     this.byExchange = groupByExchange(app.recording.findings);
     const isFiltering = app.matchCounts.filter !== "";
+    const isSelecting = isFiltering && this.onlyMatches && app.matchCounts.counts.size > 0;
     const words = this.search.toLowerCase().split(/\s+/).filter((word) => word);
     const shown = app.recording.exchanges.filter((head) => (
-      this.meets(head, words) && !(isFiltering && this.onlyMatches && !this.matchesOf(head))
+      this.meets(head, words) && !(isSelecting && !this.matchesOf(head))
     ));
     const [key] = SORTS[this.sort];
     const keys = new Map(shown.map((head) => [head, key(head, this)]));
@@ -87,7 +88,7 @@ export class Sidebar {
     box.hidden = !isNothing;
     if (!isNothing) return;
     const text = this.search.trim();
-    const go = () => { this.search = this.input.value = ""; this.update(); this.app.go({ q: quoted(text) }, true); };
+    const go = () => { this.search = this.input.value = ""; this.onlyMatches = true; this.update(); this.app.go({ q: quoted(text) }, true); };
     const button = element("button", { type: "button", class: "link", text: `Search all events for “${shorten(text, 40)}”`, onclick: go });
     box.replaceChildren("No exchange has this in its head. ", button);
   }
@@ -163,7 +164,7 @@ export class Sidebar {
     setText(cells.events, head.events === null ? "" : formatNumber(head.events));
     setText(cells.duration, durationOf(head) === null ? "open" : formatDuration(durationOf(head)));
     setText(cells.session, shorten(head.session_id || "", 60));
-    fillMarks(cells.marks, this.findingsOf(head), isNarrow);
+    fillMarks(cells.marks, this.findingsOf(head), isNarrow ? 0 : 1);
   }
 }
 

@@ -165,9 +165,10 @@ export class TimeStrip {
     if (this.isHidden || !this.host.clientWidth) return;
     const { host, axis, isStrip } = this;
     this.waterfall.draw(STRIP.side, this.width, this.findingsOf, this.head);
-    this.svg.setAttribute("class", isStrip ? "strip-svg" : "strip-svg none");
     const bars = isStrip ? this.bars() : [];
-    this.tall = isStrip ? Math.max(STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2), STRIP.least) : 0;
+    // An exchange that is not a stream has an empty strip, so that nothing below it moves.
+    const lanes = isStrip ? this.lanes : 0;
+    this.tall = this.exchanges.some((head) => head.stream) ? Math.max(STRIP.top + STRIP.density + 6 + lanes * (STRIP.lane + 2), STRIP.least) : 0;
     this.svg.setAttribute("width", host.clientWidth);
     this.svg.setAttribute("height", this.tall);
     this.ticks.setAttribute("width", host.clientWidth);

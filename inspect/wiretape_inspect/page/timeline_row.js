@@ -51,10 +51,11 @@ function fillWhat(cell, texts) {
   setText(text, texts.text || "");
 }
 
-/** Show the code and the severity of findings in a cell, or with `isNarrow` their number. */
-export function fillMarks(cell, findings, isNarrow = false) {
-  const more = findings.length > 1 ? ` +${findings.length - 1}` : "";
-  const label = !findings.length ? "" : isNarrow ? formatNumber(findings.length) : `${findings[0].code}${more}`;
+/** Show up to `most` codes and the severity of findings in a cell, or with `most` 0 only their number. */
+export function fillMarks(cell, findings, most = 2) {
+  const codes = [...new Set(findings.map((one) => one.code))].slice(0, most);
+  const more = findings.length > codes.length ? ` +${findings.length - codes.length}` : "";
+  const label = !findings.length ? "" : most ? `${codes.join(" ")}${more}` : formatNumber(findings.length);
   const severity = findings.length ? worstSeverity(findings) : "";
   if (cell.dataset.label === label + severity) return;
   cell.dataset.label = label + severity;

@@ -85,6 +85,7 @@ export class VirtualList {
   measure() {
     this.viewHeight = this.scroller.clientHeight;
     this.wide = this.root.clientWidth;
+    this.root.style.setProperty("--scrollbar", `${this.scroller.offsetWidth - this.scroller.clientWidth}px`);
     const whole = this.items.length * this.height;
     this.tall = Math.min(whole, TALLEST);
     this.scale = whole > this.tall ? (whole - this.viewHeight) / (this.tall - this.viewHeight) : 1;

@@ -53,6 +53,8 @@ async def test_filter_is_counted_stored_in_the_url_and_checked(debugging, sessio
         await expect(shown.page.locator("#no-rows")).to_have_text(
             "No rows of this exchange match the filter. Press Esc to clear it."
         )
+        [text, below] = [await shown.page.locator(one).bounding_box() for one in ("#no-rows", "#tabs")]
+        assert text["y"] + text["height"] <= below["y"]
         await shown.page.locator("#filter").fill("tpe:x")
         await expect(shown.page.locator("#filter-error")).to_have_text(
             "Invalid filter at character 1: unknown field `tpe`; did you mean `type`?"
@@ -190,6 +192,7 @@ async def test_connections_are_compared_side_by_side(debugging, session):
         await expect(pane.locator("h2")).to_contain_text("#2 then #3")
         await expect(pane.locator(".list-head > span")).to_have_text(["status", "id", "on #2", "on #3"])
         await expect(pane.locator(".tally li").first).to_contain_text(": on ")
+        await expect(pane.locator(".tally")).to_contain_text("✕ 0 lost")
         rows = pane.locator(".list-rows .row:visible")
         assert await rows.locator(".status").all_text_contents()
         await shown.has_hash("x=3", "resume=2")
@@ -276,6 +279,9 @@ async def test_exchange_that_is_not_a_stream_shows_both_bodies(debugging, tape):
         await expect(shown.panel().locator(".json-key", has_text="last")).to_have_count(1)
         await expect(shown.panel().locator(".plain-text")).to_contain_text('"last": true')
         await expect(shown.rows().locator(".type")).to_have_text(["POST", "409 complete"])
+        await shown.keys("4")
+        await expect(shown.panel()).to_contain_text("This exchange is not an event stream.")
+        await expect(shown.panel().locator(".json-key", has_text="last")).to_have_count(1)
 
 
 async def test_link_to_a_missing_exchange_or_event_is_reported(debugging, session):

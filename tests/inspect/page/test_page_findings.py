@@ -133,6 +133,8 @@ async def test_headers_of_a_stream_are_shown(debugging, recording):
         await expect(shown.panel()).to_contain_text("127.0.0.1")
         await expect(shown.panel()).to_contain_text("text/event-stream")
         await expect(shown.panel()).to_contain_text("a\\x1bb")
+        await shown.keys("j")
+        await shown.has_hash("x=1", "e=3")
         await shown.go("#x=2&tab=headers")
         await expect(shown.panel()).to_contain_text("application/json")
 

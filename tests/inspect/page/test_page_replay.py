@@ -111,10 +111,12 @@ async def test_page_follows_the_playhead_unless_told_not_to(debugging, session):
     ):
         bar = shown.page.locator("#playhead")
         await expect(bar.locator(".play-status")).to_have_text("paused")
+        await expect(shown.panel()).to_contain_text("The replay has not sent this yet.")
         await shown.keys(".")
         await shown.has_hash("x=2", "e=2")
         await shown.keys("F", ".")
         await expect(bar.locator(".play-next")).to_contain_text("message.delta")
+        await expect(shown.panel()).not_to_contain_text("The replay has not sent this yet.")
         await shown.has_hash("x=2", "e=2")
         await shown.keys("F")
         await shown.has_hash("x=2", "e=3")

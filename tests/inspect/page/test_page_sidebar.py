@@ -60,6 +60,9 @@ async def test_sidebar_is_hidden_shown_and_searched_by_status_method_and_finding
         await shown.page.get_by_role("button", name="Search all events for").click()
         await shown.has_hash("x=2", "q=%22opening%20%5C%22hours%5C%22%22")
         await sidebar.has("n", "1", "2", "3", "4", "5", "6")
+        await sidebar.find("opening hours")
+        await shown.page.get_by_role("button", name="Search all events for").click()
+        await sidebar.has("n", "2", "5")
 
 
 async def test_sidebar_is_sorted_by_its_columns(debugging, recording):
