@@ -5,7 +5,7 @@ API offers.  Tested with mitmproxy 11.0.2 and 12.2.3.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -18,12 +18,12 @@ from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 from mitmproxy.net.http.http1 import expected_http_body_size
 from mitmproxy.optmanager import OptManager
-from mitmproxy.proxy.commands import Command, SendData
+from mitmproxy.proxy.commands import CloseConnection, Command, Log, SendData
 from mitmproxy.proxy.events import ConnectionClosed, DataReceived
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
-from mitmproxy.proxy.layers.http._base import HttpConnection
+from mitmproxy.proxy.layers.http._base import HttpConnection, ReceiveHttp
 from mitmproxy.proxy.layers.http._events import RequestData, ResponseData, ResponseProtocolError
-from mitmproxy.proxy.layers.http._http1 import Http1Connection
+from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Connection, Http1Server, make_error_response
 from mitmproxy.proxy.layers.http._http2 import Http2Client, Http2Connection, Http2Server
 from mitmproxy.proxy.server import ConnectionHandler
 
@@ -41,7 +41,9 @@ _MOST_JOINED = 16
 """Chunks that are sent in one write; with more of them, the first would wait too long for the last."""
 
 _MOST_BUFFERED = 1 << 20
-"""Bytes of a body that may wait for the flow-control window of an HTTP/2 peer."""
+"""Bytes that may wait: a head for its end, or a body for the flow-control window of an HTTP/2 peer."""
+_MOST_READS = 16
+"""Parts of a request body, of 64 KiB at most, that may wait while the connection to the service is made."""
 _STREAM_WINDOW = 4 << 20
 """Flow-control window of each HTTP/2 stream from a client or service; mitmproxy allows 2 GiB."""
 
@@ -252,6 +254,7 @@ def patch(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
         _observe_error_sides()
         _observe_connecting()
         _drop_trailers(on_trailers)
+        _bound_heads()
         if hasattr(ConnectionHandler, "drain_writers") and hasattr(Http2Server, "_handle_event"):
             _bound_http2_buffers()
 
@@ -277,13 +280,84 @@ def _observe_connecting() -> None:
 
     def make_server_connection(self: HttpStream) -> Generator[Any, Any, bool]:
         _connecting[self.flow] = True
+        client = self.flow.client_conn
+        held = _senders.get(client.id)
+        if held is not None:
+            held.hold(self.stream_id)
+        else:
+            self._paused_event_queue = _WaitingBody(client, self._paused_event_queue)
         try:
             made: bool = yield from original(self)
         finally:
             _connecting.pop(self.flow, None)
+            if held is None:
+                self._paused_event_queue = deque(self._paused_event_queue)
+                _resume_reading(client)
+        if held is not None:
+            yield from held.release(self.stream_id)
         return made
 
     HttpStream.make_server_connection = make_server_connection  # type: ignore[method-assign]
+
+
+class _WaitingBody(deque[Any]):
+    """What an HTTP/1 client sends while the connection to the service is made.  It is not read if this is too much."""
+
+    def __init__(self, client: Connection, events: Iterable[Any]) -> None:
+        super().__init__(events)
+        self._client = client
+
+    def append(self, event: Any) -> None:
+        super().append(event)
+        if len(self) > _MOST_READS:
+            _paused.setdefault(self._client, asyncio.Event())
+
+
+def _resume_reading(connection: Connection) -> None:
+    paused = _paused.pop(connection, None)
+    if paused is not None:
+        paused.set()
+
+
+def _bound_heads() -> None:
+    """mitmproxy buffers a head, and what follows a request whose response is not complete, without limit."""
+    for kind in (Http1Server, Http1Client):
+        if hasattr(kind, "read_headers"):
+            _bound_head_of(kind)
+    server: Any = Http1Server
+    if not (hasattr(server, "wait") and hasattr(server, "mark_done")):
+        return
+    wait, mark_done = server.wait, server.mark_done
+
+    def wait_for_response(self: Http1Server, event: Any) -> Any:
+        if len(self.buf) > _MOST_BUFFERED:
+            _paused.setdefault(self.conn, asyncio.Event())
+        return wait(self, event)
+
+    def mark_done_and_read(self: Http1Server, *, request: bool = False, response: bool = False) -> Any:
+        _resume_reading(self.conn)
+        return mark_done(self, request=request, response=response)
+
+    server.wait, server.mark_done = wait_for_response, mark_done_and_read
+
+
+def _bound_head_of(kind: Any) -> None:
+    original = kind.read_headers
+
+    def read_headers(self: Any, event: Any) -> Generator[Any, Any, None]:
+        yield from original(self, event)
+        if len(self.buf) <= _MOST_BUFFERED or self.state != self.read_headers:
+            return
+        message = f"The head has more than {_MOST_BUFFERED:,} bytes."
+        self.state = self.done
+        if kind is Http1Server:
+            yield SendData(self.conn, make_error_response(431, message))
+            yield Log(f"A client was refused. {message}")
+        yield CloseConnection(self.conn)
+        if kind is Http1Client:
+            yield ReceiveHttp(ResponseProtocolError(self.stream_id, message, code=ResponseProtocolError.code))
+
+    kind.read_headers = read_headers
 
 
 def _drop_trailers(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
@@ -322,6 +396,8 @@ class _ReaderWithoutTrailers:
 
     def __call__(self, buffer: Any) -> Any:
         event = self._reader(buffer)
+        if event is None and len(buffer) > _MOST_BUFFERED:
+            raise h11.RemoteProtocolError("the line before a chunk, or the trailers, do not end")
         if type(event) is _END_OF_MESSAGE and event.headers:
             self._on_trailers()
             return h11.EndOfMessage()
@@ -358,9 +434,9 @@ class _HeldWindows:
 
     def release(self, stream_id: int) -> Generator[Any, Any, None]:
         own_id = _own_id(self.sender, stream_id)
-        if own_id in self._bytes:
+        if size := self._bytes.pop(own_id, 0):
             with suppress(ProtocolError):  # the connection has ended
-                self._acknowledge(self._bytes.pop(own_id), own_id)
+                self._acknowledge(size, own_id)
             # An event without data makes the connection send what it has to send; no client has a stream 0.
             is_service = isinstance(self.sender, Http2Client)
             event = RequestData(stream_id, b"") if is_service else ResponseData(0, b"")
@@ -422,9 +498,8 @@ class _SendBuffers:
                 continue
             del self._full[stream_id]
             self._most.pop(stream_id, None)
-            held, paused = _senders.get(sender.id), _paused.pop(sender, None)
-            if paused is not None:
-                paused.set()
+            held = _senders.get(sender.id)
+            _resume_reading(sender)
             if held is not None:
                 yield from held.release(stream_id)
 

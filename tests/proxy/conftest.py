@@ -445,6 +445,15 @@ def tls_service(certificate) -> Iterator[Service]:
     service.close()
 
 
+@pytest.fixture
+def shy_service(tls_service, monkeypatch) -> Service:
+    """The same, with handshakes that wait until `ready` is set."""
+    tls_service.ready = threading.Event()
+    serve = tls_service._serve
+    monkeypatch.setattr(tls_service, "_serve", lambda sock: tls_service.ready.wait(PATIENCE_S) and serve(sock))
+    return tls_service
+
+
 @pytest.fixture(scope="module")
 def h2_service(certificate) -> Iterator[H2Service]:
     """An HTTP/2 service."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encod
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\n"
 UNFRAMED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 ONE = b"7\r\ndata: 1\r\n"
+MEBIBYTE = b"x" * (1 << 20)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -46,6 +48,8 @@ CUT = {
     "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "FIN", Ending.SERVICE_INVALID, b""),
     "no HTTP, cut off": (b"SSH-2.0-OpenSSH_9.2\r\n", "FIN", Ending.SERVICE_INVALID, b""),
     "no chunk": (CHUNKED + ONE + b"secret\r\n", "FIN", Ending.SERVICE_INVALID, b"data: 1"),
+    "a head that does not end": (b"HTTP/1.1 200 OK\r\nX: " + MEBIBYTE, b"", Ending.SERVICE_INVALID, b""),
+    "a chunk that does not begin": (CHUNKED + ONE + b"7;" + MEBIBYTE, b"", Ending.SERVICE_INVALID, b"data: 1"),
     "no header": (b"HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "FIN", Ending.SERVICE_INVALID, b""),
     "two framings": (CHUNKED[:-2] + b"Content-Length: 7\r\n\r\n" + ONE, "FIN", Ending.SERVICE_INVALID, b""),
 }
@@ -126,6 +130,63 @@ def test_an_invalid_request_ends_as_client_closed(proxy, service):
     assert client.rest().startswith(b"HTTP/1.1 400")
 
     assert proxy.ended("/both-framings").ending is Ending.CLIENT_CLOSED
+
+
+def test_a_request_head_that_does_not_end_is_refused(proxy):
+    """mitmproxy alone keeps all of it in memory."""
+    client = proxy.connect()
+    client.send(b"GET / HTTP/1.1\r\nX: " + MEBIBYTE)
+    assert client.rest().startswith(b"HTTP/1.1 431")
+
+
+LARGE = 32 << 20
+"""More than the buffers of the operating system hold."""
+
+
+def upload(path, peer):
+    """Send the head of a large request, and its body until nothing more is accepted; return how much that is."""
+    peer.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {LARGE}\r\n\r\n".encode())
+    sent, patience = 0, peer.sock.gettimeout()
+    peer.sock.settimeout(0.5)
+    with contextlib.suppress(TimeoutError):
+        while sent < LARGE:
+            sent += peer.sock.send(MEBIBYTE[: LARGE - sent])
+    peer.sock.settimeout(patience)
+    return sent
+
+
+def count_upload(peer):
+    peer.exactly(LARGE)
+    peer.send(OK)
+
+
+def test_a_second_request_waits_until_the_first_one_has_its_response(proxy, service):
+    """mitmproxy alone reads all of it, and keeps it in memory."""
+    second_sent = threading.Event()
+    first = service.on("/first", lambda peer: second_sent.wait(45) and peer.send(OK))
+    client = proxy.get(first)
+    sent = upload(service.on("/second", count_upload), client)
+    assert sent < LARGE
+
+    second_sent.set()
+    assert client.until(b"ok")
+    client.send(b"x" * (LARGE - sent))
+    assert client.until(b"ok")
+    assert proxy.ended("/second").ending is Ending.COMPLETE
+
+
+def test_an_upload_waits_until_the_connection_to_the_service_is_made(start_proxy, shy_service):
+    """mitmproxy alone reads all of it, and keeps it in memory."""
+    path = shy_service.on("/upload", count_upload)
+    proxy = start_proxy(shy_service.url, "--insecure", "--no-upstream-check")
+    client = proxy.connect()
+    sent = upload(path, client)
+    assert sent < LARGE
+
+    shy_service.ready.set()
+    client.send(b"x" * (LARGE - sent))
+    assert client.until(b"ok")
+    assert proxy.ended(path).ending is Ending.COMPLETE
 
 
 def test_a_connection_that_begins_with_http2_is_closed_without_an_exchange(proxy, service):

@@ -346,3 +346,34 @@ def test_a_service_without_window_stops_one_upload_over_http2(h2_proxy, stalled)
     client.h2.end_stream(stream)
     client.flush()
     client.wait_body(stream, b"%d" % LARGE)
+
+
+def test_an_upload_over_http2_waits_until_the_connection_to_the_service_is_made(start_proxy, shy_service):
+    """mitmproxy alone reads all of it, and keeps it in memory."""
+    path, size = "/h2-waits", 8 << 20
+    shy_service.on(path, lambda peer: peer.exactly(size) and peer.send(b"HTTP/1.1 204 No Content\r\n\r\n"))
+    client = start_proxy(shy_service.url, "--insecure", "--no-upstream-check").connect_h2()
+    client.wait(h2.events.SettingsAcknowledged)
+    stream = client.h2.get_next_available_stream_id()
+    head = [(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", path)]
+    client.h2.send_headers(stream, [*head, ("content-length", str(size))])
+    sent = 0
+    while window := client.h2.local_flow_control_window(stream):
+        sent += min(1 << 14, window)
+        client.h2.send_data(stream, b"x" * min(1 << 14, window))
+        client.flush()
+    client.h2.ping(b"received")
+    client.flush()
+    client.wait(h2.events.PingAckReceived)
+    assert not client.h2.local_flow_control_window(stream)
+    assert sent <= 4 << 20
+
+    shy_service.ready.set()
+    while sent < size:
+        while not (window := client.h2.local_flow_control_window(stream)):
+            assert client.pump()
+        part = min(1 << 14, window, size - sent)
+        client.h2.send_data(stream, b"x" * part, end_stream=sent + part == size)
+        client.flush()
+        sent += part
+    client.wait(h2.events.StreamEnded, stream)
