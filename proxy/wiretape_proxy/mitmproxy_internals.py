@@ -397,7 +397,7 @@ class _ReaderWithoutTrailers:
     def __call__(self, buffer: Any) -> Any:
         event = self._reader(buffer)
         if event is None and len(buffer) > _MOST_BUFFERED:
-            raise h11.RemoteProtocolError("the line before a chunk, or the trailers, do not end")
+            raise h11.RemoteProtocolError("a line of the chunked body does not end")
         if type(event) is _END_OF_MESSAGE and event.headers:
             self._on_trailers()
             return h11.EndOfMessage()

@@ -265,6 +265,18 @@ def test_the_closest_path_has_the_most_equal_segments_for_its_length():
     assert "Closest: exchange 2," in why_not(replay(("GET", "/z/y"), ("GET", "/a/x/y")), "GET", "/a/b")
 
 
+def test_equal_parameters_count_for_a_request_and_different_ones_against_it():
+    assert "Closest: exchange 2," in why_not(replay(("GET", "/a?c=3"), ("GET", "/a?a=1&b=3")), "GET", "/a?a=1&b=2")
+
+
+def test_headers_that_were_not_sent_count_against_a_request():
+    both, one = (("X-A", "1"), ("X-B", "1")), (("X-A", "1"),)
+    requests = [RecordedRequest(number, "GET", "/a", NO_BODY, headers) for number, headers in ((1, both), (2, one))]
+    queues = ExchangeQueues(requests, Matching(headers=("x-a", "x-b", "x-c")))
+    request = HttpRequest("GET", "/a", NO_BODY, (*one, ("X-C", "1")))
+    assert "Closest: exchange 2," in explain_no_match(queues, request)
+
+
 def test_in_strict_order_a_skipped_exchange_is_not_taken_later():
     requests = [RecordedRequest(number, "GET", "/a", NO_BODY) for number in (1, 2)]
     queues = ExchangeQueues(requests, Matching(order=Order.STRICT))

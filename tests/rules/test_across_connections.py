@@ -9,7 +9,7 @@ import pytest
 
 from wiretape.rules import Checker, Settings, Verdict
 from wiretape.rules.state import event_log
-from wiretape.rules.state.event_log import LEAST_EVENTS
+from wiretape.rules.state.event_log import LEAST_EVENTS, EventBudget
 from wiretape.rules.state.runs import MOST_RUNS, SessionRuns
 from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.vectors import observations_of
@@ -364,11 +364,20 @@ def test_a_client_that_follows_a_resync_may_keep_the_old_stream_for_a_while(thre
     assert Played(old, read(three[0], three[1], at=3.0)).codes == ["CLI005"]
 
 
-@pytest.mark.parametrize("ending", ["proxy-stopped", "open"])
+@pytest.mark.parametrize("ending", ["proxy-stopped", "open", "service-reset"])
 def test_a_client_without_time_to_follow_a_resync_has_no_finding(three, ending):
     played = Played(read(three[0], RESYNC, ending=ending))
     assert played.codes == []
     assert played.verdict("CLI005") is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("code", "depends"), [("SESSION_BUSY", {1}), ("VALIDATION_ERROR", set()), ("INTERNAL", set())])
+def test_a_busy_session_without_a_name_may_be_any_session(code, depends):
+    """If the sessions are checked apart, the outcomes about this response are those of no part."""
+    checker = Checker(known_bases=[""], only={1})
+    for observation in observations_of({"exchange": [answer("POST /v1/sessions", 409, code)]}):
+        checker.feed(observation)
+    assert (checker.unknown_cursors, checker.found_cursors) == (depends, depends)
 
 
 def test_a_replayed_resync_requires_no_reconnect(event):
@@ -612,6 +621,10 @@ def test_open_sessions_share_the_event_budget(event, checker):
     assert 20 * LEAST_EVENTS / 2 < checker._sessions.ids < 20 * 2 * LEAST_EVENTS
     checker.finish()
     assert checker._sessions.ids == 0
+
+
+def test_ids_of_streams_are_dropped_only_beyond_the_budget():
+    assert [EventBudget(most=2, ids=number).has_spent_ids for number in (2, 3)] == [False, True]
 
 
 def test_a_dropped_session_is_not_treated_as_new(event, checker):

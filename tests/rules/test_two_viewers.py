@@ -328,6 +328,14 @@ def test_one_start_is_one_finding(lead):
     assert play({1: (None, events), 2: (None, events)}, order)["RUN001"] == 1
 
 
+@pytest.mark.parametrize("lead", range(3))
+def test_an_event_before_the_start_of_its_run_is_one_finding(lead):
+    """Whichever stream carries the events first."""
+    events = [ev(1, "message.completed"), ev(2, "run.started"), ev(3, "run.completed")]
+    order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
+    assert play({1: (None, events), 2: (None, events)}, order)["RUN005"] == 1
+
+
 def test_events_after_the_end_of_a_run_are_one_finding():
     """Also if the first of them starts it again."""
     late = [ev(10, "run.started"), ev(11, "message.completed")]
