@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from wiretape.contract import DELTA_TYPES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.rules import CATALOGUE, Checker, rule_runner
+from wiretape.rules import checker as checker_module
+from wiretape.rules.parsed_event import ParsedEvent
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
 
@@ -98,6 +100,73 @@ def test_malformed_events_have_the_same_findings_without_the_fast_path(stream):
     assert all(is_safe(finding.message) for finding in found)
     assert {finding.code for finding in found} <= CATALOGUE.keys()
     assert by_the_long_way(lambda: judged(stream)) == (found, tallies)
+
+
+_DELTA = b'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"a"}}\n\n'
+_DURABLE = (
+    b'id: evt_%d\nevent: %s\ndata: {"id":"evt_%d","sequence":%d,"type":"%s","workspace_id":"w","session_id":"ses_1",'
+    b'"run_id":"%s","created_at":"2026-01-01T00:00:00Z","content":[],"data":{}}\n\n'
+)
+
+
+def durable(number, name, run_id=b"r"):
+    return _DURABLE % (number, name, number, number, name, run_id)
+
+
+NEARLY_REPEATED = [
+    _DELTA.replace(b'"r"', b'"other"'),
+    _DELTA.replace(b'"r"', b"1"),
+    _DELTA.replace(b"message.delta", b"reasoning.delta"),
+    _DELTA.replace(b"event: message", b"event: reasoning"),
+    _DELTA.replace(b'"message', b'"reasoning'),
+    _DELTA.replace(b'{"type', b'{"sequence":1,"type'),
+    _DELTA.replace(b'{"type', b'{"sequence":null,"type'),
+    _DELTA.replace(b'{"type', b'{"run_id":"r","type'),
+    _DELTA.replace(b'"a"', b"1"),
+    _DELTA.replace(b'"a"', b'"\xff"'),
+    _DELTA.replace(b'"a"', '"ü"'.encode()),
+    _DELTA.replace(b"data:", b":\xff\ndata:"),
+    _DELTA.replace(b":", b": "),
+    _DELTA.replace(b"}}", b"}"),
+    _DELTA.replace(b"data: {", b"data: [").replace(b"}\n", b"]\n"),
+    _DELTA.replace(b"event", b"id: 1\nevent"),
+    _DELTA.replace(b"event", b"event: message.delta\nevent"),
+    _DELTA.replace(b"\n\n", b"\ndata: 1\n\n"),
+    _DELTA.replace(b"data", b"other"),
+    _DELTA.replace(b"event: message.delta\n", b""),
+    durable(3, b"run.completed"),
+    durable(3, b"run.started"),
+    durable(3, b"message.completed"),
+    durable(3, b"message.completed", b"other"),
+    durable(3, b"run.completed", b"other") + _DELTA + _DELTA.replace(b'"r"', b'"other"'),
+    b":\n\n",
+]
+
+
+@pytest.mark.parametrize("query", ["?event_deltas=true", ""])
+@pytest.mark.parametrize("started", [b"r", b"other"])
+def test_deltas_that_are_only_counted_have_the_same_findings_as_all_others(query, started):
+    for other in NEARLY_REPEATED:
+        end = durable(9, b"run.completed")
+        body = durable(1, b"run.started", started) + 2 * _DELTA + other + 2 * _DELTA + end + 2 * _DELTA
+
+        def judge(body=body):
+            return judged(body, 200, f"/v1/sessions/ses_1/events/stream{query}")
+
+        assert by_the_long_way(judge) == judge(), other
+
+
+def test_repeated_deltas_are_only_counted(monkeypatch):
+    parsed = []
+
+    def parse(seen):
+        parsed.append(seen)
+        return ParsedEvent(seen)
+
+    monkeypatch.setattr(checker_module, "ParsedEvent", parse)
+    found, _ = judged(3 * _DELTA + durable(1, b"message.completed") + 3 * _DELTA)
+    assert {finding.code for finding in found} == {"CLI001", "AUTH001"}
+    assert [seen.event for seen in parsed] == [1, 4]
 
 
 @given(JSON, st.sampled_from([200, 201, 400, 401, 409, 429, 503]))

@@ -189,6 +189,9 @@ class Check(Generic[P]):
     """For the trigger EVENT: it runs only on events of these types; None for all."""
     fast_path: bool = False
     """For the trigger EVENT: whether it never finds a problem in an ordinary event (see `rule_runner`)."""
+    steady: bool = False
+    """For the trigger EVENT: whether, if it held for an ordinary delta, it also holds for the next ones of that type
+    and run on the stream, until the run starts or ends, or an event of another run arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,7 @@ def rule(
     shapes: frozenset[Shape] = ANY_SHAPE,
     types: frozenset[str] | None = None,
     fast_path: bool = False,
+    steady: bool = False,
     also: Sequence[Check[Any]] = (),
     explanation: Explanation | None = None,
     everywhere: bool = False,
@@ -266,7 +270,7 @@ def rule(
         about = (function.__doc__ or "").strip()
         if not about:
             raise ValueError(f"Rule {code} has no docstring: add one that describes what breaks the rule.")
-        checks = (Check(on, function, shapes, types, fast_path), *also)
+        checks = (Check(on, function, shapes, types, fast_path, steady), *also)
         return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation, everywhere)
 
     return decorate

@@ -287,7 +287,11 @@ class Checker:
             if stream.last_comment is not None:
                 self._follow_comment(stream, stream.last_comment, kind)
             if event is not None:
-                self._add_event(stream, seen)
+                before = stream.steady_delta
+                if before is None or not self._runner.repeat_delta(seen, before):
+                    self._add_event(stream, seen)
+                stream.last_event = seen
+                self.events += 1
             elif kind is _COMMENT:
                 stream.last_comment = seen
             if kind is _OVERSIZED:
@@ -306,7 +310,7 @@ class Checker:
         """Run the rules on a silence, whose location is the event before it."""
         if silence is not None:
             last = stream.last_event
-            location = Location(stream.exchange, 0) if last is None else last.location(stream.exchange)
+            location = Location(stream.exchange, 0) if last is None else ParsedEvent(last).location(stream.exchange)
             self._runner.run(SILENCE, (silence,), replace(location, time_ns=silence.ended_ns))
 
     def _add_other_frames(self, stream: EventStream, read: ReadObservation) -> None:
@@ -324,7 +328,6 @@ class Checker:
             stream.has_unknown_end = True
 
     def _add_event(self, stream: StreamState, seen: SeenFrame) -> None:
-        self.events += 1
         event = ParsedEvent(seen)
         session = stream.session
         if session.first_event is None and event.is_durable:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from wiretape.contract import DELTA_TYPES
-from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS, Schema, Violation, is_plain_delta
+from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS, Schema, Violation, is_valid_delta
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import read_json, sequence_in
 from wiretape.rules.finding import Location
@@ -250,17 +250,14 @@ class ParsedEvent(FramedEvent):
     def find_schema_errors(self) -> SchemaErrors:
         """Return the `schema_errors`, which takes less time than reading the property."""
         errors = self._schema_errors
-        if errors is None and self.is_delta and is_plain_delta(self.document):
-            errors = self._schema_errors = NO_SCHEMA_ERRORS
-        elif errors is None:
-            specific = EVENT_SCHEMAS.get(self.type or "")
-            general = EPHEMERAL_EVENT if self.is_delta else DURABLE_EVENT
-            is_valid = (specific or general).is_valid(self.document)
-            errors = self._schema_errors = NO_SCHEMA_ERRORS if is_valid else self._find_errors(general, specific)
+        if errors is None:
+            document, specific = self.document, EVENT_SCHEMAS.get(self.type or "")
+            is_valid = is_valid_delta(document) if self.is_delta else (specific or DURABLE_EVENT).is_valid(document)
+            errors = self._schema_errors = NO_SCHEMA_ERRORS if is_valid else self._find_errors(specific)
         return errors
 
-    def _find_errors(self, general: Schema, specific: Schema | None) -> SchemaErrors:
-        document = self.document
+    def _find_errors(self, specific: Schema | None) -> SchemaErrors:
+        document, general = self.document, EPHEMERAL_EVENT if self.is_delta else DURABLE_EVENT
         violations = general.violations(document)
         if specific is None:
             return SchemaErrors(violations)

@@ -3,6 +3,9 @@
 Most events are ordinary: nothing about their framing and their JSON is remarkable.  A rule with `fast_path=True` has
 the same outcome, without a problem, for all ordinary events of one type.  So it runs only on the first ordinary event
 of each type, and its outcome is counted for the others.
+
+Most ordinary events are deltas that follow another one of the same type and run.  If all rules that have to run on them
+are `steady`, and held for the one before, they hold for this as well: it is only counted.
 """
 
 import heapq
@@ -15,6 +18,8 @@ from typing import Any
 import orjson
 
 from wiretape.contract import EVENT_TYPES
+from wiretape.contract.schemas import is_valid_delta
+from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (
     ANY_SHAPE,
@@ -60,13 +65,18 @@ def is_ordinary(event: ParsedEvent) -> bool:
         return False
     if event.find_schema_errors() is not NO_SCHEMA_ERRORS or not (event.frame[2].isascii() or event.is_utf8):
         return False
+    return _has_unique_keys(event.data or b"", event.document)
+
+
+def _has_unique_keys(data: bytes, document: dict[str, Any]) -> bool:
+    """Whether no key of an object is certainly repeated in its JSON."""
     try:
-        # Keys are unique if the JSON is written as usual, which is quick to see.
-        if orjson.dumps(event.document) == event.data:
+        # That is so if the JSON is written as usual, which is quick to see.
+        if orjson.dumps(document) == data:
             return True
     except TypeError:
         return False
-    return find_repeated_keys(event.data or b"", event.document) == []
+    return find_repeated_keys(data, document) == []
 
 
 def is_plain(event: FramedEvent) -> bool:
@@ -102,8 +112,12 @@ class _OrdinaryEvents:
     """The functions that have to run on each of them."""
     held: list[_Entry]
     """The functions whose rules hold for all of them."""
+    is_steady: bool
+    """Whether all functions in `run` are steady."""
     count: int = 0
     """Events since the tallies were last updated."""
+    repeated: int = 0
+    """Those of them for which the functions in `run` hold without having run."""
 
 
 class RuleRunner:
@@ -143,6 +157,7 @@ class RuleRunner:
         ]
         self._of_shape = [[entry for types, entry in entries if types is None] for entries in of_shape]
         self._fast = {id(entry) for check, entry in on_event if check.fast_path}
+        self._steady = {id(entry) for check, entry in on_event if check.steady}
         self._ordinary: dict[str, _OrdinaryEvents] = {}
         self._on_other_event = [entry for _, entry in on_event if entry.rule.everywhere]
         self._of_all = [e for check, e in on_event if check.shapes == ANY_SHAPE and check.types is None]
@@ -157,7 +172,9 @@ class RuleRunner:
         for ordinary in self._ordinary.values():
             for entry in ordinary.held:
                 entry.held += ordinary.count
-            ordinary.count = 0
+            for entry in ordinary.run:
+                entry.held += ordinary.repeated
+            ordinary.count = ordinary.repeated = 0
         for entry in self._on.get(EVENT.name, ()):
             entry.tally.held += entry.held
             entry.held = 0
@@ -165,21 +182,52 @@ class RuleRunner:
 
     def run_event(self, event: ParsedEvent, stream: StreamState) -> None:
         """Run the rules on an event of a stream."""
+        is_steady = False
         if is_ordinary(event):
             name = event.type or ""
             ordinary = self._ordinary.get(name)
             if ordinary is None:
                 ordinary = self._ordinary[name] = self._run_first_ordinary(self._entries(event), event, stream)
             ordinary.count += 1
-            entries = ordinary.run
+            entries, is_steady = ordinary.run, event.is_delta and ordinary.is_steady
         else:
             entries = self._entries(event)
         for entry in entries:
             outcome = entry.function(event, stream)
             if outcome is HELD:
                 entry.held += 1
-            elif outcome is not None:
+                continue
+            is_steady = False
+            if outcome is not None:
                 self._settle(entry, outcome, event.location(stream.exchange))
+        if is_steady:
+            stream.steady_delta = event
+
+    def repeat_delta(self, seen: SeenFrame, before: ParsedEvent) -> bool:
+        """Count an ordinary delta with the type and the run of `before`, the `steady_delta` of its stream.
+
+        Returns False for any other event: the rules have to run.
+        """
+        _, _, raw, fields, _ = seen[0]
+        if len(fields) != 2:
+            return False
+        (first, name), (second, data) = fields
+        if name != before.event_line or first != b"event" or second != b"data":
+            return False
+        try:
+            document = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return False
+        if type(document) is not dict or document.get("type") != before.type or document.get("run_id") != before.run_id:
+            return False
+        if not is_valid_delta(document) or not _has_unique_keys(data, document):
+            return False
+        if not raw.isascii() and FramedEvent(seen).invalid_utf8_at is not None:
+            return False
+        ordinary = self._ordinary[before.type or ""]
+        ordinary.count += 1
+        ordinary.repeated += 1
+        return True
 
     def run_other_event(self, event: FramedEvent, stream: EventStream) -> None:
         """Run the rules that apply everywhere on an event of a stream that is not the service's."""
@@ -201,14 +249,15 @@ class RuleRunner:
 
     def _run_first_ordinary(self, entries: list[_Entry], event: FramedEvent, stream: EventStream) -> _OrdinaryEvents:
         """Run the fast-path rules on the first ordinary event of a type."""
-        ordinary = _OrdinaryEvents([], [])
+        run: list[_Entry] = []
+        held: list[_Entry] = []
         for entry in entries:
             outcome = entry.function(event, stream) if id(entry) in self._fast else LOST_EVENTS
             if outcome is HELD or outcome == []:
-                ordinary.held.append(entry)
+                held.append(entry)
             elif outcome is not None:
-                ordinary.run.append(entry)
-        return ordinary
+                run.append(entry)
+        return _OrdinaryEvents(run, held, is_steady=all(id(entry) in self._steady for entry in run))
 
     def count_lost_events(self, exchange: int) -> None:
         """Count the rules about every event as inconclusive, because events of a stream were lost."""

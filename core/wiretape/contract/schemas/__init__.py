@@ -167,16 +167,19 @@ EVENT_SCHEMAS = {schema.document["properties"]["type"]["const"]: schema for sche
 _MESSAGE_DELTA_TYPE = MESSAGE_DELTA.document["properties"]["type"]["const"]
 
 
-def is_plain_delta(value: dict[str, Any]) -> bool:
-    """Whether an object is certainly a valid `message.delta`: decided three times faster than by its schema."""
-    delta = value.get("delta")
-    return (
-        type(delta) is dict
+def is_valid_delta(value: dict[str, Any]) -> bool:
+    """Whether an object, whose `type` is that of a delta, matches the schemas of a delta."""
+    name, delta = value["type"], value.get("delta")
+    if (
+        name == _MESSAGE_DELTA_TYPE
+        and type(delta) is dict
         and type(delta.get("text")) is str
         and type(value.get("run_id")) is str
-        and value.get("type") == _MESSAGE_DELTA_TYPE
         and "sequence" not in value
-    )
+    ):
+        # Nearly all deltas; the schema takes three times as long.
+        return True
+    return (EVENT_SCHEMAS.get(name) or EPHEMERAL_EVENT).is_valid(value)
 
 
 ERROR_SCHEMAS = {

@@ -108,6 +108,7 @@ def stored_event_without_id(event: ParsedEvent, _stream: StreamState) -> Outcome
     "DUR007",
     "unrequested-delta",
     on=EVENT,
+    steady=True,
     shapes=_WITH_OBJECT,
     scope=Scope.STREAM,
     clause='Events 2: "They are sent only when `event_deltas=true`."',

@@ -81,6 +81,7 @@ def _may_have_active_run(stream: StreamState) -> bool:
     "RUN002",
     "event-after-run-ended",
     on=EVENT,
+    steady=True,
     shapes=_WITH_OBJECT,
     types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES,
     severity=Severity.WARNING,

@@ -152,6 +152,7 @@ class StreamState(EventStream):
         "sequence",
         "session",
         "silence",
+        "steady_delta",
     )
 
     def __init__(
@@ -174,7 +175,9 @@ class StreamState(EventStream):
         """Whether the request asks for deltas; None if an import invented it."""
         self.silence = silence
 
-        self.last_event: ParsedEvent | None = None
+        self.last_event: SeenFrame | None = None
+        self.steady_delta: ParsedEvent | None = None
+        """A delta for which all rules held, as they do for the next ones of its type and run (see `rule_runner`)."""
         self.last_comment: SeenFrame | None = None
         """The last comment, if nothing has followed it."""
         self.event_numbers: dict[str, int | None] = {}
@@ -299,7 +302,9 @@ class StreamState(EventStream):
 
     def add(self, event: ParsedEvent) -> None:
         """Add an event, after the rules have run."""
-        self.last_event = event
+        delta = self.steady_delta
+        if delta is not None and (event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN):
+            self.steady_delta = None
         if event.is_delta:
             if not self.deltas_requested:
                 self.has_unrequested_delta = True
@@ -319,7 +324,7 @@ class StreamState(EventStream):
     def lose(self) -> None:
         """Bytes were lost, or could not be decoded."""
         self.has_gap = self.has_unknown_end = self.has_losses = True
-        self.last_comment = None
+        self.last_comment = self.steady_delta = None
         self.gone_ns = self.gone_ns or self.opened_ns
         self.session.is_understood = False
         self.runs.doubt()
