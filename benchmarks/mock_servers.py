@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from bare_handler import DOCUMENT
-from proxy_targets import HERE, free_port, running, usage
+from proxy_targets import HERE, PROGRAMS, free_port, running, usage
 from replay_benchmark import SECOND, bare, record, replay
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +28,7 @@ from wiretape.observations import Ending
 
 PEERS = HERE / "peers"
 INSTALL = "npm install --prefix benchmarks/peers --no-package-lock"
-STREAM, JSON = "/v1/sessions/s0/events/stream", "/v1/sessions/s0"
+STREAM, OTHER_STREAM, JSON = "/v1/sessions/s0/events/stream", "/v1/sessions/s1/events/stream", "/v1/sessions/s0"
 CURSOR = "evt_24"
 """The fifth durable event."""
 Asked = tuple[str, str, str]
@@ -62,8 +63,8 @@ def _bare(folder: Path, events: int) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def _wiretape(folder: Path, events: int) -> Iterator[tuple[int, int]]:
-    with replay(recording(folder, events), "session", "max", "--repeat", "last") as started:
+def _wiretape(program: str, folder: Path, events: int) -> Iterator[tuple[int, int]]:
+    with replay(recording(folder, events), "session", "max", "--repeat", "last", program=program) as started:
         yield started
 
 
@@ -132,7 +133,10 @@ GO = json.dumps({"model": "any", "messages": [{"role": "user", "content": "go"}]
 AGUI: Asked = ("POST", "/agui", GO)
 SERVERS = (
     Server("bare aiohttp handler", _bare),
-    Server("wiretape replay", _wiretape, warm_up=("GET", f"{STREAM.replace('s0', 's1')}?event_deltas=true", "")),
+    *(
+        Server(f"{each} replay", partial(_wiretape, each), warm_up=("GET", f"{OTHER_STREAM}?event_deltas=true", ""))
+        for each in PROGRAMS
+    ),
     Server("MockServer 8", _mockserver, missing=lambda: _missing("mockserver-node", "java", "17 or later")),
     Server("WireMock 3", _wiremock, missing=lambda: _missing("wiremock", "java", "17 or later")),
     Server(

@@ -1,4 +1,7 @@
-"""The three compared connections to the service: direct, through stock mitmdump, through wiretape."""
+"""The compared connections to the service: direct, through stock mitmdump, through wiretape.
+
+$WIRETAPE_BENCH_OLDER is the path of another `wiretape`, of an older commit, to measure in the same run.
+"""
 
 import json
 import os
@@ -10,10 +13,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
+OURS, OLDER = "wiretape", "older wiretape"
+PROGRAMS = {OURS: BIN / "wiretape"}
+if "WIRETAPE_BENCH_OLDER" in os.environ:
+    PROGRAMS[OLDER] = Path(os.environ["WIRETAPE_BENCH_OLDER"])
 
 
 def free_port() -> int:
@@ -85,9 +93,9 @@ def stock(upstream: int, folder: Path) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def wiretape(upstream: int, folder: Path) -> Iterator[tuple[int, int]]:
+def wiretape(program: Path, upstream: int, folder: Path) -> Iterator[tuple[int, int]]:
     port = free_port()
-    command = [BIN / "wiretape", "proxy", f"http://127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{port}"]
+    command = [program, "proxy", f"http://127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{port}"]
     with running([*command, "--output", folder / "bench.db"], port) as process:
         yield port, process.pid
 
@@ -102,7 +110,7 @@ def running(command: list[object], port: int, cwd: Path | None = None) -> Iterat
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(20)
+            process.wait(60)  # a recorder may have events to store and check
         except subprocess.TimeoutExpired:  # under nohup, some programs ignore SIGINT
             process.kill()
             process.wait()
@@ -127,4 +135,5 @@ def run_client(port: int, *arguments: object) -> dict[str, float]:
     return result
 
 
-WAYS = {"direct": direct, "stock mitmdump": stock, "wiretape": wiretape}
+WAYS = {"direct": direct, "stock mitmdump": stock}
+WAYS |= {name: partial(wiretape, program) for name, program in PROGRAMS.items()}

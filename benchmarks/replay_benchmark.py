@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from bare_handler import DOCUMENT
-from proxy_targets import BIN, HERE, free_port, running, usage
+from proxy_targets import HERE, OLDER, OURS, PROGRAMS, free_port, running, usage
 from rich.console import Console
 from rich.table import Table
 from sample_events import event
@@ -94,10 +94,10 @@ def store(writer: Writer) -> None:
 
 
 @contextmanager
-def replay(path: Path, mode: str, speed: str, *options: str) -> Iterator[tuple[int, int]]:
+def replay(path: Path, mode: str, speed: str, *options: str, program: str = OURS) -> Iterator[tuple[int, int]]:
     """Start a replay; yield its port and process id."""
     port = free_port()
-    command = [BIN / "wiretape", "replay", path, "--mode", mode, "--speed", speed, "--listen", f"127.0.0.1:{port}"]
+    command = [PROGRAMS[program], "replay", path, "--mode", mode, "--speed", speed, "--listen", f"127.0.0.1:{port}"]
     with running([*command, *options], port) as process:
         yield port, process.pid
 
@@ -155,6 +155,8 @@ def on_time(folder: Path, streams: int, seconds: int, rounds: int) -> dict[str, 
     path = record(folder / "paced.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
     late: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
     ways = {BARE: lambda: bare(path, 10), "session mode": lambda: replay(path, "session", "1")}
+    if OLDER in PROGRAMS:
+        ways[OLDER] = lambda: replay(path, "session", "1", program=OLDER)
     for turn in range(rounds):
         for name in ways if turn % 2 == 0 else reversed(ways):
             with ways[name]() as (port, process):
@@ -265,6 +267,9 @@ def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
         noise, ours = (late[name][figure] / 1000 for name in (BARE, "session mode"))
         cell = _judged(f"{ours:.2f} ms = {ours / noise:.2f}", not goal or (ours <= 3 and ours / noise <= 1.5))
         table.add_row(f"{title}, {figure}", f"{noise:.2f} ms", cell, "", goal)
+    if OLDER in late:
+        both = ", ".join(f"{figure} {late[OLDER][figure] / 1000:.2f} ms" for figure in ("p50", "p99"))
+        table.add_row(f"  {OLDER}", "", both, "", "")
     for side, key in (("server", "server cpu"), ("clients", "cpu")):
         table.add_row(f"  CPU of the {side}", *(f"{late[name][key]:.1f} s" for name in (BARE, "session mode")))
     for label, key in (("first 2 s", "first"), ("all checks included", "all")):

@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import orjson
-from proxy_targets import run_measured
+from proxy_targets import OURS, PROGRAMS, run_measured
 from rich.console import Console
 from rich.table import Table
 from sample_events import event
@@ -91,9 +91,10 @@ def plain_loops(path: Path) -> tuple[float, float]:
     return parsing, (time.process_time() - begin) * len(data) / len(sample)
 
 
-def run_report(path: Path) -> tuple[float, float]:
+def run_report(path: Path, program: str = OURS) -> tuple[float, float]:
     """Return CPU seconds and peak resident megabytes of the command."""
-    command = [sys.executable, "-m", "wiretape", "report", str(path), "--jobs", "1"]
+    jobs = ["--jobs", "1"] if program == OURS else []
+    command: list[str | Path] = [PROGRAMS[program], "report", path, *jobs]
     used, status = run_measured([*command, "--format", "json", "--output", os.devnull])
     assert status == 0, "the traffic keeps the specification"
     return used.cpu, used.megabytes
@@ -105,11 +106,14 @@ def show(events: int, console: Console) -> None:
         path = Path(folder, "bench.db")
         record(path, events)
         cpu, megabytes = run_report(path)
+        others = {program: events / run_report(path, program)[0] for program in PROGRAMS if program != OURS}
         parsing, validating = plain_loops(path)
     table = Table(title=f"report over {events:,} events", title_justify="left")
     for title in ("figure", "measured", "to reach"):
         table.add_column(title, justify="left" if title == "figure" else "right")
     table.add_row("events/s on one core", f"{events / cpu:,.0f}", ">= 130,000")
+    for program, rate in others.items():
+        table.add_row(f"  {program}", f"{rate:,.0f}", "")
     table.add_row("time / orjson.loads alone", f"{cpu / parsing:.1f}", "<= 8")
     table.add_row("time / orjson.loads and jsonschema", f"{cpu / validating:.2f}", "")
     table.add_row("peak resident memory", f"{megabytes:,.0f} MB", "< 300 MB")

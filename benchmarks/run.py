@@ -23,7 +23,7 @@ import serve_benchmark
 import size_benchmark
 import view_benchmark
 from markdown_page import MarkdownPage
-from proxy_targets import WAYS, run_client, service, usage
+from proxy_targets import PROGRAMS, WAYS, run_client, service, usage
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -91,7 +91,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> tuple[Results, Results]:
                         results[load.name, name, MEMORY].append(after.megabytes)
                     for figure in load.figures:
                         results[load.name, name, figure].append(result[figure])
-                    if name == "wiretape":
+                    if name in PROGRAMS:
                         for figure, value in audit(folder / "bench.db", result).items():
                             recorded[load.name, name, figure].append(value)
                     progress.advance(task)
@@ -113,12 +113,13 @@ def audit(path: Path, result: dict[str, float]) -> dict[str, float]:
     return {"lost": result["events"] - events, "file / wire": size / result["wire"], "findings": findings}
 
 
-def report(results: Results, recorded: Results, console: Console) -> None:
+def report(results: Results, recorded: Results, console: Console, program: str) -> None:
     table = Table(title="medians; every row in one run", title_justify="left")
-    for title in ("load", "figure", *WAYS, "wiretape / stock", "to reach"):
+    shown = ("direct", "stock mitmdump", program)
+    for title in ("load", "figure", *shown, "wiretape / stock", "to reach"):
         table.add_column(title, justify="left" if title in {"load", "figure"} else "right")
     for load, figure in dict.fromkeys((load, figure) for load, _, figure in results):
-        direct, stock, ours = (median(results.get((load, name, figure), [0])) for name in WAYS)
+        direct, stock, ours = (median(results.get((load, name, figure), [0])) for name in shown)
         if figure in {CPU, MEMORY}:
             table.add_row(load, figure, "", f"{stock:,.0f}", f"{ours:,.0f}", f"{ours / stock:.2f}", "")
             continue
@@ -134,7 +135,7 @@ def report(results: Results, recorded: Results, console: Console) -> None:
         table.add_row(load, figure, *cells, f"[{'green' if good else 'red'}]{ratio:.2f}[/]", goal)
     console.print(table)
     for load, figure in dict.fromkeys((load, figure) for load, _, figure in recorded):
-        values = recorded[load, "wiretape", figure]
+        values = recorded[load, program, figure]
         console.print(f"  {load}: {figure} {max(values):,.2f} (largest of {len(values)})")
 
 
@@ -144,7 +145,8 @@ def proxy(console: Console, rounds: int, quick: bool) -> None:
         results, recorded = measure(rounds, quick, folder)
     finally:
         shutil.rmtree(folder)
-    report(results, recorded, console)
+    for program in PROGRAMS:
+        report(results, recorded, console, program)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 import aiohttp
-from proxy_targets import BIN, free_port, running, usage
+from proxy_targets import PROGRAMS, free_port, running, usage
 from replay_benchmark import resident
 from rich.console import Console
 from rich.table import Table
@@ -85,13 +85,13 @@ async def stream(port: int, sessions: int) -> dict[str, float]:
     }
 
 
-def measure(folder: Path, sessions: int, seconds: int) -> dict[str, float]:
+def measure(program: Path, folder: Path, sessions: int, seconds: int) -> dict[str, float]:
     """Return events/s, lateness (ms) and memory of the sessions and their streams (MB)."""
     (folder / "bench.toml").write_text(SCENARIO.format(seconds=seconds), "utf-8")
     (folder / "service.toml").write_text(SERVICE, "utf-8")
     port = free_port()
-    command = [BIN / "wiretape", "serve", folder / "bench.toml", "--service", folder / "service.toml", "--no-config"]
-    command += ["--listen", f"127.0.0.1:{port}", "--data", folder / "data.db"]
+    command: list[object] = [program, "serve", folder / "bench.toml", "--service", folder / "service.toml"]
+    command += ["--no-config", "--listen", f"127.0.0.1:{port}", "--data", folder / "data.db"]
     with running(command, port) as process:
         before, began_cpu = resident(process.pid), usage(process.pid).cpu
         client = [sys.executable, __file__, "--client", str(port), str(sessions)]
@@ -107,14 +107,16 @@ def measure(folder: Path, sessions: int, seconds: int) -> dict[str, float]:
 def show(console: Console, *, quick: bool = False) -> None:
     """Measure and print the result."""
     sessions, seconds = (200, 5) if quick else (1000, 20)
-    with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as name:
-        result = measure(Path(name), sessions, seconds)
     table = Table(title=f"serve; {sessions:,} sessions x 2/s", title_justify="left")
-    for title in ("events", "events/s", "late, p50", "late, p99", "CPU of the service", "CPU of the clients", "memory"):
+    for title in ("", "events", "events/s", "late, p50", "late, p99", "service CPU", "clients CPU", "memory"):
         table.add_column(title, justify="right")
-    late = (f"{result[name]:.1f} ms" for name in ("p50", "p99"))
-    cpu = (f"{result[name]:.1f} s" for name in ("server cpu", "client cpu"))
-    table.add_row(f"{result['events']:,.0f}", f"{result['rate']:,.0f}", *late, *cpu, f"{result['cost']:.0f} MB")
+    for program, path in PROGRAMS.items():
+        with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as folder:
+            result = measure(path, Path(folder), sessions, seconds)
+        late = (f"{result[name]:.1f} ms" for name in ("p50", "p99"))
+        cpu = (f"{result[name]:.1f} s" for name in ("server cpu", "client cpu"))
+        counts = (f"{result[name]:,.0f}" for name in ("events", "rate"))
+        table.add_row(program, *counts, *late, *cpu, f"{result['cost']:.0f} MB")
     console.print(table)
     console.print("  to reach: p99 <= 20 ms, if the CPU time shows that both sides have a core of their own")
 
