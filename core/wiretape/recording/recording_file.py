@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -280,7 +279,7 @@ def _recording_row(upstream: str, now_ns: int, policy: RedactionPolicy) -> dict[
         "started": _iso(now_ns),
         "started_unix_ns": now_ns,
         "salt": salt,
-        "redaction": orjson.dumps(asdict(policy)).decode(),
+        "redaction": orjson.dumps(policy).decode(),
         "redacted": 0,
     }
 

@@ -67,11 +67,14 @@ def damage_error(path: Path, problem: str) -> RecordingError:
 
 
 def create_schema(connection: sqlite3.Connection) -> None:
-    """Create the tables and views of an empty recording."""
-    for part in ("schema.sql", "views.sql"):
-        connection.executescript(files(__package__).joinpath(part).read_text(encoding="utf-8"))
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    """Create the tables and views of an empty recording, in one transaction."""
+    connection.executescript(f"BEGIN; {_read_schema()} COMMIT;")
+
+
+@cache
+def _read_schema() -> str:
+    parts = [files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("schema.sql", "views.sql")]
+    return "\n".join([*parts, f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"])
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
