@@ -12,6 +12,7 @@ import shlex
 import textwrap
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -139,7 +140,10 @@ def blocks(path: Path) -> list[Block]:
     return [Block(page, one.map[0] + 1, one.info, one.content) for one in tokens if one.type in {"fence", "code_block"}]
 
 
-BLOCKS = [block for path in PAGES for block in blocks(path)]
+@cache
+def all_blocks() -> list[Block]:
+    """The blocks of all pages, read when a test runs."""
+    return [block for path in PAGES for block in blocks(path)]
 
 
 def tried(block: Block, what: str) -> None:
@@ -285,9 +289,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("page", sorted({block.page for block in BLOCKS}))
+@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES])
 def test_every_block_has_a_known_kind_and_is_valid(page, tmp_path):
-    for block in BLOCKS:
+    for block in all_blocks():
         if block.page == page:
             assert block.kind in KINDS, (
                 f"{page}, line {block.line}: nothing looks at a block of the kind {block.kind!r}"
@@ -315,8 +319,8 @@ def prose(path: Path) -> Block:
 
 
 def test_the_lists_of_exceptions_are_up_to_date():
-    shown = {(block.page, block.kind) for block in BLOCKS}
-    for block in BLOCKS:
+    shown = {(block.page, block.kind) for block in all_blocks()}
+    for block in all_blocks():
         if block.kind in {"sh", "console"}:
             shown |= {(block.page, words[0].replace("python", "pytest")) for words in block.commands()}
     assert [one for one in (*ELSEWHERE, *NOT_TRIED) if one not in shown] == []

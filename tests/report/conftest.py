@@ -97,6 +97,12 @@ def all_vectors(together):
     return together(vectors())
 
 
+@pytest.fixture(scope="session")
+def all_vectors_file(all_vectors, tmp_path_factory):
+    """A recording of it, which tests only read."""
+    return _written(tmp_path_factory.mktemp("vectors") / "run.db", all_vectors)
+
+
 @pytest.fixture
 def run():
     """Runs `wiretape …` and returns click's result, with stdout and stderr apart."""

@@ -130,8 +130,8 @@ def test_rewriting_a_baseline_keeps_its_reasons(run, record, base):
     assert "ä" in base.read_text("utf-8")
 
 
-def test_baseline_entries_have_a_stable_order(run, record, all_vectors, tmp_path):
-    path = record(all_vectors)
+def test_baseline_entries_have_a_stable_order(run, all_vectors_file, tmp_path):
+    path = all_vectors_file
     first, second = tmp_path / "1.json", tmp_path / "2.json"
     for to in (first, second):
         run("report", path, "--no-config", "--write-baseline", to)
@@ -229,8 +229,8 @@ def test_a_fingerprint_is_the_same_when_the_defect_is_recorded_again(record, tra
     assert fingerprints(record(BROKEN.text)) == fingerprints(record(again, name="again.db"))
 
 
-def test_fingerprints_distinguish_rules(record, all_vectors):
-    with open_recording(record(all_vectors)) as recording:
+def test_fingerprints_distinguish_rules(all_vectors_file):
+    with open_recording(all_vectors_file) as recording:
         found = list(locate(recording, check_recording(recording, "x").findings))
     assert [located.index for located in found] == list(range(len(found)))
     assert len({located.kind.fingerprint for located in found}) >= len({located.finding.code for located in found})

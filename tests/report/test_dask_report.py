@@ -7,7 +7,6 @@ import socket
 
 import pytest
 from click.testing import CliRunner
-from distributed import LocalCluster
 
 from wiretape.cli import wiretape
 from wiretape.recording import Writer
@@ -33,6 +32,8 @@ def report(*arguments):
 
 
 def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(recordings):
+    from distributed import LocalCluster  # noqa: PLC0415 - every worker imports this file, and one runs the test
+
     expected = report(*recordings, "--jobs", "1").stdout_bytes
     cluster = LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://", silence_logs=50

@@ -9,7 +9,6 @@ from pathlib import Path
 import jsonschema
 import jsonschema_rs
 import pytest
-import xmlschema
 
 from wiretape_inspect.report import FORMATS
 from wiretape_inspect.report.json_format import schema
@@ -29,7 +28,9 @@ def is_ndjson(text):
 
 
 def is_junit(text):
-    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(text.encode())
+    from xmlschema import XMLSchema  # noqa: PLC0415 - its import takes long, and every worker imports this file
+
+    XMLSchema(SCHEMAS / "junit-10.xsd").validate(text.encode())
     assert ET.fromstring(text).find("testsuite/testcase/failure") is not None  # noqa: S314 - just written
 
 

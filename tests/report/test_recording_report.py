@@ -56,9 +56,9 @@ def test_the_vectors_of_a_family_give_the_same_live_and_recorded(record, togethe
     assert verdicts == live_verdicts
 
 
-def test_all_vectors_in_one_recording_give_the_same_live_and_recorded(record, all_vectors):
+def test_all_vectors_in_one_recording_give_the_same_live_and_recorded(all_vectors, all_vectors_file):
     live_findings, live_verdicts = live(all_vectors)
-    findings, verdicts = recorded(record(all_vectors))
+    findings, verdicts = recorded(all_vectors_file)
     assert len(findings) > 30
     assert places(findings) == places(live_findings)
     assert verdicts == live_verdicts
@@ -73,8 +73,8 @@ def test_gaps_and_open_exchanges_give_the_same_live_and_recorded(record, traffic
     assert verdicts["ERR001"] == "inconclusive"
 
 
-def test_a_report_counts_exchanges_and_events(record, all_vectors):
-    with open_recording(record(all_vectors)) as recording:
+def test_a_report_counts_exchanges_and_events(all_vectors, all_vectors_file):
+    with open_recording(all_vectors_file) as recording:
         report = check_recording(recording, "run.db")
     assert report.outcomes.exchanges == max(item.exchange for item in all_vectors)
     assert report.outcomes.events > 60
@@ -82,7 +82,7 @@ def test_a_report_counts_exchanges_and_events(record, all_vectors):
     assert report.exercised == len(report.outcomes.tallies)
 
 
-def test_observations_pass_through_the_progress_callback(record, all_vectors):
+def test_observations_pass_through_the_progress_callback(all_vectors_file):
     watched = []
 
     def watch(seen):
@@ -90,6 +90,6 @@ def test_observations_pass_through_the_progress_callback(record, all_vectors):
             watched.append(item)
             yield item
 
-    with open_recording(record(all_vectors)) as recording:
+    with open_recording(all_vectors_file) as recording:
         check_recording(recording, "run.db", watch)
     assert {type(item).__name__ for item in watched} >= {"RequestStarted", "BytesArrived", "ExchangeEnded"}

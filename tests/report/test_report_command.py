@@ -188,16 +188,16 @@ def test_many_findings_of_one_rule_are_counted_and_all_shown_on_request(record, 
     assert len(json.loads(run("report", path, "--format", "json").stdout)["findings"]) == 12
 
 
-def test_findings_are_sorted_by_time_exchange_event_offset_and_code(record, run, all_vectors):
-    document = json.loads(run("report", record(all_vectors), "--format", "json").stdout)
+def test_findings_are_sorted_by_time_exchange_event_offset_and_code(run, all_vectors_file):
+    document = json.loads(run("report", all_vectors_file, "--format", "json").stdout)
     found = [
         (f["time_ns"], f["exchange"], f["event"] or 0, f["byte_offset"] or 0, f["code"]) for f in document["findings"]
     ]
     assert found == sorted(found)
 
 
-def test_json_has_every_rule_every_finding_and_a_summary(record, run, all_vectors):
-    result = run("report", record(all_vectors), "--format", "json")
+def test_json_has_every_rule_every_finding_and_a_summary(run, all_vectors_file):
+    result = run("report", all_vectors_file, "--format", "json")
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert list(document) == ["format", "tool", "recording", "rules", "findings", "summary"]
@@ -292,8 +292,7 @@ def test_fail_on_inconclusive_also_fails_for_rules_that_could_not_be_decided(rec
     assert '<failure message="inconclusive: ' in junit
 
 
-def test_the_same_recording_gives_the_same_bytes_in_every_format(run, record, all_vectors, tmp_path):
-    path = record(all_vectors)
+def test_the_same_recording_gives_the_same_bytes_in_every_format(run, all_vectors_file, tmp_path):
 
     def made(folder):
         return {file.name: file.read_bytes() for file in (tmp_path / folder).iterdir()}
@@ -301,7 +300,7 @@ def test_the_same_recording_gives_the_same_bytes_in_every_format(run, record, al
     def arguments(folder):
         (tmp_path / folder).mkdir()
         pairs = [word for form in FORMATS for word in ("--format", form, "--output", tmp_path / folder / form)]
-        return ["report", path, *pairs]
+        return ["report", all_vectors_file, *pairs]
 
     assert run(*arguments("here")).exit_code == 1
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"

@@ -10,7 +10,6 @@ from pathlib import Path
 import jsonschema
 import jsonschema_rs
 import pytest
-import xmlschema
 
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import observations_of, vectors_of
@@ -32,9 +31,9 @@ def shown(run, path, form, *more):
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_json_matches_its_published_schema(run, record, hostile, all_vectors, several):
+def test_json_matches_its_published_schema(run, hostile, all_vectors_file, several):
     jsonschema_rs.meta.validate(schema())
-    paths = [record(all_vectors), *([hostile] if several else [])]
+    paths = [all_vectors_file, *([hostile] if several else [])]
     result = run("report", *paths, "--format", "json", "--no-config")
     document = json.loads(result.stdout)
     jsonschema_rs.validate(schema(), document, validate_formats=True)
@@ -66,10 +65,9 @@ def test_json_bytes_are_bounded(run, record, traffic):
     assert found["byte_length"] > 100_000
 
 
-def test_ndjson_is_the_same_as_json_line_by_line(run, record, all_vectors):
-    path = record(all_vectors)
-    lines = [json.loads(line) for line in shown(run, path, "ndjson").splitlines()]
-    document = json.loads(shown(run, path, "json"))
+def test_ndjson_is_the_same_as_json_line_by_line(run, all_vectors_file):
+    lines = [json.loads(line) for line in shown(run, all_vectors_file, "ndjson").splitlines()]
+    document = json.loads(shown(run, all_vectors_file, "json"))
     assert [line["kind"] for line in lines[:2]] == ["recording", "rule"]
     found = [
         {k: v for k, v in line.items() if k not in {"kind", "file"}} for line in lines if line["kind"] == "finding"
@@ -79,22 +77,25 @@ def test_ndjson_is_the_same_as_json_line_by_line(run, record, all_vectors):
     assert lines[-1]["kind"] == "summary"
 
 
-def test_concise_is_a_line_for_each_finding(run, record, all_vectors):
-    path = record(all_vectors)
-    lines = shown(run, path, "concise").splitlines()
-    assert len(lines) == len(json.loads(shown(run, path, "json"))["findings"])
-    assert all(re.match(re.escape(str(path)) + r":\d+(:\d+)?: [A-Z]+\d{3} [a-z0-9-]+ \w+: ", line) for line in lines)
+def test_concise_is_a_line_for_each_finding(run, all_vectors_file):
+    lines = shown(run, all_vectors_file, "concise").splitlines()
+    assert len(lines) == len(json.loads(shown(run, all_vectors_file, "json"))["findings"])
+    assert all(
+        re.match(re.escape(str(all_vectors_file)) + r":\d+(:\d+)?: [A-Z]+\d{3} [a-z0-9-]+ \w+: ", line)
+        for line in lines
+    )
 
 
 @pytest.mark.parametrize("which", ["all", "hostile"])
-def test_junit_matches_the_schema_of_jenkins(run, record, hostile, all_vectors, which):
-    text = shown(run, hostile if which == "hostile" else record(all_vectors), "junit", "--fail-on", "note")
-    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(text.encode())
+def test_junit_matches_the_schema_of_jenkins(run, hostile, all_vectors_file, which):
+    text = shown(run, hostile if which == "hostile" else all_vectors_file, "junit", "--fail-on", "note")
+    from xmlschema import XMLSchema  # noqa: PLC0415 - its import takes long, and every worker imports this file
+
+    XMLSchema(SCHEMAS / "junit-10.xsd").validate(text.encode())
 
 
-def test_junit_has_a_case_for_each_rule_and_all_findings_of_a_rule_in_one_failure(run, record, all_vectors):
-    path = record(all_vectors)
-    suite = parsed(shown(run, path, "junit", "--fail-on", "note")).find("testsuite")
+def test_junit_has_a_case_for_each_rule_and_all_findings_of_a_rule_in_one_failure(run, all_vectors_file):
+    suite = parsed(shown(run, all_vectors_file, "junit", "--fail-on", "note")).find("testsuite")
     cases = suite.findall("testcase")
     assert [case.get("name") for case in cases] == [f"{rule.code} {rule.name}" for rule in CATALOGUE.values()]
     (case,) = [case for case in cases if case.get("name").startswith("SSE005")]
@@ -142,9 +143,9 @@ def test_xml_replaces_characters_it_cannot_contain(run, hostile):
 
 
 @pytest.mark.parametrize("which", ["all", "hostile"])
-def test_sarif_matches_its_official_schema(run, record, hostile, all_vectors, which):
+def test_sarif_matches_its_official_schema(run, hostile, all_vectors_file, which):
     official = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text())
-    log = json.loads(shown(run, hostile if which == "hostile" else record(all_vectors), "sarif"))
+    log = json.loads(shown(run, hostile if which == "hostile" else all_vectors_file, "sarif"))
     jsonschema.Draft7Validator(official, format_checker=jsonschema.FormatChecker()).validate(log)
     (taped,) = log["runs"]
     assert [rule["id"] for rule in taped["tool"]["driver"]["rules"]] == list(CATALOGUE)

@@ -111,9 +111,8 @@ def test_exit_zero_prints_the_findings_and_succeeds(run, path):
     assert (result.exit_code, "SEQ001" in result.stdout) == (0, True)
 
 
-def test_statistics_count_instead_of_showing(run, record, all_vectors):
-    path = record(all_vectors)
-    result = run("report", path, "--statistics")
+def test_statistics_count_instead_of_showing(run, all_vectors_file):
+    result = run("report", all_vectors_file, "--statistics")
     assert result.exit_code == 1
     lines = result.stdout.split("\n\n")[0].splitlines()
     assert {line.split()[2] for line in lines} == set(CATALOGUE)

@@ -60,8 +60,8 @@ def test_html_contains_findings_with_evidence_and_command(page, record):
     assert [row["findings"][0]["code"] for row in document["rows"]["1"] if row.get("findings")] == ["SEQ001"]
 
 
-def test_every_rule_has_its_verdict(page, record, all_vectors):
-    rules = page(record(all_vectors), more=["--all"])["data"]["recording"]["rules"]
+def test_every_rule_has_its_verdict(page, all_vectors_file):
+    rules = page(all_vectors_file, more=["--all"])["data"]["recording"]["rules"]
     assert set(rules) == set(CATALOGUE)
     assert {rule["verdict"] for rule in rules.values()} == {"fail"}
     assert all(rule["clause"] and rule["basis"] and rule["findings"] for rule in rules.values())
