@@ -13,7 +13,7 @@ from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 NOT_EXERCISED = {
-    "SSE010": "the service does not send `retry`, because the specification has none",
+    "SSE010": "the service does not send `retry`, because the specification does not define it",
 }
 """Rules that a correct service cannot exercise, by code, and why."""
 
