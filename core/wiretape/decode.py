@@ -65,7 +65,7 @@ class Source:
 
 
 def format_key_path(path: KeyPath) -> str:
-    """A key path as people write it: `fault[0].times`."""
+    """Return a key path in its written form: `fault[0].times`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
@@ -73,7 +73,7 @@ def format_key_path(path: KeyPath) -> str:
 def decode(value: object, type_: type[T], source: Source, path: KeyPath = ()) -> T:
     """Convert plain data (dicts, lists, scalars) into `type_`.
 
-    `path` is where `value` stands in the source.  Raises InputError.
+    `path` is the location of `value` in the source.  Raises InputError.
     """
     try:
         return msgspec.convert(value, type_)
@@ -86,7 +86,7 @@ def decode(value: object, type_: type[T], source: Source, path: KeyPath = ()) ->
 
 
 def choices_hint(word: str, names: Iterable[str]) -> str:
-    """What to add to an error about a word that is none of `names`: the closest of them, or all."""
+    """Return what to add to an error about a word that is not in `names`: the closest name, or all names."""
     known = list(names)
     if similar := closest_match(word, known):
         return f"; did you mean {similar}?"
@@ -94,7 +94,7 @@ def choices_hint(word: str, names: Iterable[str]) -> str:
 
 
 def _input_error(error: msgspec.ValidationError, value: object, type_: Any, source: Source, at: KeyPath) -> InputError:
-    """The sentence for an error of msgspec about `value`, which stands at `at`."""
+    """Return the sentence for an error of msgspec about `value`, whose location is `at`."""
     match = _MESSAGE.fullmatch(str(error))
     if match is None:
         return source.error(at, printable(str(error)))
@@ -114,7 +114,7 @@ def _key_of(problem: str, beginning: str) -> str | None:
 
 
 def _plain_problem(problem: str, found: object, types: Sequence[Any]) -> str:
-    """What msgspec reports about the value `found`, in plain English."""
+    """Return in plain English what msgspec reports about the value `found`."""
     shown = "" if found is _MISSING or isinstance(found, dict | list) else shorten(_as_written(found), _LONGEST_VALUE)
     if problem.startswith("Invalid ") and (choices := list(_choices(types))):
         similar = closest_match(found, choices) if isinstance(found, str) else None
@@ -150,7 +150,7 @@ def _noun(name: str) -> str:
 
 
 def _as_written(value: object) -> str:
-    """A value nearly as TOML and JSON write it."""
+    """Return a value nearly as TOML and JSON write it."""
     if value is None:
         return "null"
     if isinstance(value, date | time):
@@ -161,7 +161,7 @@ def _as_written(value: object) -> str:
 
 
 def _follow(steps: Sequence[tuple[str, str]], value: Any, type_: Any) -> tuple[KeyPath, Any, Sequence[Any]]:
-    """The key path that msgspec's steps mean, the value there (`_MISSING` if there is none), and its possible types.
+    """Return the key path of msgspec's steps, the value there (`_MISSING` if there is none), and its possible types.
 
     msgspec leaves out which key of a dictionary it means: the first whose value does not fit is taken.
     """
@@ -191,7 +191,7 @@ def _unfit_key(table: object, types: Sequence[Any]) -> str:
 
 
 def _alternatives(type_: Any, value: object) -> Iterator[Any]:
-    """The types of a union that `value` can be meant to be, without their annotations."""
+    """Return the types of a union that `value` may be intended as, without their annotations."""
     if get_origin(type_) is Annotated:
         yield from _alternatives(get_args(type_)[0], value)
     elif get_origin(type_) in {Union, UnionType}:
@@ -208,7 +208,7 @@ def _has_tag_of(struct: Any, value: object) -> bool:
 
 
 def _inner_types(types: Sequence[Any], step: str | int) -> Iterator[Any]:
-    """The types of what stands at one step within values of `types`."""
+    """Return the types of the values at one step within values of `types`."""
     for type_ in types:
         if _is_struct(type_):
             names = dict(zip(type_.__struct_encode_fields__, type_.__struct_fields__, strict=True))
@@ -233,7 +233,7 @@ def _keys(types: Sequence[Any]) -> Iterator[str]:
 
 
 def _tag_of(types: Sequence[Any]) -> str:
-    """Which of the tagged structs a table is, for example ` where do = "drop"`."""
+    """Return which of the tagged structs a table is, for example ` where do = "drop"`."""
     configs = [each.__struct_config__ for each in types if _is_struct(each)]
     if len(configs) != 1 or configs[0].tag_field is None:
         return ""
@@ -242,7 +242,7 @@ def _tag_of(types: Sequence[Any]) -> str:
 
 
 def _choices(types: Sequence[Any]) -> Iterator[str]:
-    """What stands for one of `types`: values of enumerations and literals, tags of structs."""
+    """Return what can be written for one of `types`: values of enumerations and literals, tags of structs."""
     for type_ in types:
         if _is_struct(type_):
             yield from [] if type_.__struct_config__.tag is None else [str(type_.__struct_config__.tag)]

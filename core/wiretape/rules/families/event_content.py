@@ -325,4 +325,6 @@ def duplicate_json_key(event: ParsedEvent, _stream: StreamState) -> Outcome:
     keys = find_repeated_keys(event.data or b"", event.document)
     if keys is None:
         return COMPLEX_JSON
-    return limit_problems([Problem(f"Expected the key {quote(key)} once, got it again.") for key in keys], "keys")
+    return limit_problems(
+        [Problem(f"Expected the key {quote(key)} once, got it more than once.") for key in keys], "keys"
+    )
