@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wiretape.credential_names import is_credential_parameter
 from wiretape.observations import BytesArrived, RequestStarted, Side
 from wiretape.recording import Redactor, Writer, open_recording
-from wiretape.recording.redactor import BodyMasker
+from wiretape.recording.redactor import BodyMasker, spellings
 
 KEY = "sk-live-0123456789abcdef"
 AUTHORIZED = (("Authorization", f"Bearer {KEY}"), ("Cookie", "sid=verysecret"), ("Accept", "*/*"))
@@ -158,3 +158,25 @@ def test_held_bytes_are_returned_once_or_released_at_the_end_of_all_exchanges() 
 def test_chosen_names_of_parameters_replace_the_usual_ones() -> None:
     assert is_credential_parameter("filter[my-Key]", {"my_key"})
     assert not is_credential_parameter("token", {"my_key"})
+
+
+@pytest.mark.parametrize(("levels", "is_replaced"), [(3, False), (10, True)])
+def test_parameters_that_are_nested_too_deeply_are_replaced(levels: int, is_replaced: bool, new_talk) -> None:
+    target = f"/v1?a={'b=' * levels}c"
+    redacted = Redactor(b"salt").redact_request(new_talk(0).ask(target)).target
+    assert ("[redacted:" in redacted) is is_replaced
+    assert is_replaced or redacted == target
+
+
+def test_only_the_secret_parameters_of_a_credential_are_searched_for(new_talk) -> None:
+    """The realm of a service may be a word of every body."""
+    redactor = Redactor(b"salt")
+    value = 'Digest realm="Our-service", response="0123456789abcdef", token="abcdef0123456789"'
+    redactor.redact_request(new_talk(0).ask(headers=(("Authorization", value),)))
+    body = b"Our-service 0123456789abcdef abcdef0123456789"
+    assert redactor.find_secrets(body) == [(12, 28), (29, 45)]
+
+
+def test_a_secret_is_searched_for_as_json_and_urls_spell_it() -> None:
+    expected = {b'a"/\xc3\xa9', b'a\\"/\\u00e9', b'a\\"\\/\xc3\xa9', b"a%22%2F%C3%A9", b"a%22%2f%c3%a9", b"a%22/%C3%A9"}
+    assert expected < spellings('a"/\u00e9'.encode())

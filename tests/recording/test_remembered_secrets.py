@@ -27,6 +27,7 @@ def remember(secrets: list[bytes]) -> RememberedSecrets:
 @TIERS
 @given(secrets=SECRETS, data=TEXT)
 @example(secrets=[b"a" * 8], data=b"a" * 9)
+@example(secrets=[b"a" * 8], data=b"a" * 9 + b"b" + b"a" * 9)
 @example(secrets=[b"aaaaaaab", b"aaabbbbb", b"bbbbbaaa", b"baaabbbbb"], data=b"ab" + b"aaaaaaabbbbbaaabbbbb" + b"aab")
 def test_every_occurrence_is_found_even_those_that_overlap(tiers, secrets: list[bytes], data: bytes) -> None:
     """Secrets of two letters overlap each other in every way, and fill more than one automaton."""
