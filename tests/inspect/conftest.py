@@ -157,6 +157,17 @@ def run() -> Callable[..., Result]:
 @pytest.fixture
 def session(tape: Tape) -> Path:
     """A session as it goes: a refused run, a stream that is cut, the resumed stream, a cancel."""
+    return record_session(tape)
+
+
+@pytest.fixture(scope="session")
+def shared_session(new_tape: Callable[[], Tape]) -> Path:
+    """The same session, recorded once for all tests that only read it."""
+    return record_session(new_tape())
+
+
+def record_session(tape: Tape) -> Path:
+    """Record the session of the fixture of this name."""
     envelope = {"error": {"code": "SESSION_BUSY", "message": "Session s1 is busy.", "request_id": "q1"}}
     tape.exchange(
         "/v1/runs",

@@ -14,8 +14,8 @@ brackets are optional.
 `overview?exchange=N`
     `view.overview.Overview`.
 `longest-silence`
-    `{exchange, since_ns, until_ns, event}`: the longest time of a second or more before an event, and that event; null
-    if there is none.
+    `{exchange, since_ns, until_ns, event}`: the longest time before an event of a stream, and that event; null if there
+    are no events.
 `event?exchange=N&event=M`
     `timeline_json.detail_document`.
 `findings?exchange=N[&event=M]`

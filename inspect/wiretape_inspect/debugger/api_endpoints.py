@@ -24,8 +24,8 @@ from wiretape_inspect.report.evidence_json import evidence_document, locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
-from wiretape_inspect.view.overview import overview
-from wiretape_inspect.view.timeline_rows import GAP_NS, DeltaRow, EventRow
+from wiretape_inspect.view.overview import longest_silence, overview
+from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
 
 _MOST_FINDINGS = 200
 """Findings of one event, or of an exchange as a whole, that are returned with their evidence."""
@@ -47,16 +47,6 @@ def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]
     with _not_found():
         around = event_detail.find_event(recording, stream, event)
     return timeline_json.detail_document(recording, stream, around)
-
-
-def _longest_silence(recording: Recording) -> dict[str, int] | None:
-    found = [
-        {"exchange": exchange.number, "since_ns": gap.since_ns, "until_ns": gap.until_ns, "event": gap.event}
-        for exchange in recording.exchanges()
-        if exchange.is_stream
-        for gap in recording.longest_gaps(exchange.number, GAP_NS, 1)
-    ]
-    return max(found, key=lambda gap: gap["until_ns"] - gap["since_ns"], default=None)
 
 
 def _findings(recording: Recording, *, exchange: int, event: int | None = None) -> list[dict[str, Any]]:
@@ -99,7 +89,7 @@ LINES: Mapping[str, Callable[..., Iterator[str]]] = {
 DOCUMENTS: Mapping[str, Callable[..., Any]] = {
     "bodies": lambda recording, *, exchange: bodies(recording, find_exchange(recording, exchange)),
     "overview": lambda recording, *, exchange: overview(recording, _find_stream(recording, exchange)),
-    "longest-silence": _longest_silence,
+    "longest-silence": lambda recording: longest_silence(recording, recording.exchanges()),
     "event": _event,
     "findings": _findings,
     "test": _test,

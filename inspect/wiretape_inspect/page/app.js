@@ -100,7 +100,7 @@ export class App {
     watchDialog();
     watchKeys(this);
     watchSplitter(byId("splitter"), { variable: "--details", share: 0.4, box: byId("panes"), isLast: true });
-    watchSplitter(byId("sidebar-splitter"), { variable: "--sidebar", share: 0.24, box: byId("main") });
+    watchSplitter(byId("sidebar-splitter"), { variable: "--sidebar", share: 0.27, box: byId("main") });
     const onClick = (id, action) => byId(id).addEventListener("click", action);
     onClick("sidebar-button", () => this.showSidebar(byId("sidebar").hidden));
     onClick("files", () => pickRecording(this.report, this.recordingNumber));

@@ -158,7 +158,8 @@ export class DetailPane {
       if (!found) return;
       panel.append(findingCard(found, this.app));
       const place = found.event === null ? `exchange ${found.exchange}` : `event ${found.event} of exchange ${found.exchange}`;
-      panel.append(element("p", { class: "empty" }, element("kbd", { text: "Enter" }), ` goes to ${place}.`));
+      const go = { type: "button", class: "link", text: `Go to ${place}`, onclick: () => this.app.navigation.goFinding(found) };
+      panel.append(element("p", { class: "empty" }, element("button", go), " ", element("kbd", { text: "Enter" })));
     });
   }
 

@@ -52,7 +52,7 @@ export class DiffPane extends ComparisonPane {
     for (const [kind, count] of Object.entries(differences)) {
       if (count) list.append(tallyItem(KINDS[kind], count));
     }
-    if (equal) list.append(element("li", { text: "The recordings are equal." }));
+    if (equal) list.append(element("li", { text: "The recordings are equal: no event was lost, added, changed, moved or delayed." }));
     if (omitted) list.append(element("li", { class: "dim", text: `${formatNumber(omitted)} more are not listed; \`wiretape diff\` prints them.` }));
     this.summary.append(list);
     setText(byId("count"), `${formatCount(exchanges, "exchange")} compared`);

@@ -90,10 +90,7 @@ class EmbeddedSource {
   }
 
   async longestSilence() {
-    const all = Object.values(this.data.overviews).flatMap(({ exchange, silences }) => (
-      silences.map(([since, until, event]) => ({ exchange, since_ns: since, until_ns: until, event }))
-    ));
-    return all.reduce((a, b) => (a && a.until_ns - a.since_ns >= b.until_ns - b.since_ns ? a : b), null);
+    return this.data.recording.longest_silence || null;
   }
 
   async event(exchange, event) {

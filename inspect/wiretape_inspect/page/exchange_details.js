@@ -122,7 +122,7 @@ function copyButtons(app, head) {
   const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, onclick });
   const body = async () => (head.request_bytes ? (await app.reader.bodies(head)).request : null);
   const guarded = (action) => () => action().catch((error) => showError(error.message));
-  const buttons = [button("Copy as curl", "Copy the command that sends this request again", guarded(async () => copyText(curlCommand(head, await body()), "the curl command")))];
+  const buttons = [button("Copy as curl", "Copy the command that sends this request again", guarded(async () => copyCurl(curlCommand(head, await body()))))];
   if (!head.stream && head.response_bytes) {
     buttons.push(button("Copy response", "Copy the body of the response unchanged", guarded(async () => {
       const { response } = await app.reader.bodies(head);
@@ -132,6 +132,10 @@ function copyButtons(app, head) {
     })));
   }
   return element("div", { class: "tools" }, ...buttons);
+}
+
+function copyCurl(command) {
+  copyText(command, command.includes('"$API_KEY"') ? "the curl command: set API_KEY before you run it" : "the curl command");
 }
 
 function showSide(panel, app, head, side, title, size) {

@@ -1,6 +1,6 @@
 // The list of all findings, in place of the timeline, in groups and filtered; a report also lists all rules.
 
-import { codeText, element, setClass, setText, severityMark } from "./dom.js";
+import { codeText, element, setClass, setProperties, setText, severityMark } from "./dom.js";
 import { SEVERITIES, SEVERITY_SIGNS, formatCount, formatNumber, printable } from "./format.js";
 import { reportSummary, showReportTabs } from "./report_summary.js";
 import { RulesList } from "./rules_list.js";
@@ -24,7 +24,8 @@ export class FindingsPane {
       label: "Findings", height: 46,
       columns: ["severity", "rule", "place", "message"].map((name) => ({ name })),
       fill: (cells, item, node) => this.fillRow(cells, item, node),
-      chosen: (index, _item, event) => (event.type === "click" ? this.open(index) : this.preview(index)),
+      chosen: (index, item, event) => (event.type === "click" && item.all ? this.open(index) : this.preview(index)),
+      opened: (index) => this.open(index),
     });
     this.findings.root.addEventListener("keydown", (event) => { if (event.key === "Enter") this.open(this.findings.selected); });
     this.none = element("p", { class: "empty nothing", text: "No findings.", hidden: true });
@@ -46,15 +47,14 @@ export class FindingsPane {
   fillTools() {
     const { recording } = this.app;
     const values = (name) => [...new Set(recording.findings.map((found) => found[name]))].sort();
-    const counted = (name, value) => `${printable(value)} (${formatNumber(recording.findings.filter((found) => found[name] === value).length)})`;
     const choice = (label, options, value, change) => {
       const select = element("select", { "aria-label": label, onchange: () => { change(select.value); this.update(); } });
       for (const [name, text] of options) select.append(element("option", { value: name, text, selected: name === value }));
       return select;
     };
-    const filter = (label, name, all, names) => choice(
-      label, [["", all], ...names.map((one) => [one, counted(name, one)])], this.chosen[name], (value) => { this.chosen[name] = value; },
-    );
+    const filter = (label, name, all, names) => setProperties(choice(
+      label, [["", all], ...names.map((one) => [one, this.counted(name, one)])], this.chosen[name], (value) => { this.chosen[name] = value; },
+    ), { name });
     this.count = element("output", { class: "count" });
     this.tools.replaceChildren(
       filter("Severity", "severity", "all severities", SEVERITIES.filter((one) => values("severity").includes(one))),
@@ -64,6 +64,12 @@ export class FindingsPane {
       this.count,
     );
     this.known = recording.findings.length;
+  }
+
+  /** A choice with the number of its findings that the other choices leave. */
+  counted(name, value) {
+    const chosen = { ...this.chosen, [name]: value };
+    return `${printable(value)} (${formatNumber(this.app.recording.findings.filter((found) => isChosen(found, chosen)).length)})`;
   }
 
   show() {
@@ -87,7 +93,10 @@ export class FindingsPane {
     const { findings } = this.app.recording;
     if (this.known !== findings.length) this.fillTools();
     const selected = this.findings.items[this.findings.selected];
-    const shown = findings.filter((found) => Object.entries(this.chosen).every(([name, value]) => !value || found[name] === value));
+    const shown = findings.filter((found) => isChosen(found, this.chosen));
+    for (const { name, options } of this.tools.querySelectorAll("select[name]")) {
+      for (const option of options) if (option.value) setText(option, this.counted(name, option.value));
+    }
     const items = this.group === "none" ? shown.map((found) => ({ found })) : this.grouped(shown);
     this.none.hidden = this.showsRules || items.length > 0;
     setText(this.none, findings.length ? "No findings match." : "No findings.");
@@ -160,4 +169,8 @@ export class FindingsPane {
     setText(cells.place, found.event === null ? `#${found.exchange}` : `${found.exchange}:${found.event}`);
     cells.message.replaceChildren(...codeText(found.message));
   }
+}
+
+function isChosen(found, chosen) {
+  return Object.entries(chosen).every(([name, value]) => !value || found[name] === value);
 }

@@ -133,7 +133,7 @@ export class Navigation {
     const found = await this.app.source.longestSilence().catch((error) => showError(error.message));
     if (found === undefined) return;
     const [since, until] = found ? [found.since_ns, found.until_ns] : [];
-    const text = found ? `${formatDuration(until - since)} of silence, from ${clockTime(since)} to ${clockTime(until)}` : "No silence of a second or more";
+    const text = found ? `${formatDuration(until - since)} of silence, from ${clockTime(since)} to ${clockTime(until)}` : "The recording has no events";
     if (found) this.goEvent(found.exchange, found.event);
     announce(`${text}.`);
     showHint(text);

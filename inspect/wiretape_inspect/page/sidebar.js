@@ -118,6 +118,7 @@ export class Sidebar {
     this.descending = this.sort === name ? !this.descending : Boolean(SORTS[name][1]);
     this.sort = name;
     this.update();
+    this.list.scroller.scrollTop = 0;
   }
 
   /** Mark the exchange that is shown, and scroll to it. */

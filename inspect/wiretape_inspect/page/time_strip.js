@@ -27,14 +27,14 @@ export class TimeStrip {
   constructor(host, { goTime, goExchange, findingsOf }) {
     Object.assign(this, { host, goTime, goExchange, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [] });
     this.draw = onNextFrame(() => this.drawNow());
-    this.axis = new TimeAxis(this.draw);
+    this.axis = new TimeAxis(() => { this.hover(null); this.draw(); });
     this.waterfall = new Waterfall(this.axis);
     this.svg = svg("svg", { class: "strip-svg", role: "img", focusable: "false", height: STRIP.least });
     this.ticks = svg("svg", { class: "ticks", height: STRIP.times, "aria-hidden": "true" });
     this.label = element("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
     this.range = element("span", { class: "strip-range", hidden: true });
     this.window = element("span", { class: "strip-window", "aria-hidden": "true" });
-    this.fitButton = element("button", { type: "button", class: "plain strip-fit", text: "Fit", title: "Show the whole recording (Z, or double-click)", hidden: true, onclick: () => this.axis.fit() });
+    this.fitButton = element("button", { type: "button", class: "plain strip-fit", text: "Show all", title: "Show the whole recording (Z, or double-click)", hidden: true, onclick: () => this.axis.fit() });
     host.replaceChildren(this.window, this.waterfall.svg, this.svg, this.ticks, this.range, this.label, this.fitButton);
     this.watchPointer();
     new ResizeObserver(this.draw).observe(host);

@@ -5,7 +5,7 @@ import { CONTRACT } from "./contract.js";
 import { element, setClass, setText } from "./dom.js";
 import { endedWell } from "./exchange_heads.js";
 import {
-  SEVERITY_SIGNS, abbreviateId, formatCount, formatDuration, formatNumber, formatSize, formatTime, printable, shorten,
+  SEVERITIES, SEVERITY_SIGNS, abbreviateId, formatCount, formatDuration, formatNumber, formatSize, formatTime, printable, shorten,
   shortenNumber, worstSeverity,
 } from "./format.js";
 import { callKey, findingsOf } from "./timeline.js";
@@ -53,7 +53,8 @@ function fillWhat(cell, texts) {
 
 /** Show up to `most` codes and the severity of findings in a cell, or with `most` 0 only their number. */
 export function fillMarks(cell, findings, most = 2) {
-  const codes = [...new Set(findings.map((one) => one.code))].slice(0, most);
+  const sorted = [...findings].sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
+  const codes = [...new Set(sorted.map((one) => one.code))].slice(0, most);
   const more = findings.length > codes.length ? ` +${findings.length - codes.length}` : "";
   const label = !findings.length ? "" : most ? `${codes.join(" ")}${more}` : formatNumber(findings.length);
   const severity = findings.length ? worstSeverity(findings) : "";

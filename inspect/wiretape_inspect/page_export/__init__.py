@@ -7,7 +7,8 @@ The page contains one JSON document in `<script type="application/json" id="data
 `start`
     The fragment of the URL with which the page opens.
 `recording`
-    The document of that name (see `wiretape_inspect.debugger`); `live` is false, `replay` and `position` are null.
+    The document of that name (see `wiretape_inspect.debugger`); `live` is false, `replay` and `position` are null, and
+    `longest_silence` is what `longest-silence` returns.
 `rows`
     By exchange, the objects of `rows?exchange=N`.
 `cuts`

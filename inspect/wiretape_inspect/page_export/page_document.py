@@ -18,7 +18,7 @@ from wiretape_inspect.page_export.event_window import EventWindow, window_matche
 from wiretape_inspect.page_export.state_steps import state_parts
 from wiretape_inspect.timeline_json import reconnection_json_lines, recording_document
 from wiretape_inspect.view.delta_folding import stream_rows
-from wiretape_inspect.view.overview import Overview, overview
+from wiretape_inspect.view.overview import Overview, longest_silence, overview
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
@@ -62,6 +62,7 @@ def document_parts(page: PageContent, start: str = "") -> _Parts:
     others = [exchange for exchange in chosen if not exchange.is_stream]
     head = recording_document(recording, chosen, page.findings)
     head |= {"live": False, "replay": None, "other": None, "position": None, **page.overrides}
+    head["longest_silence"] = longest_silence(recording, chosen)
     cuts: dict[int, list[tuple[int, int]]] = {}
     yield f'{{"format":1,"start":{dump_json(start)},"recording":{dump_json(head)}'.encode()
     yield from _member("rows", chosen, lambda each: _list(_rows(page, each, cuts.setdefault(each.number, []))))

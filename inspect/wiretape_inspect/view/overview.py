@@ -56,6 +56,17 @@ def overview(recording: Recording, exchange: Exchange) -> Overview:
     )
 
 
+def longest_silence(recording: Recording, exchanges: Iterable[Exchange]) -> dict[str, int] | None:
+    """Return the longest time before an event: `{exchange, since_ns, until_ns, event}`; None if there are no events."""
+    found = [
+        {"exchange": exchange.number, **gap._asdict()}
+        for exchange in exchanges
+        if exchange.is_stream
+        for gap in recording.longest_gaps(exchange.number, 0, 1)
+    ]
+    return max(found, key=lambda gap: gap["until_ns"] - gap["since_ns"], default=None)
+
+
 def _longest(calls: Sequence[Span], began_ns: int) -> Sequence[Span]:
     """Return the `MAX_CALLS` longest calls in their order; an open call is longer than any other."""
     if len(calls) <= MAX_CALLS:

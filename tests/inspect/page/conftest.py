@@ -2,8 +2,8 @@
 
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -153,6 +153,62 @@ def debugging(window: Opening) -> Opening:
         ):
             await expect(shown.page.locator("#file")).to_have_text(path.name)
             yield shown
+
+    return opening
+
+
+Finder = Callable[[Path], Awaitable[Window]]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def find_window(browser: Browser) -> AsyncIterator[Finder]:
+    """Finds the page of a recording, which stays open for all tests: to load a page takes longer than most of them."""
+    windows: dict[Path, Window] = {}
+    async with AsyncExitStack() as stack:
+
+        async def find(path: Path) -> Window:
+            if path not in windows:
+                debugger = await stack.enter_async_context(serve_debugger(path))
+                context = await browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
+                stack.push_async_callback(context.close)
+                windows[path] = Window(await context.new_page(), urlsplit(debugger.address).netloc)
+                await windows[path].page.goto(debugger.address)
+                await expect(windows[path].page.locator("#file")).to_have_text(path.name)
+            return windows[path]
+
+        yield find
+
+
+_SHOW = """async hash => {
+    document.getElementById("dialog").close();
+    document.querySelector(".strip-fit").click();
+    if (location.hash !== hash) {
+        const changed = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
+        location.hash = hash;
+        await changed;
+    }
+    document.querySelector("#timeline .list").focus();
+}"""
+
+
+@pytest.fixture
+def reading(find_window: Finder) -> Opening:
+    """Read a recording: `async with reading(path, "#x=2&e=57") as shown`.
+
+    Cheaper than `debugging`, for tests that change only what the URL describes: they all share one page.
+    """
+
+    @asynccontextmanager
+    async def opening(path: Path, hash_: str = "") -> AsyncIterator[Window]:
+        shown = await find_window(path)
+        shown.problems.clear()
+        with shown.watched():
+            try:
+                await shown.page.evaluate(_SHOW, hash_)
+                yield shown
+            finally:
+                await shown.page.set_viewport_size(VIEWPORT)
+        assert shown.problems == []
 
     return opening
 

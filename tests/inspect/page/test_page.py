@@ -24,8 +24,8 @@ async def test_first_view_shows_the_stream_and_how_it_ended(debugging, session):
         await expect(shown.panel()).to_contain_text("GET /v1/sessions/s1/events/stream")
 
 
-async def test_keys_step_between_rows_and_durable_events(debugging, session):
-    async with debugging(session) as shown:
+async def test_keys_step_between_rows_and_durable_events(reading, shared_session):
+    async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("j", "j")
         await shown.has_hash("x=2", "e=2")
@@ -41,8 +41,8 @@ async def test_keys_step_between_rows_and_durable_events(debugging, session):
         await shown.has_hash("x=2", "e=2")
 
 
-async def test_filter_is_counted_stored_in_the_url_and_checked(debugging, session):
-    async with debugging(session) as shown:
+async def test_filter_is_counted_stored_in_the_url_and_checked(reading, shared_session):
+    async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("/")
         await shown.page.keyboard.type("type:tool.*,message.completed")
@@ -65,8 +65,8 @@ async def test_filter_is_counted_stored_in_the_url_and_checked(debugging, sessio
         await expect(shown.page.locator("#no-rows")).to_be_hidden()
 
 
-async def test_go_to_dialog_accepts_sequence_event_id_and_location(debugging, session):
-    async with debugging(session) as shown:
+async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shared_session):
+    async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
         for place, parts in (
             ("3", ["x=2", "e=40"]),
@@ -85,8 +85,8 @@ async def test_go_to_dialog_accepts_sequence_event_id_and_location(debugging, se
         await expect(shown.page.locator("#place-error")).to_have_text("Exchange 3 has no sequence 99.")
 
 
-async def test_runs_of_deltas_open_in_place(debugging, session):
-    async with debugging(session, "#x=2&e=3") as shown:
+async def test_runs_of_deltas_open_in_place(reading, shared_session):
+    async with reading(shared_session, "#x=2&e=3") as shown:
         await expect(shown.rows()).to_have_count(7)
         await expect(shown.panel()).to_contain_text("word word word")
         await shown.keys("Enter")
@@ -106,8 +106,8 @@ async def test_runs_of_deltas_open_in_place(debugging, session):
         await expect(shown.rows()).to_have_count(7)
 
 
-async def test_state_tab_shows_what_the_client_knew(debugging, session):
-    async with debugging(session, "#x=2&e=3&open=e3") as shown:
+async def test_state_tab_shows_what_the_client_knew(reading, shared_session):
+    async with reading(shared_session, "#x=2&e=3&open=e3") as shown:
         await shown.keys("4")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2 after sequence 2")
         await expect(shown.panel()).to_contain_text("t1")
@@ -115,8 +115,8 @@ async def test_state_tab_shows_what_the_client_knew(debugging, session):
         await expect(shown.panel().locator(".spoken")).to_have_text(re.compile("^word $"))
 
 
-async def test_bytes_tab_shows_bytes_with_offsets(debugging, session):
-    async with debugging(session, "#x=2&e=1") as shown:
+async def test_bytes_tab_shows_bytes_with_offsets(reading, shared_session):
+    async with reading(shared_session, "#x=2&e=1") as shown:
         await shown.keys("r")
         line = shown.page.locator("#hex .list-rows .row:visible").first
         await expect(line.locator(".offset")).to_have_text("0")
@@ -129,8 +129,8 @@ async def test_bytes_tab_shows_bytes_with_offsets(debugging, session):
         await shown.has_hash("x=2", "e=1")
 
 
-async def test_bytes_tab_shows_the_bytes_of_an_unfinished_message(debugging, session):
-    async with debugging(session, "#x=2&r=5") as shown:
+async def test_bytes_tab_shows_the_bytes_of_an_unfinished_message(reading, shared_session):
+    async with reading(shared_session, "#x=2&r=5") as shown:
         await expect(shown.chosen().locator(".n")).to_have_text("cut")
         await expect(shown.panel()).to_contain_text(
             "This event is unfinished, so no client received it. The Bytes tab shows"
@@ -181,8 +181,8 @@ async def test_findings_are_counted_and_listed(debugging, tape, message):
         await expect(shown.page.locator("#tabs")).to_be_visible()
 
 
-async def test_connections_are_compared_side_by_side(debugging, session):
-    async with debugging(session, "#x=3") as shown:
+async def test_connections_are_compared_side_by_side(reading, shared_session):
+    async with reading(shared_session, "#x=3") as shown:
         await shown.page.get_by_role("button", name="Compare with #2").click()
         await shown.page.get_by_role("button", name="Back to the timeline").click()
         await shown.has_hash("x=3")
@@ -219,8 +219,8 @@ async def test_any_two_connections_of_a_session_are_compared(debugging, tape, me
         await expect(pane.locator("h2")).to_contain_text("#1 then")
 
 
-async def test_tool_calls_are_shown_as_one_row_each(debugging, session):
-    async with debugging(session) as shown:
+async def test_tool_calls_are_shown_as_one_row_each(reading, shared_session):
+    async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("t")
         await expect(shown.page.locator("#tools")).to_have_attribute("aria-pressed", "true")
@@ -229,8 +229,8 @@ async def test_tool_calls_are_shown_as_one_row_each(debugging, session):
         await expect(row.locator(".call")).to_have_text("t1")
 
 
-async def test_help_lists_the_keys_and_returns_the_focus(debugging, session):
-    async with debugging(session) as shown:
+async def test_help_lists_the_keys_and_returns_the_focus(reading, shared_session):
+    async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("?")
         await expect(shown.page.get_by_role("dialog")).to_contain_text("copy a link to this view")
@@ -239,8 +239,8 @@ async def test_help_lists_the_keys_and_returns_the_focus(debugging, session):
         await expect(shown.page.get_by_role("grid", name="Timeline")).to_be_focused()
 
 
-async def test_row_tabs_and_time_strip_have_accessible_names(debugging, session):
-    async with debugging(session, "#x=2&e=2") as shown:
+async def test_row_tabs_and_time_strip_have_accessible_names(reading, shared_session):
+    async with reading(shared_session, "#x=2&e=2") as shown:
         grid = shown.page.get_by_role("grid", name="Timeline")
         await expect(shown.chosen()).to_have_count(1)
         active = await grid.get_attribute("aria-activedescendant")
@@ -322,8 +322,8 @@ async def test_next_finding_stops_once_at_an_exchange_without_a_stream(debugging
         await shown.has_hash("x=2", "r=1")
 
 
-async def test_filter_that_hides_the_selected_event_hides_its_details(debugging, session):
-    async with debugging(session, "#x=2&e=40") as shown:
+async def test_filter_that_hides_the_selected_event_hides_its_details(reading, shared_session):
+    async with reading(shared_session, "#x=2&e=40") as shown:
         await expect(shown.panel()).to_contain_text("word word")
         await shown.page.locator("#filter").fill("type:tool.*")
         await expect(shown.panel()).to_have_text("The filter hides the selected event 40. Clear the filter to show it.")
@@ -352,12 +352,12 @@ async def test_dragging_on_the_time_strip_selects_no_text(debugging, session):
         assert await shown.page.evaluate("getSelection().toString()") == ""
 
 
-async def test_nothing_moves_if_reduced_motion_is_preferred(debugging, session):
+async def test_nothing_moves_if_reduced_motion_is_preferred(reading, shared_session):
     durations = """() => [...new Set([...document.querySelectorAll("*")].flatMap((node) => {
         const { transitionDuration, animationDuration } = getComputedStyle(node);
         return [transitionDuration, animationDuration];
     }))]"""
-    async with debugging(session) as shown:
+    async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
         assert await shown.page.evaluate(durations) == ["0s"]
         await shown.page.emulate_media(reduced_motion="no-preference")
@@ -365,8 +365,8 @@ async def test_nothing_moves_if_reduced_motion_is_preferred(debugging, session):
         await shown.page.emulate_media(reduced_motion="reduce")
 
 
-async def test_all_parts_can_be_reached_at_200_percent_zoom(debugging, session):
-    async with debugging(session, "#x=2&e=2") as shown:
+async def test_all_parts_can_be_reached_at_200_percent_zoom(reading, shared_session):
+    async with reading(shared_session, "#x=2&e=2") as shown:
         # A window of 1280 x 800 pixels has half as many CSS pixels at this zoom.
         await shown.page.set_viewport_size({"width": 640, "height": 400})
         await expect(shown.page.locator("#strip .ticks")).to_have_attribute("width", "640")

@@ -110,7 +110,13 @@ async def test_findings_are_filtered_and_grouped(debugging, recording):
         rows = shown.page.locator("#findings-pane .list-rows .row:visible")
         await expect(rows).to_have_count(3)
         choose = shown.page.get_by_label
+        await rows.last.click()
+        await expect(shown.panel()).to_contain_text("CLI001")
+        await shown.has_hash("x=1", "findings=1")
         await choose("Side", exact=True).select_option("client")
+        await expect(choose("Severity", exact=True).locator("option")).to_have_text(
+            ["all severities", "error (0)", "warning (1)"]
+        )
         await expect(rows.locator(".rule")).to_have_text([re.compile("^CLI001 ")])
         await choose("Side", exact=True).select_option("")
         await choose("Severity", exact=True).select_option("error")

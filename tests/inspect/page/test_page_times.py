@@ -64,12 +64,12 @@ async def test_times_have_labels_that_do_not_overlap(debugging, session, is_font
             assert all(fold_from <= left and right <= fold_to for left, right, _ in texts)
 
 
-async def test_drag_zooms_wheel_pans_and_double_click_fits(debugging, session):
-    async with debugging(session) as shown:
+async def test_drag_zooms_wheel_pans_and_double_click_fits(reading, shared_session):
+    async with reading(shared_session) as shown:
         strip = shown.page.locator("#strip")
-        await expect(strip.get_by_role("button", name="Fit")).to_be_hidden()
+        await expect(strip.get_by_role("button", name="Show all")).to_be_hidden()
         await drag(shown, 0.1, 0.3)
-        await expect(strip.get_by_role("button", name="Fit")).to_be_visible()
+        await expect(strip.get_by_role("button", name="Show all")).to_be_visible()
         began, ended = await ends(shown)
         assert 0.001 < began < ended < 16
         await shown.page.mouse.wheel(0, 300)
@@ -84,8 +84,8 @@ async def test_drag_zooms_wheel_pans_and_double_click_fits(debugging, session):
         await expect(ticks(shown).first).to_have_text("0.001s")
 
 
-async def test_waterfall_shows_all_exchanges_and_chooses_one(debugging, session):
-    async with debugging(session) as shown:
+async def test_waterfall_shows_all_exchanges_and_chooses_one(reading, shared_session):
+    async with reading(shared_session) as shown:
         waterfall = shown.page.locator("#strip .waterfall")
         await expect(waterfall).to_have_attribute("aria-label", re.compile("^4 exchanges over time"))
         assert await waterfall.locator(".bar.stream, .bar.request, .bar.bad").count() == 3
@@ -112,10 +112,10 @@ async def test_small_stream_is_zoomed_to_when_it_is_opened(debugging, tape, mess
         assert 0.09 < (await ends(shown))[0] < (await ends(shown))[1] < 0.12
 
 
-async def test_times_are_shown_since_the_exchange_began_and_by_the_clock(debugging, session):
-    with open_recording(session) as recording:
+async def test_times_are_shown_since_the_exchange_began_and_by_the_clock(reading, shared_session):
+    with open_recording(shared_session) as recording:
         started = recording.info.started
-    async with debugging(session, "#x=2&e=40") as shown:
+    async with reading(shared_session, "#x=2&e=40") as shown:
         time = shown.chosen().locator(".time")
         await expect(time).to_have_text("16.485s")
         modes = shown.page.get_by_label("Times", exact=True)
@@ -133,8 +133,8 @@ async def test_times_are_shown_since_the_exchange_began_and_by_the_clock(debuggi
         await shown.has_hash("x=2", "e=40", "time=local")
 
 
-async def test_longest_silence_is_named_and_leads_to_its_row(debugging, session):
-    async with debugging(session) as shown:
+async def test_longest_silence_is_named_and_leads_to_its_row(reading, shared_session):
+    async with reading(shared_session) as shown:
         await shown.panel().get_by_role("button", name="16.1 s, from").click()
         await expect(shown.chosen().locator(".type")).to_contain_text("16.1 s · 1 keep-alive")
 
