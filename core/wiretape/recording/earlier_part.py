@@ -32,9 +32,13 @@ class EarlierPart:
     """
 
     def __init__(
-        self, file: RecordingFile, table: FindingTable, readers: StreamReaders, index: Callable[[ReadObservation], None]
+        self,
+        file: RecordingFile,
+        table: FindingTable,
+        readers: StreamReaders,
+        index: Callable[[list[ReadObservation]], None],
     ) -> None:
-        """`index` adds the frames of an observation to the table `frame`."""
+        """`index` adds the frames of observations to the table `frame`."""
         self._file = file
         self._readers = readers
         self._index = index
@@ -61,10 +65,9 @@ class EarlierPart:
         missing = [read if self._is_unindexed(read) else read._replace(frames=()) for read in reads]
         if any(read.frames for read in missing):
             # If the disk refuses, they stay missing until the next time.
-            self._is_indexed &= self._file.write(lambda: [self._index(read) for read in missing]) is None
+            self._is_indexed &= self._file.write(lambda: self._index(missing)) is None
         else:
-            for read in missing:
-                self._index(read)
+            self._index(missing)
         return reads
 
     def _is_unindexed(self, read: ReadObservation) -> bool:

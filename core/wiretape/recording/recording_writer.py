@@ -430,8 +430,7 @@ class Writer:
         reads = [self.stream_readers.read(seen) for seen in observations]
 
         def index() -> None:
-            for read in reads:
-                self._index.feed(read)
+            self._index.feed(reads)
             if until_ns is not None and self._is_indexed:
                 self._connection.execute(_SET_INDEXED, (until_ns, self._file.capture))
 
@@ -439,8 +438,7 @@ class Writer:
             # The next capture indexes them.
             self._is_indexed = False
             self._index.forget_words()
-            for read in reads:
-                self._index.feed(read._replace(frames=()))
+            self._index.feed(read._replace(frames=()) for read in reads)
         return reads
 
     def earlier_part(self) -> EarlierPart | None:
