@@ -171,7 +171,7 @@ def serve_until_stopped(
             if debug is not None:
                 url = loopback_url(running.url) if running.has_playheads else None
                 debugger.show(debug, replay=url, token=running.token)
-            collector = asyncio.create_task(_collect_garbage())
+            collector = asyncio.create_task(collect_garbage())
             await _wait_for_any(stop, running.broken)
             collector.cancel()
             await debugger.stop()
@@ -187,7 +187,7 @@ def serve_until_stopped(
         return running, verdict.fails
 
 
-async def _collect_garbage() -> None:
+async def collect_garbage() -> None:
     """Collect garbage often, and then only among new objects, so that no stream waits for it.
 
     The others are collected while nothing happens, or when there are very many.  Left to itself, Python collects
@@ -208,6 +208,7 @@ async def _collect_garbage() -> None:
             else:
                 gc.collect(0)
     finally:
+        gc.unfreeze()
         gc.enable()
 
 
