@@ -39,7 +39,7 @@ _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
     help="Folder for the two files.  [default: the folder of FILE]",
 )
 @click.option("--force", is_flag=True, help="Replace the two files if they exist.")
-@click.option("--update-views", is_flag=True, help="First update the views in FILE to this version of wiretape.")
+@click.option("--update-views", is_flag=True, help="Update the views in FILE to this version of wiretape first.")
 def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -> None:
     """Prepare recording FILE for datasette: labels, facets, descriptions and ready-made queries.
 

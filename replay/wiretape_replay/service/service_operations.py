@@ -280,7 +280,7 @@ def _check_encoding(request: HttpRequest) -> None:
     """Refuse encoded bodies: the service does not decode them."""
     for name, value in request.headers:
         if name.lower() == "content-encoding" and value.strip().lower() not in {"", "identity"}:
-            raise invalid_field(name, "expected no Content-Encoding or identity, because bodies are not decoded")
+            raise invalid_field(name, "expected identity or no Content-Encoding, because bodies are not decoded")
 
 
 def _json_problem(text: bytes, error: orjson.JSONDecodeError) -> str:
