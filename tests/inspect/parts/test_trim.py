@@ -191,7 +191,7 @@ def test_an_undecodable_body_is_removed(run, tape, tmp_path):
 
     result = redacted(run, tape.close(), tmp_path / "clean.db", "text:a secret")
 
-    assert "The response body of exchange 1 cannot be decoded and searched" in result.output
+    assert "Part of the response body of exchange 1 cannot be decoded and searched" in result.output
     assert "kept decoded" not in result.output
     with open_recording(tmp_path / "clean.db") as recording:
         assert recording.exchange(1).lost_bytes == 17
