@@ -1,18 +1,19 @@
 """A filter leaves the same rows on the page, served or exported, as in `wiretape show`."""
 
 import json
-import re
 
 import pytest
-from playwright.async_api import expect
+from click.testing import CliRunner
 
 from wiretape import units
+from wiretape.cli import wiretape
 from wiretape.labels import count_of
 from wiretape.recording import open_recording
 from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+TIMEOUT_MS = 45_000
 FILTERS = [
     "eight",
     "-eight",
@@ -34,9 +35,26 @@ FILTERS = [
 ]
 
 
-@pytest.fixture
-def numbers(tape, message):
+# Once the page has read the rows, they are drawn in the next frame.
+_ROWS = """async ([expected, timeout]) => {
+    const frame = () => new Promise(requestAnimationFrame);
+    const until = performance.now() + timeout;
+    const text = (row, name) => row.querySelector(`:scope > .${name}`).textContent;
+    const read = () => [...document.querySelectorAll("#timeline .list-rows .row:not([hidden])")].map((row) => {
+        const number = text(row, "n");
+        return [number, /^\\d+$/.test(number) ? `${text(row, "gap")} ${text(row, "what > .tag")}`.trim() : ""];
+    });
+    const isShown = () => JSON.stringify(read()) === JSON.stringify(expected);
+    const isBusy = () => document.querySelector("#count.reading") || !isShown();
+    do { await frame(); await frame(); } while (isBusy() && performance.now() < until);
+    return read();
+}"""
+
+
+@pytest.fixture(scope="session")
+def numbers(new_tape, message):
     """A stream with three runs of deltas, one of them with a delta of a tool call."""
+    tape = new_tape()
     words = ["five ", "six ", "seven ", "eight ", "nine ", "\U0001f600 ten"]
     deltas = [(10, message("message.delta", run_id="r1", delta={"text": word})) for word in words]
     tape.exchange(
@@ -54,12 +72,16 @@ def numbers(tape, message):
     return tape.close()
 
 
-def rows_in_terminal(run, path, filter_):
-    """What the page should show: the number, the gap, and the id or the size of each row."""
-    result = run("show", "--json", path, "--", filter_)
-    assert result.exit_code == 0, result.stderr
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    return [columns(row) for row in rows if row["row"] != "exchange"]
+@pytest.fixture(scope="session")
+def expected(numbers):
+    """What the page should show with each filter: the number, the gap, and the id or the size of each row."""
+    found = {}
+    for filter_ in FILTERS:
+        result = CliRunner().invoke(wiretape, ["show", "--json", str(numbers), "--", filter_])
+        assert result.exit_code == 0, result.stderr
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        found[filter_] = [columns(row) for row in rows if row["row"] != "exchange"]
+    return found
 
 
 def columns(row):
@@ -74,28 +96,21 @@ def columns(row):
     return (str(row["event"]), f"{gap} {' · '.join(parts)}")
 
 
-async def rows_on_page(shown, filter_):
-    await shown.page.locator("#filter").fill(filter_)
-    await shown.page.wait_for_timeout(50)
-    await expect(shown.page.locator("#count")).not_to_have_class(re.compile("reading"))
-    numbers, gaps, tags = [await shown.texts(column) for column in ("n", "gap", "what > .tag")]
-    rows = zip(numbers, gaps, tags, strict=True)
-    return [(number, f"{gap} {tag}".strip() if number.isdigit() else "") for number, gap, tag in rows]
+async def check(shown, expected):
+    for filter_, rows in expected.items():
+        await shown.page.locator("#filter").fill(filter_)
+        found = await shown.page.evaluate(_ROWS, [rows, TIMEOUT_MS])
+        assert (filter_, [tuple(row) for row in found]) == (filter_, rows)
 
 
-async def check(shown, run, path):
-    for filter_ in FILTERS:
-        assert (filter_, await rows_on_page(shown, filter_)) == (filter_, rows_in_terminal(run, path, filter_))
-
-
-async def test_filter_leaves_the_rows_of_show_on_the_served_page(debugging, run, numbers):
+async def test_filter_leaves_the_rows_of_show_on_the_served_page(debugging, numbers, expected):
     async with debugging(numbers) as shown:
-        await check(shown, run, numbers)
+        await check(shown, expected)
 
 
-async def test_filter_leaves_the_rows_of_show_on_an_exported_page(window, run, numbers, tmp_path):
+async def test_filter_leaves_the_rows_of_show_on_an_exported_page(window, numbers, expected, tmp_path):
     path = tmp_path / "page.html"
     with open_recording(numbers) as recording:
         path.write_bytes(b"".join(export_page(recording)))
     async with window(path.as_uri()) as shown:
-        await check(shown, run, numbers)
+        await check(shown, expected)

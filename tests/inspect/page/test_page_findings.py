@@ -14,9 +14,10 @@ from wiretape_inspect.report.evidence_json import evidence_document, locate_one
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.fixture
-def recording(tape, message):
+@pytest.fixture(scope="session")
+def recording(new_tape, message):
     """A stream with two findings of the service, and a request with one of the client."""
+    tape = new_tape()
     delta = message("message.delta", id="live_7", run_id="r1", delta={"text": "Hi"})
     number = tape.exchange(
         chunks=[
@@ -91,8 +92,8 @@ async def check_evidence(shown):
     await expect(card.locator(".offending")).to_have_text("3")
 
 
-async def test_live_finding_has_the_evidence_of_a_report(debugging, recording):
-    async with debugging(recording) as shown:
+async def test_live_finding_has_the_evidence_of_a_report(reading, recording):
+    async with reading(recording) as shown:
         await check_evidence(shown)
 
 
@@ -105,8 +106,8 @@ async def test_finding_of_an_exported_page_has_the_same_evidence(window, recordi
         await check_evidence(shown)
 
 
-async def test_findings_are_filtered_and_grouped(debugging, recording):
-    async with debugging(recording, "#findings=1") as shown:
+async def test_findings_are_filtered_and_grouped(reading, recording):
+    async with reading(recording, "#findings=1") as shown:
         rows = shown.page.locator("#findings-pane .list-rows .row:visible")
         await expect(rows).to_have_count(3)
         choose = shown.page.get_by_label
@@ -132,8 +133,8 @@ async def test_findings_are_filtered_and_grouped(debugging, recording):
         await expect(shown.panel()).to_contain_text("Leave out the id line of deltas.")
 
 
-async def test_headers_of_a_stream_are_shown(debugging, recording):
-    async with debugging(recording, "#x=1&e=2") as shown:
+async def test_headers_of_a_stream_are_shown(reading, recording):
+    async with reading(recording, "#x=1&e=2") as shown:
         await shown.keys("5")
         await expect(shown.panel()).to_contain_text("HTTP/1.1")
         await expect(shown.panel()).to_contain_text("127.0.0.1")
@@ -145,8 +146,8 @@ async def test_headers_of_a_stream_are_shown(debugging, recording):
         await expect(shown.panel()).to_contain_text("application/json")
 
 
-async def test_request_is_copied_as_a_curl_command(debugging, recording):
-    async with debugging(recording, "#x=1&tab=headers") as shown:
+async def test_request_is_copied_as_a_curl_command(reading, recording):
+    async with reading(recording, "#x=1&tab=headers") as shown:
         clipboard = Clipboard(shown)
         assert (await clipboard.press("Copy as curl")).split(" \\\n  ") == [
             "curl -N",
@@ -167,10 +168,10 @@ async def test_request_is_copied_as_a_curl_command(debugging, recording):
         ]
 
 
-async def test_event_is_copied_with_its_fields_as_bytes_and_as_a_test(debugging, recording):
+async def test_event_is_copied_with_its_fields_as_bytes_and_as_a_test(reading, recording):
     with open_recording(recording) as opened:
         raw = next(event.raw for event in opened.events(1) if event.number == 3)
-    async with debugging(recording, "#x=1&e=3") as shown:
+    async with reading(recording, "#x=1&e=3") as shown:
         clipboard = Clipboard(shown)
         assert (await clipboard.press("Copy event")).encode() == raw
         code = await clipboard.press("Copy as test")
