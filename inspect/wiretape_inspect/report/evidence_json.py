@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from wiretape.recording import Recording
 from wiretape.rules import Finding, Party
@@ -43,7 +45,7 @@ def evidence_document(recording: Recording, located: LocatedFinding) -> dict[str
     expected, actual = split_message(finding.message) or (None, None)
     is_client = finding.side is Party.CLIENT
     return {
-        **asdict(finding),
+        **msgspec.to_builtins(finding),
         "expected": expected,
         "actual": actual,
         "request": f"{request.method} {request.target}",

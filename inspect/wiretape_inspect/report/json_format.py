@@ -6,11 +6,12 @@
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from hashlib import file_digest
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
+
+import msgspec
 
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
@@ -159,7 +160,7 @@ def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
     reason = report.suppressed.get(located.index)
     expected, actual = split_message(finding.message) or (None, None)
     return {
-        **asdict(finding),
+        **msgspec.to_builtins(finding),
         "time": report.recording.info.iso_time(finding.time_ns),
         "request": {"method": request.method, "target": request.target},
         "type": (frame.facts.type or None) if frame else None,
