@@ -5,6 +5,7 @@ The texts come from the catalogue, from `wiretape.rules.explanation_of` and from
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from textwrap import wrap
 from typing import Any
 
@@ -72,15 +73,19 @@ class ExplainedRule:
 
     rule: Rule
     texts: Explanation
-    examples: list[Example]
+    examples: tuple[Example, ...]
 
     @classmethod
     def of(cls, rule: Rule) -> "ExplainedRule":
         """Explain a rule; parts that are not written yet are empty."""
-        examples = [Example.of(vector) for vector in vectors_of(rule.code)]
-        # `breaks` comes before `breaks-in-a-line`.
-        examples.sort(key=lambda example: (not example.breaks, example.name))
-        return cls(rule, explanation_of(rule), examples)
+        return cls(rule, explanation_of(rule), _examples_of(rule.code))
+
+
+@cache
+def _examples_of(code: str) -> tuple[Example, ...]:
+    examples = [Example.of(vector) for vector in vectors_of(code)]
+    # `breaks` comes before `breaks-in-a-line`.
+    return tuple(sorted(examples, key=lambda example: (not example.breaks, example.name)))
 
 
 def paragraphs(rule: Rule) -> list[str]:

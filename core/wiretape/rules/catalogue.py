@@ -290,8 +290,9 @@ def catalogue_of(rules: Iterable[Rule]) -> Mapping[str, Rule]:
     for each in sorted(rules, key=lambda each: each.code):
         if catalogue.setdefault(each.code, each) is not each:
             raise ValueError(f"Two rules have the code {each.code}.")
-    names = [each.name for each in catalogue.values()]
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise ValueError(f"Two rules have the name {repeated}.")
+    names: set[str] = set()
+    for each in catalogue.values():
+        if each.name in names:
+            raise ValueError(f"Two rules have the name {each.name}.")
+        names.add(each.name)
     return MappingProxyType(catalogue)

@@ -142,7 +142,12 @@ class Vector:
 
     @property
     def _document(self) -> _Document:
-        return msgspec.convert(tomllib.loads(self.text), _Document)
+        return _read(self.text)
+
+
+@cache
+def _read(text: str) -> _Document:
+    return msgspec.convert(tomllib.loads(text), _Document)
 
 
 @cache
