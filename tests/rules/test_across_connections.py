@@ -623,8 +623,12 @@ def test_open_sessions_share_the_event_budget(event, checker):
     assert checker._sessions.ids == 0
 
 
-def test_ids_of_streams_are_dropped_only_beyond_the_budget():
-    assert [EventBudget(most=2, ids=number).has_spent_ids for number in (2, 3)] == [False, True]
+@pytest.mark.parametrize(("used", "is_spent"), [(2, False), (3, True)])
+def test_a_budget_is_spent_only_beyond_its_limit(used, is_spent):
+    budget = EventBudget(most=2)
+    budget.events += used
+    budget.ids += used
+    assert (budget.is_spent, budget.has_spent_ids) == (is_spent, is_spent)
 
 
 def test_a_dropped_session_is_not_treated_as_new(event, checker):
