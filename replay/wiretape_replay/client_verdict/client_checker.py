@@ -115,6 +115,7 @@ class ClientChecker:
         if self._record is not None:
             create = DeferredWriter if self._deferred else Writer.create
             self._writer = create(self._record, upstream=url)
+        self._buffer.keeps_request_ends = self._writer is not None
 
     def keep(self) -> None:
         """Create the file of a deferred recording.  Raises RecordingError if it cannot be written."""

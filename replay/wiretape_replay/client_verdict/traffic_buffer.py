@@ -42,6 +42,8 @@ class TrafficBuffer:
         `on_waiting` is called after the first entry, and after each while the entries take more than `most_bytes`.
         """
         self.clock = clock
+        self.keeps_request_ends = True
+        """Whether to keep the ends of requests.  No rule needs them; only a recording does."""
         self.waiting_bytes = 0
         """Memory that the entries take, roughly."""
         self.last_ns = 0
@@ -60,6 +62,8 @@ class TrafficBuffer:
 
     def add(self, exchange: int, part: HttpRequest | ExchangePart) -> None:
         """Add a part of an exchange."""
+        if type(part) is RequestComplete and not self.keeps_request_ends:
+            return
         self.last_ns = now_ns = self.clock()
         is_first = not self._entries
         self._entries.append((now_ns, exchange, part))
