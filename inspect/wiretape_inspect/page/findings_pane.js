@@ -53,7 +53,7 @@ export class FindingsPane {
       return select;
     };
     const filter = (label, name, all, names) => setProperties(choice(
-      label, [["", all], ...names.map((one) => [one, this.counted(name, one)])], this.chosen[name], (value) => { this.chosen[name] = value; },
+      label, [["", all], ...names.map((one) => [one, printable(one)])], this.chosen[name], (value) => { this.chosen[name] = value; },
     ), { name });
     this.count = element("output", { class: "count" });
     this.tools.replaceChildren(
@@ -66,10 +66,16 @@ export class FindingsPane {
     this.known = recording.findings.length;
   }
 
-  /** A choice with the number of its findings that the other choices leave. */
-  counted(name, value) {
-    const chosen = { ...this.chosen, [name]: value };
-    return `${printable(value)} (${formatNumber(this.app.recording.findings.filter((found) => isChosen(found, chosen)).length)})`;
+  /** Show with each choice how many of its findings the other choices leave. */
+  countChoices(findings) {
+    for (const { name, options } of this.tools.querySelectorAll("select[name]")) {
+      const others = { ...this.chosen, [name]: "" };
+      const counts = new Map();
+      for (const found of findings) if (isChosen(found, others)) counts.set(found[name], (counts.get(found[name]) || 0) + 1);
+      for (const option of options) {
+        if (option.value) setText(option, `${printable(option.value)} (${formatNumber(counts.get(option.value) || 0)})`);
+      }
+    }
   }
 
   show() {
@@ -94,9 +100,7 @@ export class FindingsPane {
     if (this.known !== findings.length) this.fillTools();
     const selected = this.findings.items[this.findings.selected];
     const shown = findings.filter((found) => isChosen(found, this.chosen));
-    for (const { name, options } of this.tools.querySelectorAll("select[name]")) {
-      for (const option of options) if (option.value) setText(option, this.counted(name, option.value));
-    }
+    this.countChoices(findings);
     const items = this.group === "none" ? shown.map((found) => ({ found })) : this.grouped(shown);
     this.none.hidden = this.showsRules || items.length > 0;
     setText(this.none, findings.length ? "No findings match." : "No findings.");
@@ -171,6 +175,6 @@ export class FindingsPane {
   }
 }
 
-function isChosen(found, chosen) {
-  return Object.entries(chosen).every(([name, value]) => !value || found[name] === value);
+function isChosen(found, { code, severity, side }) {
+  return (!code || found.code === code) && (!severity || found.severity === severity) && (!side || found.side === side);
 }
