@@ -180,3 +180,11 @@ def test_only_the_secret_parameters_of_a_credential_are_searched_for(new_talk) -
 def test_a_secret_is_searched_for_as_json_and_urls_spell_it() -> None:
     expected = {b'a"/\xc3\xa9', b'a\\"/\\u00e9', b'a\\"\\/\xc3\xa9', b"a%22%2F%C3%A9", b"a%22%2f%c3%a9", b"a%22/%C3%A9"}
     assert expected < spellings('a"/\u00e9'.encode())
+
+
+def test_only_short_headers_are_kept_in_memory(new_talk) -> None:
+    """Most requests repeat them; a client may send a new long one each time."""
+    redactor = Redactor(b"salt")
+    redactor.redact_request(new_talk(0).ask("/v1", headers=(("Accept", "text/plain"), ("X-Long", "x" * 2000))))
+    assert ("Accept", "text/plain") in redactor._headers
+    assert max(len(value) for _, value in redactor._headers) < 2000

@@ -233,6 +233,12 @@ def test_a_later_event_of_a_run_proves_that_it_was_active(claim, code, proof):
     assert found(("evt_0", [ev(3, "message.completed"), claim, proof])) == [(code, 1, 2)]
 
 
+def test_an_event_without_a_number_lies_between_its_neighbours():
+    """So a later event of the run proves that it was active."""
+    idle = {"type": "session.status_idle", "run_id": "run_1"}
+    assert found((None, [START]), ("evt_1", [ev(5, "message.completed"), idle, MESSAGE])) == [("RUN004", 2, 2)]
+
+
 @pytest.mark.parametrize("claim", [SECOND, IDLE])
 def test_a_run_that_ended_before_proves_nothing(claim):
     ended = ev(4, "run.failed")
