@@ -13,10 +13,12 @@ disk.  `--basetemp` or TMPDIR override this.
 import gc
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 os.environ.pop("FORCE_COLOR", None)  # tests compare plain output, also where the caller wants colours
@@ -73,6 +75,21 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = str(IN_MEMORY)
     if os.environ.get("WIRETAPE_NO_SKIPS") == "1":
         config.pluginmanager.register(_NoSkips(), "no-skips")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile this worker's share of the tests of a fresh clone, because each worker imports all of them."""
+    worker, count = os.environ.get("PYTEST_XDIST_WORKER", ""), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    if not worker or sys.dont_write_bytecode:
+        return
+    paths = [path for pattern in ("conftest.py", "test_*.py") for path in sorted(Path(__file__).parent.rglob(pattern))]
+    state = session.config.stash[rewrite.assertstate_key]
+    for path in paths[int(worker.removeprefix("gw")) :: int(count)]:
+        folder = rewrite.get_cache_dir(path)
+        compiled = folder / (path.stem + rewrite.PYC_TAIL)
+        if not compiled.exists() and rewrite.try_makedirs(folder):
+            source, code = rewrite._rewrite_test(path, session.config)
+            rewrite._write_pyc(state, code, source, compiled)
 
 
 def pytest_collection_finish() -> None:
