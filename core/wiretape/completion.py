@@ -11,7 +11,7 @@ VARIABLE = "_WIRETAPE_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete commands, options, choices and file names.
+    """Print a shell script that completes commands, options, choices and file names.
 
     \b
     Examples:

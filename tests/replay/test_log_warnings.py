@@ -313,7 +313,7 @@ def test_refused_requests_are_counted_and_otherwise_ignored(builder, build):
     log, warnings = build()
     assert data(log) == [event(1)]
     assert warnings == [
-        "5 requests for its stream got no stream (200 without an event stream: 1, 404: 1, 429: 2, no response: 1)."
+        "5 requests for its stream failed (200 without an event stream: 1, 404: 1, 429: 2, no response: 1)."
     ]
 
 
@@ -321,7 +321,7 @@ def test_a_session_whose_stream_was_only_refused_has_no_log(builder, build):
     builder.exchange([b"{}"], status=429)
     assert build() == (
         None,
-        ["1 request for its stream got no stream (429: 1).", "The recording contains no stream of any session."],
+        ["1 request for its stream failed (429: 1).", "The recording contains no stream of any session."],
     )
 
 

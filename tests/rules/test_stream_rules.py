@@ -453,7 +453,10 @@ def test_the_second_event_exercises_the_order_rules(wire, second, exercised):
         ("id:  a\n\n", "got one with a leading or trailing space or tab: ` a`."),
         ("id: a\tb\n\n", "got one with a tab: `a\\tb`."),
         (f"id: {'a' * 2000}\n\n", "got one of 2000 bytes."),
-        ('event: x\nid: a\ndata: {"type":"x"}\n\n', "Expected a JSON `sequence` with the SSE id `a`, got none."),
+        (
+            'event: x\nid: a\ndata: {"type":"x"}\n\n',
+            "Expected a JSON `sequence` in the event with the SSE id `a`, got none.",
+        ),
         ('event: x\ndata: {"sequence":"1"}\n\n', "which is the string `1`, got none."),
         ('event: x\nid\ndata: {"sequence":1}\n\n', "which is the number 1, got an empty one."),
         ('id: a\nevent: x\ndata: {"type":"message.delta"}\n\n', "got the id `a`."),

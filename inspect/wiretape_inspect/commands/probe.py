@@ -42,7 +42,10 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
 @click.option("--init", "url", metavar="URL", help="Write a commented FILE for the service at URL, and exit.")
 @click.option("--list", "lists", is_flag=True, help="List the cases, and exit.")
 @click.option(
-    "--only", multiple=True, metavar="CASES", help="Run only these cases: names, groups, rule codes, or unsafe."
+    "--only",
+    multiple=True,
+    metavar="CASES",
+    help="Run only these cases: names, groups, rule codes, or the word 'unsafe'.",
 )
 @click.option("--skip", multiple=True, metavar="CASES", help="Do not run these cases; takes the same values as --only.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed for the order of the cases.")

@@ -84,7 +84,7 @@ _PROGRESS_INTERVAL_S = 0.1
 @click.option(
     "--summary",
     is_flag=True,
-    help="Print a line of JSON for each file as it is checked, then totals by rule and date; for thousands of files.",
+    help="Print a line of JSON for each file as it is checked, then totals by rule and date. Useful with many files.",
 )
 @click.option(
     "--jobs",

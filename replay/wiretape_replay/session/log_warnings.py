@@ -52,7 +52,7 @@ class LogWarnings:
             yield f"{ended}; this is not replayed as an ending."
         if self.refused:
             outcomes = ", ".join(f"{outcome}: {count}" for outcome, count in sorted(self.refused.items()))
-            yield f"{_count(self.refused.total(), 'request')} for its stream got no stream ({outcomes})."
+            yield f"{_count(self.refused.total(), 'request')} for its stream failed ({outcomes})."
 
     def _about_the_beginning(self) -> Iterator[str]:
         if self.unknown_cursors:

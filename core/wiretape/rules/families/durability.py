@@ -20,7 +20,7 @@ def id_without_sequence(event: ParsedEvent, _stream: StreamState) -> Outcome:
     if "sequence" in event.document:
         # A null is a `sequence` of the wrong type (EVT004).
         return HELD
-    return problem(f"Expected a JSON `sequence` with the SSE id {_quote_id_line(event)}, got none.")
+    return problem(f"Expected a JSON `sequence` in the event with the SSE id {_quote_id_line(event)}, got none.")
 
 
 @rule("DUR002", "sequence-without-id", on=EVENT, fast_path=True, shapes=_DURABLE, clause=_ID_AND_SEQUENCE)

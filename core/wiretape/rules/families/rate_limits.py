@@ -83,7 +83,7 @@ def retry_after_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     if seconds == wanted:
         return HELD
     source = f"the value of `{'.'.join(_DETAILS)}.retry_after`"
-    return problem(f"Expected {format_number(wanted)}, {source}, in {RETRY_AFTER}, got {format_number(seconds)}.")
+    return problem(f"Expected {RETRY_AFTER} to be {format_number(wanted)}, {source}, got {format_number(seconds)}.")
 
 
 @rule(

@@ -79,8 +79,7 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     if end.tail is None:
         return HELD
     return problem(
-        f"Expected a blank line at the end of the last event, got only {len(end.tail.raw)} bytes of the event "
-        f"before {how}.",
+        f"Expected a blank line at the end of the last event, got {len(end.tail.raw)} bytes without one before {how}.",
         end.location_of(end.tail),
     )
 

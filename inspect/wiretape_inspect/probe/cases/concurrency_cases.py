@@ -39,9 +39,8 @@ async def readers_come_and_go(probe: Prober) -> None:
         await reader.until_run_ends()
         read = [event.id for event in reader.durable]
         await reader.close()
-        probe.expect(
-            read == ids, f"Expected the same {len(ids)} events on all streams, got {len(read)} events or another order."
-        )
+        got = "another order" if len(read) == len(ids) else f"{len(read)} events"
+        probe.expect(read == ids, f"Expected the same {len(ids)} events in the same order on all streams, got {got}.")
     await stream.close()
 
 

@@ -64,7 +64,7 @@ async def concurrent_twins(probe: Prober) -> None:
     await stream.until_run_ends()
     await stream.close()
     ids = {found for step in steps if (found := probe.runner.ids.get(step.id_name or ""))}
-    probe.expect(len(ids) == 1, f"Expected one run for two equal requests, got {len(ids)}.")
+    probe.expect(len(ids) == 1, f"Expected one run for two identical requests, got {len(ids)}.")
     for twin in twins:
         if not twin.is_success:
             probe.expect_error(twin, IDEMPOTENCY_CONFLICT, SESSION_BUSY)
