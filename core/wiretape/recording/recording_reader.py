@@ -295,10 +295,12 @@ class Recording:
         with _report_damage(self.path):
             return self._connection.execute(query, (number, sse_id)).fetchone() is not None
 
-    def count_event_ids(self, most: int) -> int:
-        """Return how many SSE ids the indexed events of all sessions have, each id once a session, up to `most`."""
+    def has_more_event_ids(self, most: int) -> bool:
+        """Return whether the indexed events have more than `most` SSE ids, each id counted once a session."""
         with _report_damage(self.path):
-            return int(self._connection.execute(_ID_COUNT, (most,)).fetchone()[0])
+            # Counting the events that have one is three times as fast, and usually enough.
+            (events,) = self._connection.execute("SELECT count(sse_id) FROM frame").fetchone()
+            return events > most and int(self._connection.execute(_ID_COUNT, (most + 1,)).fetchone()[0]) > most
 
     def sessions_of_ids(self, ids: Collection[str]) -> set[tuple[str, str | None]]:
         """Return each of these SSE ids with every session that has an indexed event with it."""

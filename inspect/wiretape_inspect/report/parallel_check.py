@@ -199,7 +199,7 @@ def split_sessions(recording: Recording, parts: int) -> list[frozenset[int]]:
         numbers.setdefault(session, []).append(exchange.number)
         if (cursor := cursor_in(header(exchange.request.headers, CURSOR_HEADER))) is not None:
             cursors.add((cursor, session))
-    if recording.count_event_ids(_MOST_EVENTS + 1) > _MOST_EVENTS:
+    if recording.has_more_event_ids(_MOST_EVENTS):
         return []
     known = recording.sessions_of_ids({cursor for cursor, _ in cursors}) if cursors else set()
     if {cursor for cursor, _ in cursors - known} & {cursor for cursor, _ in known}:
