@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, Side
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, Side
+from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.client_verdict.attribution import Attribution
+from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import NO_BODY, Framing, HttpRequest, ResponseHead
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, FaultInjected, RequestBodyPart, RequestComplete
@@ -84,6 +86,17 @@ def test_consecutive_chunks_of_a_response_are_taken_together():
         buffer.add(exchange, part)
     runs = [[part for _, _, part in buffer.take_run(2)] for _ in range(5)]
     assert runs == [[b"a", b"b"], [b"c"], [b"d"], [b"e"], [Ending.COMPLETE]]
+
+
+async def test_a_recording_contains_the_end_of_each_request(tmp_path):
+    checker = ClientChecker(record=tmp_path / "client.db")
+    checker.open("http://127.0.0.1:1")
+    listener = checker.start_exchange(request("s"))
+    for part in (RequestComplete(), HEAD, Ending.COMPLETE):
+        listener(part)
+    checker.finish()
+    with open_recording(tmp_path / "client.db") as recording:
+        assert [type(seen) for seen in recording.observations()][1] is RequestEnded
 
 
 def attribution():
