@@ -3,8 +3,8 @@
 With WIRETAPE_NO_SKIPS=1, a skipped test fails the run.  Hypothesis has no deadlines: a busy machine is slow, and
 speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tries the same examples every time, so that the
 result depends on the change only; without it, and in `make fuzz`, every run tries others.  A property test tries 30
-examples, in `make fuzz` 500.  It has its own number if it chooses one of many defects to plant, if it is the parser's,
-which finds rare cuts only in many examples, or if an example takes a tenth of a second.
+examples, in `make fuzz` 500.  It has its own number if it chooses one of many defects to plant, if 30 did not find a
+planted one (parser, playhead), or if an example takes a tenth of a second.
 
 Temporary files are in memory if there is room, because creating and closing thousands of recordings waits for the
 disk.  `--basetemp` or TMPDIR override this.

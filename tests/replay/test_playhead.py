@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.observations import Ending
@@ -309,6 +309,7 @@ def _do(playhead: Playhead, operation: tuple, now_ns: int) -> None:
             getattr(playhead, name)(now_ns)
 
 
+@settings(max_examples=max(100, settings().max_examples))
 @given(_SPEEDS, st.booleans(), st.lists(_OPERATIONS, max_size=25))
 def test_the_clock_never_moves_the_playhead_back_or_past_entries_that_are_not_due(speed, paused, operations):
     playhead = Playhead(LOG, speed=speed, paused=paused)
@@ -336,6 +337,7 @@ def test_the_clock_never_moves_the_playhead_back_or_past_entries_that_are_not_du
             assert playhead.log_time_ns(now_ns) >= LOG.entries[playhead.position - 1].time_ns
 
 
+@settings(max_examples=max(100, settings().max_examples))
 @given(_SPEEDS, st.lists(st.integers(0, 20 * MS), min_size=1, max_size=20))
 def test_the_position_does_not_depend_on_how_often_advance_is_called(speed, waits):
     often, once = moving(speed), moving(speed)
