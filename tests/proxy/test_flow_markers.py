@@ -123,7 +123,9 @@ def ask(port):
     client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     data = b""
     while data.count(EVENT) < 2:
-        data += client.recv(65536)
+        chunk = client.recv(65536)
+        assert chunk, f"the proxy closed the connection after {data!r}"
+        data += chunk
     return client
 
 
