@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from wiretape.rules import Checker, Settings, Verdict
-from wiretape.rules.state import event_log
+from wiretape.rules.state import event_log, runs
 from wiretape.rules.state.event_log import LEAST_EVENTS, EventBudget
 from wiretape.rules.state.runs import MOST_RUNS, SessionRuns
 from wiretape.rules.state.session_state import SessionRegistry
@@ -161,6 +161,13 @@ def test_an_exempt_event_after_the_end_of_a_run_does_not_hide_another(event):
     ended = event(4, "tool.failed", content={"tool_call_id": "call_1"})
     late = event(5, "message.completed", content=[])
     assert Played(read(event(1, "run.started"), calls, event(3, "run.cancelled"), ended, late)).codes == ["RUN002"]
+
+
+def test_a_replay_of_the_events_of_a_run_proves_nothing_about_its_order(event):
+    events = [event(1, "run.started"), event(2, "message.completed", content=[]), event(3, "run.completed")]
+    played = Played(read(*events), read(*events[1:], cursor="evt_1", key="two"))
+    assert played.codes == []
+    assert played.checker.tallies()["RUN002"].held == 2
 
 
 # Who is one client, and what it has received.
@@ -650,11 +657,43 @@ def test_the_oldest_events_of_a_long_session_are_dropped_and_inconclusive(event,
 
 
 def test_ended_runs_and_calls_are_dropped_first(event):
-    runs = SessionRuns()
+    kept = SessionRuns()
     for number in range(3 * MOST_RUNS):
-        runs.run(f"run_{number}").ended_ns = number
-        runs.call(f"call_{number}").ended = number > 10
-    assert len(runs.runs) <= MOST_RUNS
-    assert runs.dropped_runs
-    assert not runs.dropped_calls
-    assert runs.run("run_0").ended_ns is None
+        kept.run(f"run_{number}").ended_ns = number
+        kept.call(f"call_{number}").ended = number > 10
+    assert len(kept.runs) <= MOST_RUNS
+    assert kept.dropped_runs
+    assert not kept.dropped_calls
+    assert kept.run("run_0").ended_ns is None
+
+
+def test_the_outcome_of_a_dropped_tool_call_is_inconclusive(event, monkeypatch):
+    monkeypatch.setattr(runs, "MOST_CALLS", 2)
+    outcomes = [event(number, "tool.completed", content={"tool_call_id": f"call_{number}"}) for number in range(1, 6)]
+    assert Played(read(*outcomes[:2])).verdict("TOOL003") is Verdict.PASS
+    assert Played(read(*outcomes)).verdict("TOOL003") is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("content", "data", "codes"),
+    [
+        ({"name": "search"}, {}, []),
+        ({}, {"name": "search"}, []),
+        ({}, {"name": "other"}, ["TOOL004"]),
+        ({"name": "other"}, {"name": "other"}, ["TOOL004"]),
+    ],
+)
+def test_the_name_of_a_tool_is_in_content_or_data(event, content, data, codes):
+    call = {"tool_call_id": "call_1"}
+    calls = event(1, "agent.custom_tool_use", content={**call, "name": "search"})
+    ended = event(2, "tool.failed", content={**call, **content}, data=data)
+    assert Played(read(calls, ended)).codes == codes
+
+
+@pytest.mark.parametrize("other", ["a.test", "z.test"])
+def test_cursors_of_another_service_are_not_foreign(other):
+    sessions = SessionRegistry()
+    mine, same, theirs = (sessions.open(key) for key in [("m.test", "", "1"), ("m.test", "", "2"), (other, "", "3")])
+    same.log.events["evt_2"] = theirs.log.events["evt_3"] = None
+    assert sessions.is_foreign_cursor("evt_2", mine, "m.test")
+    assert not sessions.is_foreign_cursor("evt_3", mine, "m.test")
