@@ -174,7 +174,7 @@ def test_the_help_sorts_options_and_leaves_none_out():
     for option in (option for parameter in replay.params for option in parameter.opts if option.startswith("--")):
         assert sum(line.strip().split(" ")[0] == option for line in lines) == 1, option
     assert "FILE" not in [line.strip() for line in lines]
-    assert lines.index("Time:") < next(at for at, line in enumerate(lines) if line.strip().startswith("--speed"))
+    assert lines.index("Time:") < next(at for at, line in enumerate(lines) if line.startswith("  --speed "))
 
 
 @pytest.mark.parametrize(
