@@ -1,6 +1,6 @@
 """The compared connections to the service: direct, through stock mitmdump, through wiretape.
 
-$WIRETAPE_BENCH_OLDER is the path of another `wiretape`, of an older commit, to measure in the same run.
+$WIRETAPE_BENCH_OLDER is COMMIT:PATH of another `wiretape`, of an older commit, to measure in the same run.
 """
 
 import json
@@ -18,10 +18,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
-OURS, OLDER = "wiretape", "older wiretape"
-PROGRAMS = {OURS: BIN / "wiretape"}
-if "WIRETAPE_BENCH_OLDER" in os.environ:
-    PROGRAMS[OLDER] = Path(os.environ["WIRETAPE_BENCH_OLDER"])
+_COMMIT, _, _PROGRAM = os.environ.get("WIRETAPE_BENCH_OLDER", "").partition(":")
+OURS, OLDER = "wiretape", f"wiretape {_COMMIT}"
+PROGRAMS = {OURS: BIN / "wiretape"} | ({OLDER: Path(_PROGRAM)} if _PROGRAM else {})
 
 
 def free_port() -> int:
