@@ -5,7 +5,6 @@ $WIRETAPE_BENCH_OLDER is COMMIT:PATH of another `wiretape`, of an older commit, 
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -107,10 +106,10 @@ def running(command: list[object], port: int, cwd: Path | None = None) -> Iterat
         _await_port(port, process)
         yield process
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # programs in the background ignore SIGINT
         try:
             process.wait(60)  # a recorder may have events to store and check
-        except subprocess.TimeoutExpired:  # under nohup, some programs ignore SIGINT
+        except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 

@@ -42,7 +42,7 @@ SECTIONS = ("proxy", "size", "mocks", "replay", "report", "capacity", "rotation"
 CPU, MEMORY = "CPU us an event", "peak MB"
 MOST_SECONDS = 200
 """After this time, no further round of the proxy is started ..."""
-MOST_SECONDS_IN_ALL = 780
+MOST_SECONDS_IN_ALL = 780 * len(PROGRAMS)
 """... and after this, no further section."""
 INTRODUCTION = """# Benchmarks
 
