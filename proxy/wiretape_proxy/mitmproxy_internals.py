@@ -121,7 +121,7 @@ def lift_limits(handler: ConnectionHandler, on_timeout: Callable[[], Awaitable[N
 
 
 def join_writes(handler: ConnectionHandler) -> None:
-    """Send the chunks that arrive together in few writes: a system call for each takes a fifth of mitmproxy's time."""
+    """Send the chunks that arrive together in few writes: a system call for each takes much of mitmproxy's time."""
     layer = getattr(handler, "layer", None)
     original = getattr(layer, "handle_event", None)
     if original is not None:
