@@ -310,7 +310,11 @@ class _WaitingBody(deque[Any]):
     def append(self, event: Any) -> None:
         super().append(event)
         if len(self) > _MOST_READS:
-            _paused.setdefault(self._client, asyncio.Event())
+            _stop_reading(self._client)
+
+
+def _stop_reading(connection: Connection) -> None:
+    _paused.setdefault(connection, asyncio.Event())
 
 
 def _resume_reading(connection: Connection) -> None:
@@ -331,7 +335,7 @@ def _bound_heads() -> None:
 
     def wait_for_response(self: Http1Server, event: Any) -> Any:
         if len(self.buf) > _MOST_BUFFERED:
-            _paused.setdefault(self.conn, asyncio.Event())
+            _stop_reading(self.conn)
         return wait(self, event)
 
     def mark_done_and_read(self: Http1Server, *, request: bool = False, response: bool = False) -> Any:
@@ -487,7 +491,7 @@ class _SendBuffers:
         self._full[stream_id] = (sender, entries)
         held = _senders.get(sender.id)
         if held is None:
-            _paused.setdefault(sender, asyncio.Event())
+            _stop_reading(sender)
         else:
             held.hold(stream_id)
 
