@@ -72,7 +72,7 @@ def test_the_longest_beginning_at_the_end_is_found(secrets: list[bytes], data: b
     assert remember(secrets).partial(data) == max(lengths, default=0)
 
 
-@pytest.mark.parametrize("length", [SHORTEST, 9, 10, 22, 23, 24, 40])
+@pytest.mark.parametrize("length", [SHORTEST, 9, 10, 22, 23, 24, 38, 39, 40])
 def test_secrets_are_found_wherever_they_begin_and_if_there_are_many(length: int) -> None:
     """From the ninth one on, filters search for them, in words of fixed offsets."""
     secrets = [hashlib.sha256(b"%d" % number).hexdigest()[:length].encode() for number in range(20)]

@@ -188,10 +188,11 @@ class Redactor:
         scheme, credential = found.groups() if (found := _SCHEME.fullmatch(value)) else ("", value)
         credential = credential.strip()
         for each in _SEPARATOR.split(credential):
-            self._remember(each)
+            if each != credential:  # the whole is remembered below
+                self._remember(each)
         if scheme.lower().startswith("basic"):
             self._remember_password(_decode_base64(credential))
-        for name, each in _IN_CREDENTIAL.findall(credential):
+        for name, each in _IN_CREDENTIAL.findall(credential) if "=" in credential else ():
             if name == "response" or is_credential_parameter(name):  # `response` of Digest
                 self._remember(each)
         return scheme + self._replace(credential) if credential else value
@@ -263,7 +264,9 @@ class Redactor:
 
     def _remember(self, secret: str) -> None:
         if len(secret) >= SHORTEST and not _IS_REDACTED.fullmatch(secret):
-            self._found += spellings(_encode(secret)) | spellings(_decode_percent(secret))
+            self._found += spellings(_encode(secret))
+            if "%" in secret:
+                self._found += spellings(_decode_percent(secret))
 
     def _contains_secret(self, text: str) -> bool:
         if not self._secrets:

@@ -102,8 +102,10 @@ class RememberedSecrets:
 class _Filter:
     """Tells whether secrets may be in bytes, and is sometimes wrong if it says yes.
 
-    The bytes are cut into words, of which every `step`-th byte begins one.  Wherever a long enough secret is, one of
-    these words is within its end, so the filter knows the words at each offset of the ends of its secrets.
+    A secret is a run of bytes that occur in secrets; most data has no run that is as long as one.
+
+    Otherwise, the bytes are cut into words, of which every `step`-th byte begins one.  Wherever a long enough secret
+    is, one of these words is within its end, so the filter knows the words at each offset of the ends of its secrets.
     """
 
     def __init__(self, typecode: str, step: int) -> None:
@@ -115,19 +117,28 @@ class _Filter:
         self._few: list[bytes] = []
         """The first secrets."""
         self._count = 0
+        self._run = b"\1" * LONGEST
+        """As many of these as the shortest secret has bytes."""
+        self._is_in_secrets = bytearray(256)
+        """For each byte, 1 if it occurs in secrets."""
         self._words: set[int] = set()
 
     def add(self, secret: bytes) -> None:
         self._count += 1
+        self._run = self._run[: len(secret)]
+        for byte in secret:
+            self._is_in_secrets[byte] = 1
         if self._count <= _FEW:
             self._few.append(secret)
         end = secret[-self.shortest :]
-        for at in range(self._width):
-            self._words.update(array(self._typecode, end[at : at + self._step]))
+        words = b"".join(end[at : at + self._step] for at in range(self._width))
+        self._words.update(array(self._typecode, words))
 
     def may_match(self, data: bytes) -> bool:
         if self._count <= _FEW:
             return any(secret in data for secret in self._few)
+        if self._run not in data.translate(self._is_in_secrets):
+            return False
         words = array(self._typecode, data[: len(data) // self._width * self._width])
         return not self._words.isdisjoint(words[:: self._step // self._width])
 
