@@ -19,8 +19,7 @@ TIERS = pytest.mark.parametrize("tiers", [remembered_secrets._TIERS, (0, 2, 4, 1
 
 def remember(secrets: list[bytes]) -> RememberedSecrets:
     remembered = RememberedSecrets()
-    for secret in secrets:
-        remembered.add(secret)
+    remembered.add(secrets)
     return remembered
 
 
@@ -95,18 +94,30 @@ def test_long_secrets_are_found_and_held_back_in_pieces() -> None:
 
 def test_the_secrets_that_were_used_last_are_kept(monkeypatch) -> None:
     """There is a limit; using a secret again renews it."""
-    monkeypatch.setattr(remembered_secrets, "MOST", 200)
+    monkeypatch.setattr(remembered_secrets, "KEPT", 100)
     used, unused = b"used-all-the-time", b"used-only-once"
     remembered = remember([unused])
     for number in range(500):
-        remembered.add(used)
-        remembered.add(b"secret-%06d-" % number)
+        remembered.add([used])
+        remembered.add([b"secret-%06d-" % number])
         assert remembered.find(b"--" + used) == [(2, 2 + len(used))]
         found = sum(bool(remembered.find(b"secret-%06d-" % each)) for each in (0, number // 2, number - 101))
         assert number < 300 or found < 3, "no more than the limit are remembered"
     assert not remembered.find(unused)
     assert remembered.partial(b"secret-000401") == len("secret-000401")
     assert all(remembered.find(b"secret-%06d-" % number) for number in range(401, 500))
+
+
+def test_of_too_many_secrets_in_one_head_only_those_that_are_kept_are_added(monkeypatch) -> None:
+    """The others would take seconds, and be forgotten at once."""
+    monkeypatch.setattr(remembered_secrets, "KEPT", 100)
+    added: list[bytes] = []
+    monkeypatch.setattr(remembered_secrets, "_add_to", lambda _, piece: added.append(piece))
+    secrets = [b"secret-%06d-" % number for number in range(5000)]
+    remembered = remember([b"used-before", *secrets, *[secrets[-1]] * 1000])
+    assert added == secrets[-100:]
+    remembered.add([b"-" * LONGEST * 10_000])
+    assert added[-2:] == [secrets[-1], b"-" * LONGEST], "pieces that are equal are added once"
 
 
 def test_secrets_in_order_are_found() -> None:

@@ -102,6 +102,8 @@ class Redactor:
         self._secrets = RememberedSecrets()
         self._found: list[bytes] = []
         """Secrets in the text that is redacted at this moment."""
+        self._in_head: list[bytes] = []
+        """Secrets in the head that is redacted at this moment."""
         self._headers: dict[tuple[str, str], _RedactedText] = {}
         """Headers seen before, as most requests have the same ones."""
 
@@ -115,6 +117,7 @@ class Redactor:
         headers = self._redact_headers(seen.headers)
         target = self._redact_header("", seen.target)
         authority = self._redact_header("", f"//{seen.authority}")[2:]
+        self._remember_head()
         # Now all secrets of the request are known, wherever it repeats them.
         if self._contains_secret("\n".join((target, authority, *(value for _, value in headers)))):
             headers, target = self._mask_headers(headers), self.mask_text(target)
@@ -124,6 +127,7 @@ class Redactor:
     def redact_response(self, seen: ResponseStarted) -> ResponseStarted:
         """Return the response without its secrets."""
         headers, reason = self._redact_headers(seen.headers), seen.reason
+        self._remember_head()
         if self._contains_secret("\n".join((reason, *(value for _, value in headers)))):
             headers, reason = self._mask_headers(headers), self.mask_text(reason)
         return replace(seen, headers=headers, reason=reason)
@@ -162,7 +166,7 @@ class Redactor:
         return tuple((name, self._redact_header(name, value)) for name, value in headers)
 
     def _redact_header(self, name: str, value: str) -> str:
-        """Redact the value of a header, or a URL without a name, and remember its secrets."""
+        """Redact the value of a header, or a URL without a name, and note its secrets."""
         known = self._headers.get((name, value))
         if known is None:
             count, self._found = self.count, []
@@ -171,9 +175,12 @@ class Redactor:
             if len(value) <= _MOST_LENGTH:
                 put_bounded(self._headers, (name, value), known, _MOST_HEADERS)
         self.count += known.replaced
-        for secret in known.secrets:
-            self._secrets.add(secret)
+        self._in_head += known.secrets
         return known.text
+
+    def _remember_head(self) -> None:
+        self._secrets.add(self._in_head)
+        self._in_head.clear()
 
     def _redact_value(self, name: str, value: str) -> str:
         if name in self.policy.credential_headers:

@@ -10,6 +10,7 @@ by one, and then move to a small automaton; large ones are built seldom.
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
@@ -17,8 +18,10 @@ SHORTEST = 8
 """Shorter secrets are not remembered: they would be found within words."""
 LONGEST = 128
 """Longer secrets are remembered in pieces of this length, so that little has to be held back at the end of a chunk."""
-MOST = 10_000
-"""Number of pieces that are remembered; the half of them that was used last is always kept."""
+KEPT = 5_000
+"""Number of pieces that are always remembered: those that were used last."""
+MOST = 2 * KEPT
+"""Most pieces that are remembered."""
 _TIERS = (16, 128, 1024, MOST)
 """Most patterns in each tier; beyond, they move to the next one.  Each but the first has an automaton."""
 
@@ -47,16 +50,17 @@ class RememberedSecrets:
     def __bool__(self) -> bool:
         return bool(self._newer.patterns)
 
-    def add(self, secret: bytes) -> None:
-        """Remember a secret, or note that it was used again.  Ignores secrets that are too short."""
-        if len(secret) < SHORTEST:
-            return
-        # The last piece overlaps the one before it, so that none is short.
-        ends = (*range(LONGEST, len(secret), LONGEST), len(secret))
-        for piece in (secret[max(0, end - LONGEST) : end] for end in ends):
+    def add(self, secrets: Iterable[bytes]) -> None:
+        """Remember secrets, or note that they were used again.  Ignores those that are too short.
+
+        Of thousands, the first are ignored as well, as the others would make them forgotten at once.
+        """
+        pieces = [piece for secret in secrets if len(secret) >= SHORTEST for piece in _pieces(secret)]
+        newest = list(islice(dict.fromkeys(reversed(pieces)), KEPT))
+        for piece in reversed(newest):
             if self._newer.has(piece):
                 continue
-            if len(self._newer.patterns) >= MOST // 2:
+            if len(self._newer.patterns) >= KEPT:
                 self._older, self._newer = self._newer, _Generation()
                 self._older.join_tiers()
                 self._filters = _filters(self._older.patterns)
@@ -97,6 +101,12 @@ class RememberedSecrets:
         self._newest = self._newer.newest
         self._automatons = [*self._newer.automatons(), *self._older.automatons()]
         self._is_current = True
+
+
+def _pieces(secret: bytes) -> Iterator[bytes]:
+    # The last piece overlaps the one before it, so that none is short.
+    for end in (*range(LONGEST, len(secret), LONGEST), len(secret)):
+        yield secret[max(0, end - LONGEST) : end]
 
 
 class _Filter:
