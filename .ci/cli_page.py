@@ -54,14 +54,14 @@ def _section(typed: str, command: click.Command) -> Iterator[str]:
     ctx = click.Context(command, info_name=typed)
     yield f"{'#' * len(typed.split())} {typed}"
     yield from ["", "```text", " ".join([_called(typed), *command.collect_usage_pieces(ctx)]), "```"]
-    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+    for paragraph in _paragraphs(command.help):
         yield from ["", *_paragraph(paragraph)]
     rows = [record for option in options(command) if (record := option.get_help_record(ctx)) is not None]
     if rows:
         yield from ["", "| Option | |", "|---|---|"]
         yield from (f"| {_code(names)} | {_cell(said)} |" for names, said in rows)
-    if command.epilog:
-        yield from ["", *_paragraph(command.epilog)]
+    for paragraph in _paragraphs(command.epilog):
+        yield from ["", *_paragraph(paragraph)]
 
 
 def _called(typed: str) -> str:
@@ -70,6 +70,10 @@ def _called(typed: str) -> str:
     group = subcommand(name)
     ours = [one for one in group.params if inner and isinstance(one, click.Argument)]
     return " ".join([program, name, *(one.make_metavar(click.Context(group)) for one in ours), *inner])
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    return inspect.cleandoc(text).split("\n\n") if text else []
 
 
 def _paragraph(text: str) -> list[str]:
@@ -111,7 +115,7 @@ def manual() -> str:
             _roff(" ".join([_called(typed), *command.collect_usage_pieces(ctx)])),
             ".fi",
         ]
-        for paragraph in [*inspect.cleandoc(command.help or "").split("\n\n"), *filter(None, [command.epilog])]:
+        for paragraph in [*_paragraphs(command.help), *_paragraphs(command.epilog)]:
             text = paragraph.removeprefix("\b").strip("\n")
             is_plain = paragraph.startswith("\b")
             lines += [".PP", *([".nf", _roff(text), ".fi"] if is_plain else [_roff(" ".join(text.split()))])]

@@ -138,7 +138,7 @@ def _note(frame: Frame, value: Any, data: bytes) -> str:
     if not data:
         return "empty data" if frame.is_dispatched else "no data line, so clients ignore it"
     if value is UnreadableJson.TOO_COMPLEX:
-        return "nested too deeply, or a number is too long, to be read"
+        return "unreadable: nested too deeply, or a number is too long"
     if not isinstance(value, dict):
         return "not a JSON object"
     return "" if is_utf8(data) else "not UTF-8"

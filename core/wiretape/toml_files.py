@@ -28,7 +28,7 @@ _INLINE_TABLE = "an inline table must be on one line, including its closing }"
 _UNFINISHED = "the file ends in the middle of a value: a ], a } or a quote is missing"
 _EXPLANATIONS = {
     "Cannot overwrite a value": "a key is given twice, or is used both as a value and as a table",
-    "Illegal character '\\n'": 'a string must end on its own line: a quote is missing, or use three quotes (""")',
+    "Illegal character '\\n'": 'a string must end on its first line: a quote is missing, or use three quotes (""")',
     "Invalid value": "invalid value: strings need quotes, and true and false are written in lower case",
     "Unclosed array": "a comma or ] is missing",
     "Unclosed inline table": "a comma or } is missing",

@@ -79,4 +79,6 @@ class Duration(click.ParamType[int]):
             return parse_duration(str(value))
         except ValueError:
             shown = printable(str(value))
-            self.fail(f"{shown!r} is not a duration: expected a number and a unit, like {self._example}.", param, ctx)
+            self.fail(
+                f"{shown!r} is not a duration: expected a number and a unit, such as {self._example}.", param, ctx
+            )

@@ -82,7 +82,7 @@ class RecordingPart:
         candidates = select_exchanges(recording, session=self.session)
         kept = frozenset(exchange.number for exchange in candidates if self._includes(exchange))
         if not kept:
-            raise InputError("No exchange is left: select other exchanges or another time range.")
+            raise InputError("No exchanges are left: select other exchanges or another time range.")
         return kept
 
     def _includes(self, exchange: Exchange) -> bool:

@@ -180,7 +180,7 @@ def _clocks(merged: MergedRecording) -> Iterator[str]:
         for (one, early), (other, late) in pairwise(sorted(least.items(), key=lambda item: item[1])):
             if late - early >= _DATE_PRECISION_NS:
                 yield (
-                    f"The clocks contradict each other: by the Date headers of {authority}, the clock of "
+                    f"The clocks contradict each other: according to the Date headers of {authority}, the clock of "
                     f"{_name(merged, other)} is about {format_duration(late - early)} "
                     f"ahead of that of {_name(merged, one)}."
                 )

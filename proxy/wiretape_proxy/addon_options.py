@@ -71,7 +71,7 @@ def parse_upstream(text: str, name: str = "upstream") -> Upstream:
     if scheme not in _PORTS or not host or port == 0:
         raise ValueError(f"invalid {name} {text!r}: {expected}")
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError(f"invalid {name} {scheme}://{host}: remove the user, the query and the fragment")
+        raise ValueError(f"invalid {name} {scheme}://{host}: remove the user name, query and fragment")
     base = parts.path.rstrip("/")
     if not _BASE.fullmatch(base):
         raise ValueError(f"invalid {name} path {base!r}: percent-encode special characters")
@@ -221,11 +221,13 @@ class Settings:
     output: str = _option("Recording to write; by default, a new file named after the date and time.")
     append: bool = _option("Append to an existing recording (true or false).", parse_flag, "false")
     upstream: Upstream | None = _option(  # noqa: RUF009 - a field
-        "Record only traffic to this URL; by default all traffic.", lambda text: parse_upstream(text) if text else None
+        "Record only traffic to this URL; by default, record all traffic.",
+        lambda text: parse_upstream(text) if text else None,
     )
-    config: str = _option("Configuration file, or none; by default the nearest wiretape.toml or pyproject.toml.")
+    config: str = _option("Configuration file, or none; by default, the nearest wiretape.toml or pyproject.toml.")
     base: str = _option(
-        "Base path or URL of the service: what comes before /v1; by default detected from the requests.", parse_base
+        "Base path or URL of the service: the part before /v1; by default, it is detected from the requests.",
+        parse_base,
     )
     identity: bool = _option("Ask the service not to compress responses (true or false).", parse_flag, "false")
     idle_timeout: float | None = _option("Close an exchange after this many seconds without data.", parse_seconds)

@@ -49,7 +49,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 
 
 @click.command(
-    epilog="Example: wiretape proxy http://127.0.0.1:9000 --output run.db, with clients pointed at http://127.0.0.1:8080"
+    epilog="Example: wiretape proxy http://127.0.0.1:9000 --output run.db\n\nClients then connect to http://127.0.0.1:8080."
 )
 @click.argument("upstream", metavar="[UPSTREAM]", required=False)
 @click.option(
@@ -66,8 +66,8 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice(["reverse", "regular"]),
     default="reverse",
     show_default=True,
-    help="reverse: clients use the address of wiretape instead of the service's. regular: clients are configured "
-    "to use wiretape as their HTTP proxy.",
+    help="reverse: clients use wiretape's address instead of the service's. regular: clients are configured to use "
+    "wiretape as their HTTP proxy.",
 )
 @click.option(
     "--redact-header",
@@ -125,14 +125,14 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     "--rotate-command",
     metavar="COMMAND",
     type=_ValidText("command", addon_options.parse_command),
-    help="Run this with the path of each closed file, for example to upload it.",
+    help="Command to run with the path of each closed file, for example to upload it.",
 )
 @click.option("--compress", is_flag=True, help="Compress the closed recording with zstd, to FILE.zst.")
 @click.option(
     "--confdir",
     metavar="FOLDER",
     type=PATH,
-    help="Folder with mitmproxy's certificate authority.  [default: ~/.mitmproxy in regular mode, else none]",
+    help="Folder with mitmproxy's certificate authority.  [default: ~/.mitmproxy in regular mode, otherwise none]",
 )
 @click.option(
     "--ca",
@@ -146,27 +146,27 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice([*addon_options.SEVERITIES, addon_options.INCONCLUSIVE, addon_options.NEVER]),
     default=addon_options.NEVER,
     show_default=True,
-    help="Exit with status 1 if any finding is at least this severe. inconclusive: for any finding or inconclusive "
-    "rule.",
+    help="Exit with status 1 if any finding is at least this severe. With inconclusive, exit with status 1 if there "
+    "is any finding or any inconclusive rule.",
 )
 @click.option(
     "--config",
     metavar="FILE",
     type=PATH,
-    help="Configuration file, instead of the nearest wiretape.toml or pyproject.toml.",
+    help="Configuration file to use instead of the nearest wiretape.toml or pyproject.toml.",
 )
 @click.option(
     "--base",
     metavar="PATH_OR_URL",
     type=_ValidText("base", addon_options.parse_base),
     default="",
-    help="Base path or URL of the service: what comes before /v1.  [default: detected from the requests]",
+    help="Base path or URL of the service: the part before /v1.  [default: detected from the requests]",
 )
 @click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
 @click.option(
     "--debug",
     is_flag=True,
-    help="Also show the growing recording on a `wiretape debug` page, and print the URL of that page.",
+    help="Also show the recording, as it grows, on a `wiretape debug` page, and print the URL of the page.",
 )
 @click.option(
     "--otlp",
@@ -174,7 +174,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=_ValidText("url", partial(addon_options.parse_upstream, name="endpoint")),
     help="Also export the recording to this OTLP/HTTP endpoint, as OpenTelemetry spans.",
 )
-@click.option("--plain", is_flag=True, help="Print lines only, without the live view, even on a terminal.")
+@click.option("--plain", is_flag=True, help="Print plain lines instead of the live view, even on a terminal.")
 @click.option("--no-upstream-check", is_flag=True, help="Start even if the service does not respond.")
 @click.option(
     "--addon-path",
@@ -189,8 +189,8 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     """Record and check the traffic between clients and the service at UPSTREAM, an http or https URL.
 
     Bodies are forwarded unchanged as they arrive, and checked against the specification. On a terminal, the open
-    streams are shown and findings scroll above them; otherwise, each finding is one line on standard error.
-    Ctrl-C closes the recording; a second Ctrl-C exits at once.
+    streams are shown and findings scroll above them; otherwise, each finding is printed as one line on
+    standard error. Ctrl-C closes the recording; a second Ctrl-C exits at once.
 
     With --mode regular, traffic to hosts other than UPSTREAM passes unrecorded; without UPSTREAM, all traffic is
     recorded.

@@ -401,7 +401,7 @@ class _ReaderWithoutTrailers:
     def __call__(self, buffer: Any) -> Any:
         event = self._reader(buffer)
         if event is None and len(buffer) > _MOST_BUFFERED:
-            raise h11.RemoteProtocolError("a line of the chunked body does not end")
+            raise h11.RemoteProtocolError("the chunked body contains an unterminated line")
         if type(event) is _END_OF_MESSAGE and event.headers:
             self._on_trailers()
             return h11.EndOfMessage()

@@ -160,9 +160,10 @@ class RecordingLocked(Struct, frozen=True, tag=True):
         locked = f"Another program has locked the recording for {self.seconds:,.0f} s"
         if self.is_closing:
             return (
-                f"{locked}: closing waits until it is done. Ctrl-C exits now, and the recorder closes the file later."
+                f"{locked}: the recording cannot be closed before the lock is released. Press Ctrl-C to exit now; the "
+                "recorder then closes the file later."
             )
-        return f"{locked}: traffic waits in memory until it is done."
+        return f"{locked}: traffic is kept in memory until the lock is released."
 
 
 class ChecksFailed(Struct, frozen=True, tag=True):
@@ -184,7 +185,7 @@ class CatchingUp(Struct, frozen=True, tag=True):
     def line(self) -> str:
         """Return the log line."""
         if self.is_closing:
-            return f"Everything is stored, with {unchecked_label(self.unchecked_bytes)}: closing will take a moment."
+            return f"Everything is stored ({unchecked_label(self.unchecked_bytes)}): closing will take a moment."
         return f"Checking the existing recording first: {unchecked_label(self.unchecked_bytes)}."
 
 

@@ -95,16 +95,15 @@ _outcome = option_group("Outcome")
 @_outcome(
     "--strict",
     is_flag=True,
-    help="Exit with status 1 if a request had no match, a recorded request was never made, or a fault never matched "
-    "anything.",
+    help="Exit with status 1 if a request had no match, a recorded request was never made, or a fault never matched.",
 )
 @_outcome("--verify", is_flag=True, help="Replay FILE against itself, compare all bytes, and exit.")
 @access(
     "--service",
     metavar="FILE",
     type=PATH,
-    help="TOML file with keys, scopes, limits and workspaces.  [default: any key is valid; session mode "
-    "requires one if the recorded service did]",
+    help="TOML file with keys, scopes, limits and workspaces.  [default: any key is valid; in session mode, "
+    "requests need a key if the recorded service required one]",
 )
 @access(
     "--limits",
@@ -114,7 +113,7 @@ _outcome = option_group("Outcome")
 )
 @access("--no-auth", is_flag=True, help="Accept requests without a key.")
 @faults_option
-@failures("--dry-run", is_flag=True, help="List what the faults would hit, and exit.")
+@failures("--dry-run", is_flag=True, help="List the events and requests that the faults would hit, and exit.")
 @verdict_options
 @click.pass_context
 def replay(
@@ -133,7 +132,7 @@ def replay(
 ) -> None:
     """Replay a recording as an offline service.
 
-    In session mode, a playhead advances through the log of the session at --speed. A stream first gets the durable
+    In session mode, a playhead advances through the session's log at --speed. A stream first gets the durable
     events behind the playhead, starting after the client's Last-Event-ID, and then each event that the playhead
     reaches. Any other request gets the next recorded response to a request of the same kind.
     In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded

@@ -82,7 +82,7 @@ listen_option = serving(
     show_default=True,
     help="Address to listen on; port 0 picks a free port.",
 )
-faults_option = failures("--faults", metavar="FILE", type=PATH, help="TOML script of the faults to inject.")
+faults_option = failures("--faults", metavar="FILE", type=PATH, help="Fault script (TOML) to apply.")
 control_option = _control(
     "--control-token",
     metavar="TOKEN",
@@ -93,7 +93,7 @@ control_option = _control(
 debug_option = _control(
     "--debug",
     is_flag=True,
-    help="Also show FILE on a `wiretape debug` page, where you can move the playhead, and print the URL of that page.",
+    help="Also show FILE on a `wiretape debug` page that can move the playhead, and print the URL of the page.",
 )
 
 
@@ -112,15 +112,16 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(FAIL_ON),
             default=NEVER,
             show_default=True,
-            help="Exit with status 1 if a client finding is at least this severe. inconclusive: for any client finding "
-            "or inconclusive client rule.",
+            help="Exit with status 1 if any client finding is at least this severe. With inconclusive, exit with "
+            "status 1 if there is any client finding or any inconclusive client rule.",
         ),
         _verdict(
             "--report",
             "reports",
             metavar="FORMAT:FILE",
             multiple=True,
-            help="Write a client report at the end, in any `wiretape report` format. Repeatable; FILE may be -.",
+            help="Write a report about the client at the end, in any `wiretape report` format; FILE may be - for "
+            "standard output. Repeatable.",
         ),
         _verdict("--record", metavar="FILE", type=PATH, help="Record the traffic in a new file."),
         _verdict(

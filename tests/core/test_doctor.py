@@ -43,7 +43,10 @@ def test_a_new_machine_has_no_problem(tmp_path):
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
-        (None, (0, f"missing  mitmproxy: wiretape proxy, demo, and import of flow files need it; {INSTALL}")),
+        (
+            None,
+            (0, f"missing  mitmproxy: wiretape proxy, wiretape demo and the import of flow files need it; {INSTALL}"),
+        ),
         ("10.4.2", (1, f"problem  mitmproxy 10.4.2 is not supported: {INSTALL}")),
         ("11.0.2", (0, None)),
         ("13.0.0", (1, f"problem  mitmproxy 13.0.0 is not supported: {INSTALL}")),

@@ -21,7 +21,7 @@ SYNTAX_ERRORS = {
     "[a.b]\n[a.b]": "a.b is declared twice; *[[a.b]] above each (at line 2, column 5)",
     "a = [": "the file ends in the middle of a value: *is missing (at the end, line 1)",
     "a = [1,\n\n": "the file ends in the middle of a value: *is missing (at the end, line 2)",
-    'a = "b\nc = 1': "a string must end on its own line: a quote is missing, * (at line 1, column 7)",
+    'a = "b\nc = 1': "a string must end on its first line: a quote is missing, * (at line 1, column 7)",
     "a": "Expected '=' after a key in a key/value pair (at the end, line 1)",
 }
 

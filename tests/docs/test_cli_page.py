@@ -58,7 +58,7 @@ def test_every_command_is_in_the_index_or_the_readme(name):
 def test_the_examples_in_the_help_are_valid_commands(typed):
     command = COMMANDS[typed]
     shown = re.findall(r"^ {4,}(wiretape .*)$", command.help or "", re.MULTILINE)
-    shown += re.findall(r"Example: (wiretape [^,]*)", command.epilog or "")
+    shown += re.findall(r"Example: (wiretape [^,\n]*)", command.epilog or "")
     for example in shown:
         _, name, *words = shlex.split(example.partition(" > ")[0])
         known = {one for option in _options(name) for one in (*option.opts, "--help")}

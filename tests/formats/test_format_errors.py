@@ -38,7 +38,7 @@ LINES = {
     HEAD + "{": "line 2: invalid JSON: unexpected end of data (column 2).",
     HEAD + "[]": "line 2: expected a table, got a list.",
     HEAD + "{}": "line 2: kind is missing.",
-    HEAD + HEAD: "line 2: kind: lines of kind recording and capture must come first.",
+    HEAD + HEAD: "line 2: kind: lines of the kinds recording and capture must come first.",
     HEAD + '{"kind": "requests"}': (
         "line 2: kind: expected one of recording, capture, request, request-ended, response, chunk, lost, ended, "
         "finding, got 'requests'; did you mean request?"
@@ -47,7 +47,7 @@ LINES = {
         "line 2: exchange: exchange 1 has no request before this line, or has ended."
     ),
     HEAD + REQUEST + '\n{"kind": "request-ended", "exchange": 1, "time_ns": 1}': (
-        "line 4: time_ns: expected more than 1, the time of the line before."
+        "line 4: time_ns: expected a time later than 1, the time of the previous line."
     ),
     HEAD + REQUEST + '{"kind": "ended", "exchange": 1, "time_ns": 2, "ending": "timeout"}': (
         "line 3: ending: expected one of complete, service-closed, service-reset, service-unreachable, "
@@ -74,7 +74,7 @@ LINES = {
         f"line 1: redacted: expected a whole number of at most {2**53}, got {2**63 - 1}."
     ),
     HEAD + REQUEST + REQUEST.replace(': 1, "c', ': 2, "c'): (
-        "line 3: exchange: expected more than 1, the number of the request before."
+        "line 3: exchange: expected a number greater than 1, the number of the previous request."
     ),
     HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "text": "ab"}\n'
     '{"kind": "chunk", "exchange": 1, "time_ns": 3, "start": 1, "text": "b"}': (
@@ -140,7 +140,7 @@ def test_a_number_that_is_too_large_for_a_recording_is_reported(name, text, tmp_
     """SQLite stores integers of 64 bits, and times count nanoseconds since 1970."""
     path = tmp_path / name
     path.write_text(text, "utf-8")
-    with pytest.raises(InputError, match=r"xchange 1 (lasts until after the year 2200|is longer than a recording)"):
+    with pytest.raises(InputError, match=r"xchange 1 (ends after the year 2200|is longer than a recording)"):
         open_recording(path)
 
 

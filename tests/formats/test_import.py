@@ -103,7 +103,7 @@ def test_stored_findings_are_kept_and_not_checked_again(run):
         (["run.db"], "run.db is already a recording, or another database."),
         (
             ["odd.txt"],
-            "The format of odd.txt cannot be detected: give it with --format (jsonl, tape, har, flows, sse).",
+            "The format of odd.txt cannot be detected: specify it with --format (jsonl, tape, har, flows, sse).",
         ),
         (["empty.txt"], "empty.txt is empty."),
         (

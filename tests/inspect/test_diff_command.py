@@ -259,11 +259,11 @@ def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ([], "Give two recordings, or two exchanges of one"),
-        (["--exchange", "1"], "Give two recordings, or two exchanges of one"),
+        ([], "Name two recordings, or use --exchange N:M"),
+        (["--exchange", "1"], "Name two recordings, or use --exchange N:M"),
         (["--exchange", "1-2"], "Invalid exchanges '1-2': expected N or N:M, for example 2:5."),
         (["--exchange", "1:7"], "has no exchange 7: its exchanges are 1 to 2."),
-        (["--exchange", "1:2", "--timing", "5"], "'5' is not a duration: expected a number and a unit, like 50ms."),
+        (["--exchange", "1:2", "--timing", "5"], "'5' is not a duration: expected a number and a unit, such as 50ms."),
         (["--exchange", "1:2", "--normalize", "ids,dates"], "Invalid value 'dates': choose from ids, times."),
         (["--exchange", "1:2", "--ignore-path", "a.b"], "Invalid JSON path 'a.b'"),
         (["--exchange", "1:2", "--limit", "-1"], "-1 is not in the range"),

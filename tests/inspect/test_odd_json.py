@@ -78,7 +78,7 @@ def test_long_integers_are_integers(run, recorded, sequence):
 @pytest.mark.parametrize("data", [DEEP, TOO_LONG], ids=["deep", "too long"])
 def test_unreadable_json_is_distinguished_from_invalid_json(run, recorded, data):
     path = recorded(data)
-    note = "nested too deeply, or a number is too long, to be read"
+    note = "unreadable: nested too deeply, or a number is too long"
     assert f"[{note}]" in run("show", path).stdout
     assert second(run, path, "show", "--json")["note"] == note
     assert second(run, path, "export", "--format", "events")["text"] == data

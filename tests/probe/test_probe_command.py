@@ -158,7 +158,7 @@ async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
         assert "Expected a new session for POST /v1/sessions, got 401 authentication_required." in out
         again = await run(tmp_path, "--init", service.url)
         assert again[0] == 2
-        assert "probe.toml exists already" in again[2]
+        assert "probe.toml already exists" in again[2]
     status, _, err = await run(tmp_path, "--record", "b.db", "--no-config")
     assert status == 2
     assert "cannot be reached" in err
@@ -170,7 +170,7 @@ async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
     [
         (["--only", "replya"], "No case matches 'replya': give names, groups (authentication,"),
         (["--only", ","], "--only has an empty value: give names, groups or rule codes"),
-        (["--only", "tenancy", "--skip", "tenancy"], "No case is left"),
+        (["--only", "tenancy", "--skip", "tenancy"], "No cases are left"),
         (["--init", "localhost:80"], "Invalid URL 'localhost:80': expected the address of the service"),
         (["nothing.toml"], "There is no file nothing.toml."),
     ],

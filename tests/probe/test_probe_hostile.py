@@ -141,7 +141,7 @@ async def test_a_service_that_dies_ends_all_cases(probe):
 
     async with serving(die) as (server, url), probe(url, only=("authentication", "errors"), timeout_s=5) as probed:
         reasons = probed.reasons(CaseVerdict.BROKEN)
-        assert "Expected a response, but the service cannot be reached any more." in reasons.values()
+        assert "Expected a response, but the service can no longer be reached." in reasons.values()
         assert len(probed.cases) == 1 + 7 + 7
 
 

@@ -99,7 +99,7 @@ def test_the_live_view_shows_unchecked_bytes(unchecked, is_shown):
 @pytest.mark.parametrize(
     ("is_closing", "line"),
     [
-        (True, "Everything is stored, with 4.2 MB not yet checked: closing will take a moment."),
+        (True, "Everything is stored (4.2 MB not yet checked): closing will take a moment."),
         (False, "Checking the existing recording first: 4.2 MB not yet checked."),
     ],
 )
@@ -141,8 +141,8 @@ def test_while_the_recording_is_locked_input_is_read_and_the_wait_is_reported(tm
     waits = [message for message in sent if isinstance(message, RecordingLocked)]
     assert [wait.is_closing for wait in waits] == [False, True]
     lines = [decode_line(encode_line(wait)).line() for wait in waits]
-    assert lines[0].startswith("Another program has locked the recording for 0 s: traffic waits in memory")
-    assert lines[1].startswith("Another program has locked the recording for 0 s: closing waits")
+    assert lines[0].startswith("Another program has locked the recording for 0 s: traffic is kept in memory")
+    assert lines[1].startswith("Another program has locked the recording for 0 s: the recording cannot be closed")
     assert isinstance(sent[-1], RecordingClosed)
     assert sent[-1].lost_bytes == 0
     with open_recording(path) as recording:

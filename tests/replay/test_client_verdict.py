@@ -133,7 +133,7 @@ async def test_reconnecting_with_a_cursor_breaks_no_rule(run):
         await read(client)
         async with client.stream("GET", STREAM, headers={"Last-Event-ID": "e3"}) as response:
             assert response.status_code == 200
-    assert list(verdict(checker.attribution, "run.db")) == ["The client broke no rule."]
+    assert list(verdict(checker.attribution, "run.db")) == ["The client broke no rules."]
     assert not fails(checker.attribution, "note")
 
 
@@ -331,7 +331,7 @@ async def test_a_client_that_ignores_a_resync_and_leaves_at_once_is_inconclusive
     reason = "the connection or the recording ended before the client could reconnect"
     assert checker.inconclusive == {"CLI005": {reason: 1}}
     assert list(verdict(checker.attribution, "run.db", checker.inconclusive)) == [
-        "The client broke no rule, but 1 rule could not be decided:",
+        "The client broke no rules, but 1 rule was inconclusive:",
         f"  inconclusive CLI005 resync-ignored: {reason} (1 time)",
     ]
     assert not fails(checker.attribution, "note", checker.inconclusive)

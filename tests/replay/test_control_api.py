@@ -130,7 +130,7 @@ async def test_seek_goes_just_after_its_target(play, entries, body, position, ti
         ({}, "seek: expected exactly one of sequence, event, time_s, position and end."),
         ({"sequence": 1, "end": True}, "seek: expected exactly one of"),
         ({"end": False}, "seek: expected exactly one of"),
-        ({"sequence": 4}, "no event with sequence 4"),
+        ({"sequence": 4}, "no event with the sequence number 4"),
         ({"event": "e4\x1b"}, "no durable event with the id e4\\x1b"),
         ({"position": 5}, "Invalid position 5: expected a number from 0 to 4."),
         ({"position": -1}, "Invalid position -1: expected a number from 0 to 4."),

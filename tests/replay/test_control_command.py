@@ -183,11 +183,11 @@ def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
 
     assert "Unknown session s9: use s1." in refused(replay.url, "pause", "--session", "s9", *token)
     assert "expected exactly one of sequence" in refused(replay.url, "seek", *token)
-    assert "no event with sequence 9" in refused(replay.url, "seek", "--sequence", "9", *token)
+    assert "no event with the sequence number 9" in refused(replay.url, "seek", "--sequence", "9", *token)
     assert "Give the conditions of a breakpoint" in refused(replay.url, "break", *token)
     assert "Give the conditions of a breakpoint" in refused(replay.url, "break", "--list", "--clear", *token)
     assert "Give the conditions of a breakpoint" in refused(replay.url, "break", "--remove", *token)
-    assert "give --token or set WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
+    assert "use --token or set WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
     assert "is not the control token of this replay" in refused(replay.url, "state")
     assert "printable ASCII" in refused(replay.url, "state", "--token", "a\nb")
 

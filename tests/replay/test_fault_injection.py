@@ -458,12 +458,12 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
         )
     )
     assert list(list_hits(script, LOGS)) == [
-        "drop: drop (once, counted over all sessions in the order of requests)",
+        "drop: drop (once, counted across all sessions, in the order of the requests)",
         "  session s1, place 4: after message.completed, sequence 2",
         "each: drop",
         "  session s1, place 4: after message.completed, sequence 2",
         "  session s2, place 1: after message.completed, sequence 2",
-        "flaky: corrupt (flip) (once, counted over all sessions in the order of requests, with probability 0.5)",
+        "flaky: corrupt (flip) (once, counted across all sessions, in the order of the requests, with probability 0.5)",
         "  may: session s1, place 2: at message.delta",
         "  may: session s1, place 3: at message.delta",
         "none: split (crlf)",
@@ -483,7 +483,7 @@ def test_a_dry_run_names_cursors_and_missing_sessions():
         )
     )
     assert list(list_hits(script, LOGS, ["known"])) == [
-        "one: expire-cursor (2 times, counted over all sessions in the order of requests)",
+        "one: expire-cursor (2 times, counted across all sessions, in the order of the requests)",
         "  any stream request with the cursor e4 or e5\\x1b of session s1",
         "  this recording has no session s9",
         "any: expire-cursor (once)",

@@ -152,7 +152,7 @@ BAD = {
     "empty list": ('[[fault]]\ndo = "drop"\nsession = []', "fault[0].session: expected a non-empty list."),
     "two positions": (
         '[[fault]]\ndo = "drop"\nafter = { event = 1 }\nbefore = { event = 1 }',
-        "fault[0].after: before is given too; use only one of them.",
+        "fault[0].after: before is also given; use only one of them.",
     ),
     "position that is not a table": (
         '[[fault]]\ndo = "drop"\nafter = 12',

@@ -64,8 +64,9 @@ def test_a_cursor_from_before_the_recording_resumes_where_it_resumed_then(builde
     for known, after in {"e7": [8, 9, 10], "e9": [10]}.items():
         reader = LogReader(log, len(log), cursor=known, deltas=False)
         assert [entry.sequence for entry in reader.read(len(log))] == after
+    then = "a client that sends it gets the events that were sent then"
     assert warnings == [
-        "the cursor `e7` of exchange 1 names no recorded event; a client that sends it gets what was sent then.",
+        f"the cursor `e7` of exchange 1 matches no recorded event; {then}.",
         "its recording begins in the middle, with sequence 8.",
     ]
 
@@ -78,8 +79,8 @@ def test_a_cursor_without_an_event_resumes_where_it_resumed_then(builder, build)
     for known, after in {"odd": [3], "odder": []}.items():
         reader = LogReader(log, len(log), cursor=known, deltas=False)
         assert [entry.sequence for entry in reader.read(len(log))] == after
-    problem = "the cursor `odd` of exchange 2 names no recorded event, nor do those of 1 other exchange"
-    assert warnings == [f"{problem}; a client that sends it gets what was sent then."]
+    problem = "the cursor `odd` of exchange 2 matches no recorded event, nor do those of 1 other exchange"
+    assert warnings == [f"{problem}; a client that sends it gets the events that were sent then."]
 
 
 @pytest.mark.parametrize(("identity", "after"), [("é", "e2"), ("e0", "é")], ids=["not ASCII", "earlier"])
@@ -330,7 +331,7 @@ def test_a_stream_without_durable_events_is_replayed(builder, build, chunks):
     builder.exchange(chunks, ending=Ending.SERVICE_RESET)
     log, warnings = build()
     assert data(log) == [*chunks, b""]
-    assert warnings == ["it has no durable event."]
+    assert warnings == ["it has no durable events."]
 
 
 @pytest.mark.parametrize(

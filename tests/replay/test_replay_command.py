@@ -102,7 +102,7 @@ def test_it_says_when_everything_was_asked_for(builder):
     assert err.splitlines()[1:] == [
         "Served 1 request; 0 requests had no match.",
         "Everything recorded was requested.",
-        "The client broke no rule.",
+        "The client broke no rules.",
     ]
 
 
@@ -113,7 +113,7 @@ def test_a_long_list_of_what_was_never_asked_for_is_cut(builder):
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=45)[1]
 
-    assert err.splitlines()[-3:] == ["     20  GET /v1/19", "  and 5 more.", "The client broke no rule."]
+    assert err.splitlines()[-3:] == ["     20  GET /v1/19", "  and 5 more.", "The client broke no rules."]
 
 
 def test_recorded_text_cannot_steer_the_terminal(builder):

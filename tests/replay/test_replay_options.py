@@ -124,7 +124,7 @@ def test_verify_says_what_cannot_be_compared_as_it_was(builder):
     assert said.splitlines() == [
         "1 exchange came back as recorded: 9 bytes of body in 1 chunk, with their heads and endings.",
         "Recorded over HTTP/2, served and compared over HTTP/1.1: 1 exchange.",
-        "Not recorded, and so left out: 7 bytes.",
+        "Not recorded, and therefore left out: 7 bytes.",
     ]
 
 

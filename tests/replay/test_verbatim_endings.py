@@ -208,7 +208,7 @@ def test_lost_bytes_are_left_out_with_a_warning(builder, serve, call):
 
     assert caller.read(b"0\r\n\r\n").body == b"9\r\ndata: 1\n\n\r\n9\r\ndata: 3\n\n\r\n0\r\n\r\n"
     assert lines == [
-        f"GET {STREAM} → exchange 1, 200 (warning: not recorded, and so left out: 7 bytes)",
+        f"GET {STREAM} → exchange 1, 200 (warning: 7 bytes not recorded, and therefore left out)",
     ]
 
 

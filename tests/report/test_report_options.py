@@ -68,7 +68,7 @@ def test_a_dash_is_standard_output(run, path):
         ("--select SEQQ", "Unknown rule code 'SEQQ'; did you mean SEQ?"),
         ("--ignore seq01", "did you mean SEQ001?"),
         ("--select SEQ --ignore SEQ", "No rules left to check"),
-        ("--select ,", "--select matches no rule: give codes or code prefixes, like SEQ,RES001."),
+        ("--select ,", "--select matches no rule: use codes or code prefixes, such as SEQ,RES001."),
         ("--select SEQ --ignore=", "--ignore matches no rule"),
         ("--select SEQ --select=", "--select matches no rule"),
         ("--strict-baseline", "--strict-baseline needs --baseline."),

@@ -135,7 +135,7 @@ BAD = {
         "run[0].steps[0].error: a call that fails has no output.",
     ),
     "a date": (steps('{ tool = "t", input = { a = [1, 2020-01-01] } }'), "run[0].steps[0].input.a[1]: JSON cannot *"),
-    "infinity": (steps('{ tool = "t", output = { a = inf } }'), "run[0].steps[0].output.a: JSON cannot hold *"),
+    "infinity": (steps('{ tool = "t", output = { a = inf } }'), "run[0].steps[0].output.a: JSON cannot represent *"),
     "a large number": (steps('{ tool = "t", output = { a = 99999999999999999999 } }'), "run[0].steps[0].*2^53."),
     "a misspelled sandbox": (steps('{ sandbox = "recreate" }'), "run[0].steps[0].sandbox: *did you mean recreated?"),
     "a misspelled end": (steps('{ end-stream = "closed" }'), "run[0].steps[0].end-stream: *did you mean close?"),

@@ -50,7 +50,7 @@ def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
-    assert "The client broke no rule." in err
+    assert "The client broke no rules." in err
     assert "Traceback" not in err
     assert json.loads(out)["findings"] == []
     with contextlib.closing(sqlite3.connect(data)) as stored:

@@ -248,7 +248,7 @@ async def test_data_of_another_seed_or_version_is_refused(serve, tmp_path):
     with pytest.raises(InputError, match="choose another file for --data"):
         await _begun(data)
     _database(data, "PRAGMA user_version = 99")
-    with pytest.raises(InputError, match="has format 99; this version can only read format 1"):
+    with pytest.raises(InputError, match="has format 99; this version of wiretape can only read format 1"):
         await _begun(data)
 
 

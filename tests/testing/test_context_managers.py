@@ -55,7 +55,7 @@ def test_a_broken_rule_is_an_assertion_error(recording, folders):
     assert isinstance(error.value, AssertionError)
     lines = str(error.value).splitlines()
     assert lines[:3] == [
-        "The client broke CLI002 (1 finding).",
+        "The client broke rule CLI002 (1 finding).",
         "",
         "CLI002 resumed-from-wrong-event  error in the client",
     ]
@@ -69,7 +69,7 @@ def test_an_exception_of_the_block_gets_the_report_as_a_note(recording, folders)
         urlopen(f"{service.url}/v1/other", timeout=45)  # noqa: S310 - and without a key
     error.value.close()
     (note,) = error.value.__notes__
-    assert note.startswith("The client broke CLI001 (1 finding).")
+    assert note.startswith("The client broke rule CLI001 (1 finding).")
     assert "\nRequests:\nGET /v1/other → 401" in note
     assert folders()[1:] == ["replayed.db"]
 
@@ -90,7 +90,7 @@ def test_a_stand_in_checks_its_client(folders):
         service.control.advance(60)
         assert service.findings == []
     assert folders() == []
-    with pytest.raises(ClientError, match="The client broke CLI001"), serve("hello") as service:
+    with pytest.raises(ClientError, match="The client broke rule CLI001"), serve("hello") as service:
         request_without_key(service.url)
 
 
@@ -106,7 +106,7 @@ def test_unittest_reports_a_broken_rule_as_a_failure(recording, folders):
     Case("test_client").run(result)
     assert result.errors == []
     ((_, text),) = result.failures
-    assert "The client broke CLI002 (1 finding)." in text
+    assert "The client broke rule CLI002 (1 finding)." in text
 
 
 def test_importing_wiretape_testing_does_not_import_the_replay():

@@ -33,12 +33,12 @@ def test_a_finding_fails_the_test_with_the_text_of_the_report(project):
     result = project.run(BAD)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*_ test_bad _*", "The client broke CLI002 (1 finding).", "", "CLI002 *"], consecutive=True
+        ["*_ test_bad _*", "The client broke rule CLI002 (1 finding).", "", "CLI002 *"], consecutive=True
     )
     (kept,) = project.kept
     assert f"The traffic is recorded in {kept}." in text_of(result)
     assert "Traceback" not in text_of(result)
-    result.stdout.fnmatch_lines(["FAILED test_it.py::test_bad - Failed: The client broke CLI002 (1 finding)."])
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_bad - Failed: The client broke rule CLI002 (1 finding)."])
     same = CliRunner().invoke(report, [str(kept), "--select", "CLI", "--no-config"])
     blocks, _, summary = same.stdout.rstrip().rpartition("\n")
     assert blocks in text_of(result)
@@ -59,9 +59,11 @@ def test_a_test_that_fails_for_another_reason_shows_that_reason_first(project):
     result.assert_outcomes(failed=1)
     text = text_of(result)
     assert (
-        text.index("assert 'mine' == 'yours'") < text.index("wiretape replay") < text.index("The client broke CLI002")
+        text.index("assert 'mine' == 'yours'")
+        < text.index("wiretape replay")
+        < text.index("The client broke rule CLI002")
     )
-    assert text.count("The client broke CLI002") == 1
+    assert text.count("The client broke rule CLI002") == 1
     assert "GET /v1/sessions/s1/events/stream → session s1 from the beginning" in text
     result.stdout.fnmatch_lines(["FAILED test_it.py::test_bad - *'mine' == 'yours'*"])
     assert project.findings(project.kept[0]) == ["CLI002"]
@@ -90,7 +92,7 @@ def test_a_rule_broken_in_teardown_is_an_error_at_teardown(project):
             read(client)
     """)
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_late*", "The client broke CLI002 (1 finding)."])
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_late*", "The client broke rule CLI002 (1 finding)."])
 
 
 def test_skipped_tests_and_expected_failures_are_not_failed(project):
@@ -124,7 +126,7 @@ def test_each_replay_of_a_test_checks_its_client(project):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "The client broke CLI002 (1 finding).",
+            "The client broke rule CLI002 (1 finding).",
             "The traffic is recorded in *replayed.db.",
             "1 request had no match.",
             "GET /v1/nothing was not recorded. Closest: *",
@@ -168,7 +170,7 @@ def test_findings_are_reported_even_if_they_cannot_be_recorded(project):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "The client broke CLI002 (1 finding).",
+            "The client broke rule CLI002 (1 finding).",
             "error CLI002 (exchange 2): Expected `e3` as Last-Event-ID, got none.",
             "*replayed.db cannot be written: *",
         ]
@@ -221,7 +223,7 @@ def test_allowed_findings_are_not_reported_with_others(project):
             get(url, headers={})
     """)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["The client broke CLI001 (1 finding).", "CLI001 missing-bearer-key *"])
+    result.stdout.fnmatch_lines(["The client broke rule CLI001 (1 finding).", "CLI001 missing-bearer-key *"])
     assert "CLI002" not in text_of(result).partition("short test summary")[0].partition("The client broke")[2]
 
 
@@ -301,7 +303,7 @@ def test_a_fault_that_never_matches_fails_the_test_unless_it_may_miss(project):
             assert replay.unused_faults == ["late"]
     """)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["The fault never matched anything: late."])
+    result.stdout.fnmatch_lines(["The fault late never matched."])
 
 
 def test_fail_on_inconclusive_fails_for_a_client_that_ignores_a_resync_and_leaves(project):
@@ -314,7 +316,7 @@ def test_fail_on_inconclusive_fails_for_a_client_that_ignores_a_resync_and_leave
             read(wiretape_replay("run.db", faults=faults, fail_on=fail_on).url)
     """)
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["CLI005 could not be decided.", "inconclusive CLI005 resync-ignored: *(1 time)"])
+    result.stdout.fnmatch_lines(["Rule CLI005 was inconclusive.", "inconclusive CLI005 resync-ignored: *(1 time)"])
 
 
 @pytest.mark.parametrize(
@@ -463,7 +465,7 @@ def test_coroutines_wait_without_blocking_their_loop(project):
             await asyncio.to_thread(read, wiretape.url)
     """)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["The client broke CLI002 (1 finding)."])
+    result.stdout.fnmatch_lines(["The client broke rule CLI002 (1 finding)."])
 
 
 def test_coroutines_of_anyio_can_wait(project):
@@ -501,7 +503,7 @@ def test_each_worker_of_xdist_has_its_own_replays(project):
     tests = "".join(f"def test_{n}(wiretape_replay):\n    read(wiretape_replay('run.db').url)\n" for n in range(6))
     result = project.run(tests + BAD, "-n", "2", subprocess=True)
     result.assert_outcomes(passed=6, failed=1)
-    result.stdout.fnmatch_lines(["The client broke CLI002 (1 finding).", "FAILED test_it.py::test_bad*"])
+    result.stdout.fnmatch_lines(["The client broke rule CLI002 (1 finding).", "FAILED test_it.py::test_bad*"])
     assert len(project.kept) == 1
 
 

@@ -103,7 +103,7 @@ def test_a_broken_rule_fails_the_test(project):
             ask(service, "POST", "/v1/sessions", Authorization="")
     """)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["The client broke CLI002 (1 finding)."])
+    result.stdout.fnmatch_lines(["The client broke rule CLI002 (1 finding)."])
     assert len(project.kept) == 1
 
 

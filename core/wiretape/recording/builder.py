@@ -107,7 +107,7 @@ def build_recording(source: RecordingSource, path: Path) -> None:
     """
     metadata = source.metadata
     if not 0 <= metadata.started_unix_ns <= MAX_UNIX_NS:
-        raise InputError("The start time is before 1970 or after 2200: a recording cannot hold such a time.")
+        raise InputError("The start time is before 1970 or after 2200: a recording cannot store such a time.")
     writer = Writer.create(path, upstream=metadata.upstream, started_unix_ns=metadata.started_unix_ns)
     try:
         _write(source, writer)
@@ -142,7 +142,9 @@ def _check_limits(observations: Iterable[Observation], max_ns: int) -> Iterator[
     for seen in observations:
         last_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
         if last_ns > max_ns:
-            raise InputError(f"Exchange {seen.exchange} lasts until after the year 2200: a recording cannot hold that.")
+            raise InputError(
+                f"Exchange {seen.exchange} ends after the year 2200: a recording cannot store such a time."
+            )
         end = seen.end if isinstance(seen, BytesArrived | BytesLost) else 0
         if end > _MAX_BODY:
             raise InputError(f"A body of exchange {seen.exchange} is longer than a recording can hold.")

@@ -39,12 +39,14 @@ _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
     help="Folder for the two files.  [default: the folder of FILE]",
 )
 @click.option("--force", is_flag=True, help="Replace the two files if they exist.")
-@click.option("--update-views", is_flag=True, help="Update the views in FILE to this version of wiretape first.")
+@click.option(
+    "--update-views", is_flag=True, help="First update the views in FILE to those of this version of wiretape."
+)
 def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -> None:
-    """Prepare recording FILE for datasette: labels, facets, descriptions and ready-made queries.
+    """Prepare the recording FILE for datasette: labels, facets, descriptions and ready-made queries.
 
-    Writes NAME.metadata.json and NAME.datasette.yaml, and prints the command that opens the recording in datasette.
-    FILE is not changed unless --update-views is given.
+    The command writes NAME.metadata.json and NAME.datasette.yaml, and prints the command that opens the recording in
+    datasette. FILE is not changed unless --update-views is given.
 
     \b
     Examples:
@@ -54,7 +56,7 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     _check_is_sqlite(file)
     _check_name(file)
     if update_views and (names := sql_views.update_views(file)):
-        click.echo(f"{printable(str(file))} now has the views of this version: {', '.join(names)}.")
+        click.echo(f"{printable(str(file))} now has the views of this version of wiretape: {', '.join(names)}.")
     missing = sql_views.find_outdated(file)
     columns = sql_views.read_columns(file)
     with open_recording(file) as recording:
@@ -68,8 +70,8 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
             out.write(text)
     if missing:
         click.echo(
-            f"{printable(str(file))} was recorded by another version; these views are missing or outdated: "
-            f"{', '.join(missing)}. Update them with --update-views.",
+            f"{printable(str(file))} was recorded by a different version of wiretape; these views are missing or "
+            f"outdated: {', '.join(missing)}. Update them with --update-views.",
             err=True,
         )
     _print_commands(file, metadata, config)
@@ -123,8 +125,8 @@ def _build_files(
         "description": f"{info.started:%Y-%m-%d %H:%M:%S}Z, recorded by {info.tool}. It contains untrusted text.",
         "databases": {
             database: {
-                "description": "Views (plural names) are for people, tables (singular names) hold the recorded data. "
-                "exchange_id identifies one request and its response.",
+                "description": "Views (plural names) are for people; tables (singular names) contain the recorded "
+                "data. exchange_id identifies one request and its response.",
                 "tables": {
                     name: _table(descriptions, name, columns[name])
                     for name in descriptions["tables"]

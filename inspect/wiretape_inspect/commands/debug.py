@@ -28,22 +28,22 @@ from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
     metavar="[HOST:]PORT",
     default="127.0.0.1:0",
     show_default=True,
-    help="Loopback address to listen on; port 0 chooses a free one.",
+    help="Loopback address to listen on; port 0 picks a free port.",
 )
 @click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
 @click.option(
-    "--replay", metavar="URL", help="Control the replay of FILE at this URL; the token comes from $WIRETAPE_TOKEN."
+    "--replay", metavar="URL", help="Control the replay of FILE at this URL; the token is read from $WIRETAPE_TOKEN."
 )
 @click.option("--with-parent", is_flag=True, hidden=True, help="Exit when standard input closes.")
 def debug(file: Path, other: Path | None, *, listen: str, browse: bool, replay: str | None, with_parent: bool) -> None:
-    """Show recording FILE in a browser: events, bytes, findings, and what the client knew at each event.
+    """Show the recording FILE in a browser: events, bytes, findings, and what the client knew at each event.
 
     With OTHER, another recording, the page also shows how the two differ.
 
     If FILE is still being recorded, the page follows it. The printed URL contains an access token, without
-    which nobody can see the recording; only programs on this machine can connect. Stop with Ctrl-C.
+    which nobody can see the recording; only programs on this machine can connect. Press Ctrl-C to stop.
 
-    `wiretape proxy --debug` and `wiretape replay --debug` also open this page for what they record or replay.
+    `wiretape proxy --debug` and `wiretape replay --debug` also serve this page for what they record or replay.
 
     \b
     Examples:

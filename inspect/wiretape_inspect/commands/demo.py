@@ -84,13 +84,13 @@ PLANTED_CODES = {code for planted in PLANTED for code in planted.codes}
     default=Path("wiretape-demo.db"),
     show_default=True,
     metavar="FILE",
-    help="Recording to write; replaces only a recording of an earlier demo.",
+    help="Recording to write; an existing file is replaced only if an earlier demo wrote it.",
 )
 @click.pass_context
 def demo(ctx: click.Context, output: Path) -> None:
     """Record, check and replay a small service on this machine.
 
-    Simulates a service with a few planted faults, records a client using it through the proxy, shows the
+    The demo simulates a service with a few planted faults, records a client that uses it through the proxy, shows the
     timeline and the report, and replays the recording to the same client.
     """
     if find_spec("mitmproxy") is None:

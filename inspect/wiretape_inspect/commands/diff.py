@@ -49,7 +49,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     "numbers",
     metavar="N[:M]",
     callback=_exchanges,
-    help="Compare only exchange N of A with exchange M of B (or of A).",
+    help="Compare only exchange N of A with exchange M of B, or with exchange M of A if B is not given.",
 )
 @click.option(
     "--normalize",
@@ -62,7 +62,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     "--timing",
     metavar="TOLERANCE",
     type=Duration("50ms"),
-    help="Also report events that came later or earlier by more than this, e.g. 50ms.",
+    help="Also report events that arrived later or earlier by more than this, e.g. 50ms.",
 )
 @click.option("--ignore-path", metavar="PATH", multiple=True, help="Ignore this JSON path. Repeatable.")
 @click.option("--match-header", metavar="NAME", multiple=True, help="Also compare this header. Repeatable.")
@@ -102,7 +102,7 @@ def diff(
     """Compare two recordings, A and B, or two exchanges of one recording.
 
     Sessions are paired by id, streams of a session by order, events by durable id, and other exchanges by method, path
-    and order. Reports what is missing, added, changed (with its JSON paths) or moved in B.
+    and order. The output lists what is missing, added, changed (with its JSON paths) or moved in B.
 
     With --normalize ids,times, two recordings of the same scenario compare equal: ids may differ but must appear in
     the same places, and a reference to the wrong id is still reported.
@@ -117,7 +117,7 @@ def diff(
     Exit status: 0 if equal, 1 if different, 2 if the recordings could not be compared.
     """
     if second is None and (numbers is None or numbers[0] == numbers[1]):
-        raise click.UsageError("Give two recordings, or two exchanges of one recording with --exchange N:M.")
+        raise click.UsageError("Name two recordings, or use --exchange N:M to compare two exchanges of one recording.")
     options = DiffOptions(
         ids="ids" in normalize,
         times="times" in normalize,

@@ -68,7 +68,7 @@ def _check_python() -> Iterator[Diagnosis]:
 
 def _check_mitmproxy() -> Iterator[Diagnosis]:
     found = installed_version("mitmproxy")
-    needs = "wiretape proxy, demo, and import of flow files need it"
+    needs = "wiretape proxy, wiretape demo and the import of flow files need it"
     if found is None:
         yield Diagnosis("missing", f"mitmproxy: {needs}; run {install_command(MITMPROXY)}")
         return
@@ -81,7 +81,7 @@ def _check_mitmproxy() -> Iterator[Diagnosis]:
 
 def _check_opentelemetry() -> Iterator[Diagnosis]:
     if installed_version(OTLP.partition(">")[0]) is None:
-        needs = "wiretape proxy --otlp and export --format otlp need it"
+        needs = "wiretape proxy --otlp and wiretape export --format otlp need it"
         yield Diagnosis("missing", f"opentelemetry: {needs}; run {install_command(OTLP)}")
 
 

@@ -20,7 +20,7 @@ from wiretape_inspect.exchange_selection import select_stream
 _SUMMARIES = {
     **{each.name: each.summary for each in FORMATS if each.writes},
     "events": "one JSON object per exchange and per event, for jq and other programs",
-    "html": "the page of `wiretape debug` as one file",
+    "html": "the `wiretape debug` page as one file",
     "otlp": "OpenTelemetry spans in protobuf, the body of an OTLP/HTTP request",
 }
 
@@ -44,7 +44,7 @@ _SUMMARIES = {
 )
 @click.option("--endpoint", metavar="URL", help="With otlp: send the spans to this OTLP/HTTP endpoint.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="Follow the recording until standard input closes.")
-@click.option("-o", "--output", "to", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", help="Write to this file instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def export(
     file: Path,
@@ -60,7 +60,7 @@ def export(
 ) -> None:
     """Write the recording FILE in another format.
 
-    The sse output is raw: do not print it to a terminal if you do not trust the recording.
+    The output of --format sse is raw: do not print it to a terminal if you do not trust the recording.
 
     \b
     Examples:

@@ -40,10 +40,10 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
 @click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {raw_stream.DEFAULT_URL}]")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
-    """Convert FILE from another format to a recording; - reads standard input.
+    """Convert FILE from another format to a recording. If FILE is '-', read standard input.
 
-    Replaces credentials with fingerprints, as `wiretape proxy` does. Reports what FILE's format cannot hold, and which
-    values were filled in instead.
+    Credentials are replaced with fingerprints, as in recordings of `wiretape proxy`. The command lists what the format
+    of FILE cannot store, and which values it filled in instead.
 
     \b
     Examples:
@@ -106,7 +106,7 @@ def _detect(file: Path) -> Format:
     found = detect_format(file)
     if found is None:
         names = ", ".join(each.name for each in _READABLE)
-        raise InputError(f"The format of {file} cannot be detected: give it with --format ({names}).")
+        raise InputError(f"The format of {file} cannot be detected: specify it with --format ({names}).")
     return found
 
 

@@ -19,21 +19,21 @@ from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, me
 
 @click.command()
 @click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE FILE...")
-@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The merged recording.")
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="Recording to write.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     """Merge several recordings into one, in wall-clock order.
 
     Exchanges are renumbered, and the new numbers are printed. Conflicts are reported too: contradictory clocks,
-    different upstreams, traffic that two proxies recorded, recordings that were never closed. The rules are run
-    again on the merged recording.
+    different upstreams, traffic that two proxies recorded, and recordings that were never closed. The rules are
+    run again on the merged recording.
 
     \b
     Example:
         wiretape merge eu.db us.db --output both.db
     """
     if len(files) < 2:
-        raise click.UsageError("Give at least two recordings.")
+        raise click.UsageError("Name at least two recordings.")
     if any(is_same_file(one, other) for one, other in combinations(files, 2)):
         raise click.UsageError("The same recording is given twice.")
     check_recording_output(to, files, force=force)

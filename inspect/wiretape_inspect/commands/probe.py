@@ -71,9 +71,9 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
 @click.option(
     "--shrink/--no-shrink",
     default=True,
-    help="Find the smallest recording: rerun cases that broke a rule, with fewer steps.",
+    help="For each broken rule, rerun the case with fewer steps to find the smallest recording.",
 )
-@click.option("--through-proxy", is_flag=True, help="Record with wiretape proxy instead of at the socket.")
+@click.option("--through-proxy", is_flag=True, help="Record through wiretape proxy instead of directly at the socket.")
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")
 @click.option("--force", is_flag=True, help="Replace the recording if it exists.")
 @output_options
@@ -119,7 +119,7 @@ def probe(
     shows the cases that failed or were not possible; the rules that were broken, each with the smallest recording and
     the commands that reproduce the problem; and the rules that no case could exercise, with the reason.
 
-    FILE, by default probe.toml, describes the service and names the environment variables that hold the API keys.
+    FILE, by default probe.toml, describes the service and names the environment variables that contain the API keys.
 
     Exit status: 0 if there is no failure at or above --fail-on, 1 if there is, 2 if the service could not be probed.
 
@@ -193,7 +193,7 @@ def _write_initial_file(path: Path, url: str) -> None:
     """Raises InputError if the file exists or cannot be written, or the URL is invalid."""
     text = initial_file(url)
     if path_exists(path):
-        raise InputError(f"{path} exists already: edit it, or give another name.")
+        raise InputError(f"{path} already exists: edit it, or use another name.")
     try:
         path.write_text(text, "utf-8")
     except OSError as error:

@@ -23,14 +23,14 @@ from wiretape_inspect.recover.sqlite_pages import SqlitePages
 
 @click.command()
 @click.argument("file", type=PATH)
-@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The new recording.")
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="Recording to write.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def recover(file: Path, *, to: Path, force: bool) -> None:
-    """Save whatever can be read from a damaged recording to a new one.
+    """Copy everything that can still be read in the damaged recording FILE to a new one.
 
     FILE is not changed. It is read page by page without its schema, so recovery works even if FILE is truncated,
-    lacks its journal, or contains corrupt bits or foreign tables. What is missing is printed; in the new recording,
-    REC001 findings mark where bytes were lost. The rules are run again on the new recording.
+    lacks its journal, or contains corrupt data or foreign tables. The command lists what is missing; in the new
+    recording, REC001 findings mark where bytes were lost. The rules are run again on the new recording.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
         rows.add(pages.rows())
         metadata = rows.repair()
         if metadata is None:
-            raise RecordingError(f"{file} contains no readable exchange of a recording.")
+            raise RecordingError(f"{file} contains no readable exchanges.")
         source = RecordingSource(metadata, rows.observations())
         write_recording(source, to, lambda written: summary.append(describe_contents(written)))
     click.echo(f"{printable(str(to))}: {summary[0]}")

@@ -61,15 +61,15 @@ _PROGRESS_INTERVAL_S = 0.1
 @click.argument("names", type=click.Path(readable=False), nargs=-1, required=True, metavar="FILE...")
 @output_options
 @click.option(
-    "--select", multiple=True, metavar="CODES", help="Check only these rules: codes or families, like SEQ,RES001."
+    "--select", multiple=True, metavar="CODES", help="Check only these rules: codes or families, such as SEQ,RES001."
 )
 @click.option(
-    "--ignore", multiple=True, metavar="CODES", help="Skip these rules; if --select matches too, the longer code wins."
+    "--ignore", multiple=True, metavar="CODES", help="Skip these rules; if --select also matches, the longer code wins."
 )
 @click.option(
     "--base",
     metavar="PATH_OR_URL",
-    help="Base path or URL of the service: what comes before /v1.  [default: detected from the requests]",
+    help="Base path or URL of the service: the part before /v1.  [default: detected from the requests]",
 )
 @click.option(
     "--fail-on",
@@ -91,15 +91,17 @@ _PROGRESS_INTERVAL_S = 0.1
     type=click.IntRange(min=1),
     default=os.cpu_count() or 1,
     metavar="N",
-    help="Check in this many processes.  [default: number of cores]",
+    help="Number of processes to use.  [default: number of cores]",
 )
-@click.option("--dask", metavar="ADDRESS", help="Check on the Dask cluster with this scheduler, one task per file.")
+@click.option(
+    "--dask", metavar="ADDRESS", help="Check the files on the Dask cluster with this scheduler, one task per file."
+)
 @click.option(
     "--config",
     "config_file",
     type=PATH,
     metavar="FILE",
-    help="Configuration file, instead of the nearest wiretape.toml or pyproject.toml.",
+    help="Configuration file to use instead of the nearest wiretape.toml or pyproject.toml.",
 )
 @click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
 @click.pass_context
@@ -132,7 +134,8 @@ def report(
     A rule that never applied is reported as not exercised: the recording proves nothing about it. `wiretape rule CODE`
     explains a rule.
 
-    Exit status: 0 if there are no findings at or above --fail-on, 1 if there are, 2 if the report could not be made.
+    Exit status: 0 if there are no findings at or above --fail-on, 1 if there are, 2 if the report could not be
+    produced.
 
     \b
     Examples:
@@ -304,7 +307,7 @@ def _split_codes(option: str, values: Sequence[str]) -> list[str]:
     """Return the code prefixes of comma-separated lists.  Raises InputError if a list is empty."""
     lists = [[prefix.strip() for prefix in value.split(",") if prefix.strip()] for value in values]
     if not all(lists):
-        raise InputError(f"{option} matches no rule: give codes or code prefixes, like SEQ,RES001.")
+        raise InputError(f"{option} matches no rule: use codes or code prefixes, such as SEQ,RES001.")
     return [prefix for prefixes in lists for prefix in prefixes]
 
 

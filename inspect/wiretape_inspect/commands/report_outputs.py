@@ -26,7 +26,7 @@ _ORDER = "wiretape.order"
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--format` and `--output`, which repeat in pairs; the class of the command is OrderedCommand."""
-    to = "Write to this file instead of stdout; applies to the preceding --format."
+    to = "Write to this file instead of standard output; applies to the preceding --format."
     command = click.option("-o", "--output", "outputs", type=PATH, multiple=True, metavar="FILE", help=to)(command)
     formats = click.Choice(list(FORMATS))
     return click.option("-f", "--format", "formats", type=formats, multiple=True, help=_FORMAT_HELP)(command)

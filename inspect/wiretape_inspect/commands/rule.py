@@ -41,12 +41,12 @@ def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str
     "folder",
     type=PATH,
     metavar="FOLDER",
-    help="With --all --format markdown: write one page per rule, and delete obsolete pages.",
+    help="With --all --format markdown: write one page per rule to this folder, and delete obsolete pages there.",
 )
 def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> None:
-    """Explain the rule CODE (a code or name): its clause, why it matters, and traffic that breaks or satisfies it.
+    """Explain the rule CODE (a code or a name): its clause, why it matters, and traffic that breaks or satisfies it.
 
-    Without CODE, lists all rules in a table. CODE can also be a family, like SEQ.
+    Without CODE, all rules are listed in a table. CODE can also be a family, such as SEQ.
 
     \b
     Examples:

@@ -203,9 +203,9 @@ def _tally(counts: Counter[str]) -> str:
 @click.argument("file", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 def sessions(file: Path, as_json: bool) -> None:
-    """List the sessions of recording FILE, with their streams, events, endings and findings.
+    """List the sessions of the recording FILE, with their streams, events, endings and findings.
 
-    An event that was replayed after a reconnect counts twice.
+    An event that was replayed after a reconnect is counted twice.
 
     \b
     Example:

@@ -67,14 +67,14 @@ def show(
     as_json: bool,
     no_pager: bool,
 ) -> None:
-    """Show the timeline of recording FILE: every exchange, and every event of its streams.
+    """Show the timeline of the recording FILE: every exchange, and every event of its streams.
 
     Consecutive deltas are folded into one line, keep-alives are counted in the gap they fill, gaps of a second or
-    more are marked, and findings of the live checks appear below their event.
+    more are marked, and findings of the live checks appear below their events.
 
-    FILTER chooses what is shown: conditions on type, kind, id, rule, run, tool, session, seq, event, exchange,
-    gap and text, all of which must match. Separate alternatives with a comma or `or`, and put a hyphen before a
-    condition to exclude what it matches. See docs/filter.md for the full syntax.
+    FILTER selects what is shown. It consists of one or more conditions, all of which must match; a condition tests
+    type, kind, id, rule, run, tool, session, seq, event, exchange, gap or text. Separate alternatives with a comma
+    or `or`, and put a hyphen before a condition to exclude what it matches. See docs/filter.md for the full syntax.
 
     --at shows one event in detail: its fields, data and bytes, the chunks it arrived in, the neighbouring
     events, and what a client knew after receiving it.

@@ -54,7 +54,7 @@ def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | N
     is_flag=False,
     flag_value="",
     metavar="[CODE]",
-    help="Keep only what the first finding (of CODE) needs.",
+    help="Keep only what is needed to show the first finding (for CODE, if given).",
 )
 @click.option(
     "--redact",
@@ -64,7 +64,7 @@ def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | N
     metavar="WHAT",
     help="Redact header:NAME, json:$.path or text:LITERAL. Repeatable.",
 )
-@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The new recording.")
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="Recording to write.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def trim(
     file: Path,
@@ -78,10 +78,10 @@ def trim(
     to: Path,
     force: bool,
 ) -> None:
-    """Make a smaller recording from FILE, which is not changed.
+    """Write a smaller copy of the recording FILE, which is not changed.
 
-    Exchanges keep their numbers, and whatever is kept retains its times and, unless redacted, its bytes. TIME counts
-    from the start of the recording. Exchanges that are still in progress at --until are left open.
+    Exchanges keep their numbers. The times of what remains are unchanged, and so are its bytes, unless redacted. TIME
+    is counted from the start of the recording. Exchanges that are still in progress at --until are left open.
 
     --to-first-finding removes exchanges, and then frames of event streams, for as long as the rules still report the
     same finding. What remains is a small recording that shows this finding.

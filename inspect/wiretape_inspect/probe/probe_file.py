@@ -181,7 +181,7 @@ def main_key(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> st
         raise InputError(f"The environment variable {file.keys.main} is not set: set it to a key for the service.")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise InputError(
-            f"The environment variable {file.keys.main} does not hold a valid key: it has spaces or is not ASCII."
+            f"The environment variable {file.keys.main} does not contain a valid key: it has spaces or is not ASCII."
         )
     return key
 
@@ -199,7 +199,7 @@ def initial_file(url: str) -> str:
 
 _INITIAL = """\
 # What `wiretape probe` needs to know about your service. The values match `wiretape serve probe`.
-# Remove what your service does not have: the cases that need it are then reported as not possible, and do not fail.
+# Remove the entries for features that your service lacks: cases that need them are reported as not possible.
 
 base-url = "BASE_URL"                      # the part before /v1
 idempotency-header = "Idempotency-Key"

@@ -70,7 +70,7 @@ def select_cases(options: ProbeOptions) -> list[Case]:
         if patterns:
             chosen = [case for case in chosen if any(_matches(case, each) for each in patterns) is is_included]
     if not chosen:
-        raise InputError("No case is left: --skip excludes every case that --only selects.")
+        raise InputError("No cases are left: --skip excludes every case that --only selects.")
     random.Random(options.seed).shuffle(chosen)  # noqa: S311 - an order that can be repeated
     # Long cases begin first; those that exhaust limits disturb all others, so they come last.
     return sorted(chosen, key=lambda case: (case.needs_limits, not case.is_long))
@@ -185,7 +185,7 @@ class ProbeRunner:
             return CaseResult(case, CaseVerdict.NOT_POSSIBLE, "it needs --limits")
         if self._unreachable >= _MOST_UNREACHABLE:
             return CaseResult(
-                case, CaseVerdict.BROKEN, "Expected a response, but the service cannot be reached any more."
+                case, CaseVerdict.BROKEN, "Expected a response, but the service can no longer be reached."
             )
         seen: list[Observation] = []
         for _ in range(_MOST_ATTEMPTS):

@@ -195,7 +195,7 @@ def _first_finding(observations: Iterable[Observation], prefix: str) -> tuple[Fi
         if finding.code in codes:
             return finding, None
     which = "" if prefix == EVERY else f" of {prefix}"
-    raise InputError(f"The selected part of the recording has no finding{which}.")
+    raise InputError(f"The selected part of the recording has no findings{which}.")
 
 
 def find_finding(observations: Iterable[Observation], wanted: Finding) -> Finding | None:

@@ -101,10 +101,10 @@ def verdict(
         for finding in _first_of_each(attribution.client):
             yield f"  {_finding_line(finding)}{_more(attribution.client.codes[finding.code] - 1)}"
     elif not inconclusive:
-        yield "The client broke no rule."
+        yield "The client broke no rules."
     if inconclusive:
-        rules = f"{count_of(len(inconclusive), 'rule')} could not be decided:"
-        yield rules if attribution.client else f"The client broke no rule, but {rules}"
+        rules = f"{count_of(len(inconclusive), 'rule')} {'was' if len(inconclusive) == 1 else 'were'} inconclusive:"
+        yield rules if attribution.client else f"The client broke no rules, but {rules}"
         yield from (f"  {line}" for line in inconclusive_lines(inconclusive))
     if attribution.service or attribution.injected:
         yield _service_line(attribution, recording)

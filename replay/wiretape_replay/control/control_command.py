@@ -109,7 +109,7 @@ class _Target:
     ) -> _Document:
         """Do an operation and print the resulting state."""
         if self.token is None:
-            raise InputError(f"The control token is missing: give --token or set {TOKEN_VARIABLE}.")
+            raise InputError(f"The control token is missing: use --token or set {TOKEN_VARIABLE}.")
         parameters = {"session": self.session, **(parameters or {})}
         document = _request(self.url, method, operation, parameters, token=check_token(self.token), takes_s=takes_s)
         click.echo(json.dumps(document, indent=2) if self.as_json else "\n".join(_format_response(document)))
@@ -133,7 +133,7 @@ class _OrderedGroup(click.Group):
 @click.argument("url")
 @click.pass_context
 def control(ctx: click.Context, *, url: str) -> None:
-    """Move and inspect the playheads of the `wiretape replay` or `serve` at URL.
+    """Move and inspect the playheads of a `wiretape replay` or `wiretape serve` process at URL.
 
     Every command prints the resulting state.
     """
@@ -152,7 +152,7 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
             "--token",
             envvar=TOKEN_VARIABLE,
             metavar="TOKEN",
-            help=f"Control token that `replay` or `serve` printed; or set ${TOKEN_VARIABLE}.",
+            help=f"Control token, as printed by `wiretape replay` or `wiretape serve`; or set ${TOKEN_VARIABLE}.",
         ),
         shared_option(
             "--session",
@@ -195,7 +195,7 @@ def step(target: _Target, to: str, count: int) -> None:
 
 
 @_subcommand
-@click.option("--sequence", metavar="N", type=int, help="Go to just after the event with this sequence.")
+@click.option("--sequence", metavar="N", type=int, help="Go to just after the event with this sequence number.")
 @click.option("--event", metavar="ID", help="Go to just after the durable event with this id.")
 @click.option("--time", "time_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go to a time in the log.")
 @click.option(
@@ -209,10 +209,10 @@ def seek(target: _Target, /, **destination: object) -> None:
 
 @_subcommand
 @click.option("--type", "type_", metavar="TYPE", help="Stop before events of this type; * matches anything.")
-@click.option("--sequence", metavar="N", type=int, help="Stop before the event with this sequence.")
+@click.option("--sequence", metavar="N", type=int, help="Stop before the event with this sequence number.")
 @click.option("--tool-call", "tool_call_id", metavar="ID", help="Stop before events of this tool call.")
 @click.option("--finding", metavar="CODE", help="Stop before events with this finding; a code prefix is enough.")
-@click.option("--remove", is_flag=True, help="Remove this breakpoint instead.")
+@click.option("--remove", is_flag=True, help="Remove the breakpoint with these conditions instead of setting it.")
 @click.option("--clear", is_flag=True, help="Remove all breakpoints.")
 @click.option("--list", "lists", is_flag=True, help="List the breakpoints without changing them.")
 def break_(target: _Target, /, *, type_: str | None, remove: bool, clear: bool, lists: bool, **others: object) -> None:
@@ -249,7 +249,7 @@ def reset(target: _Target) -> None:
     help="Fail after this many seconds.",
 )
 def wait(target: _Target, until: str, timeout_s: float) -> None:
-    """Wait until the playhead is stopped, is at a breakpoint or is at the end, or until a stream is connected."""
+    """Wait until the playhead is stopped, at a breakpoint or at the end, or until a stream is connected."""
     document = target.send("wait", {"until": until, "timeout_s": timeout_s}, takes_s=timeout_s)
     if not document["reached"]:
         raise InputError(not_reached_message(document["sessions"][0]["session"], WaitCondition(until), timeout_s))

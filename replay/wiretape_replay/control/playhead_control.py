@@ -352,7 +352,7 @@ def _find_position(log: SessionLog, request: SeekRequest) -> int:
     if request.sequence is not None:
         after = log.position_after_sequence(request.sequence)
         if after is None:
-            raise InputError(f"{session} has no event with sequence {request.sequence}.")
+            raise InputError(f"{session} has no event with the sequence number {request.sequence}.")
         return after
     if request.event is not None:
         position = log.position_of(request.event)

@@ -103,7 +103,7 @@ def _limits_label(fault: Fault, logs: Mapping[str, SessionLog]) -> str:
     if fault.times is not None:
         parts.append("once" if fault.times == 1 else f"{fault.times} times")
         if len(as_tuple(fault.session) or logs) > 1:
-            parts.append("counted over all sessions in the order of requests")
+            parts.append("counted across all sessions, in the order of the requests")
     if fault.probability < 1:
         parts.append(f"with probability {fault.probability:g}")
     return f" ({', '.join(parts)})" if parts else ""

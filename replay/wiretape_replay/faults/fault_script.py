@@ -215,7 +215,7 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
                 instead = f"use {' or '.join(self.positions)}" if self.positions else "it happens before any event"
                 yield (position,), f"{self.action} cannot be applied here: {instead}"
         if len(used) > 1:
-            yield (used[1],), f"{used[0]} is given too; use only one of them"
+            yield (used[1],), f"{used[0]} is also given; use only one of them"
         if not used and not self.affects_responses:
             example = f"{' or '.join(self.positions)} = {{ sequence = 12 }}"
             yield ("do",), f"{self.action} applies to events; name them, for example {example}"

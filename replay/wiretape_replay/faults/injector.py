@@ -252,7 +252,7 @@ class FaultInjector:
 
     @property
     def unused(self) -> list[str]:
-        """The names of the faults that never matched anything, in the script's order.
+        """The names of the faults that never matched, in the script's order.
 
         A fault that matched, but was left out because of its probability, is not among them.
         """

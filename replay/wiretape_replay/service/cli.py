@@ -66,9 +66,15 @@ def _plain(text: str) -> str:
     "--data",
     metavar="FILE",
     type=PATH,
-    help="File to keep sessions and events in, so that a later `serve` can continue them.  [default: a temporary file]",
+    help="File that stores sessions and events, so that a later `wiretape serve` can continue them.  "
+    "[default: a temporary file]",
 )
-@serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: random, or the seed in --data]")
+@serving(
+    "--seed",
+    metavar="N",
+    type=int,
+    help="Seed for all generated ids.  [default: random, or the seed in the --data file]",
+)
 @timing(
     "--clock",
     type=click.Choice(["real", "virtual"]),
@@ -91,7 +97,7 @@ def _plain(text: str) -> str:
     help="List what the service assumes where the specification is silent, and exit.",
 )
 @faults_option
-@failures("--strict", is_flag=True, help="Exit with status 1 if a fault never matched anything.")
+@failures("--strict", is_flag=True, help="Exit with status 1 if a fault never matched.")
 @control_option
 @verdict_options
 @click.pass_context
@@ -110,7 +116,8 @@ def serve(
     """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
 
     Clients can create sessions, read streams, and create, cancel and resume runs; the runs follow the scenario.
-    Where the specification does not define behaviour, serve makes assumptions, which --assumptions lists.
+    Where the specification does not define the behaviour, the service follows assumptions, which --assumptions
+    lists.
     Ctrl-C stops the service and prints the rules that the client broke.
     """
     if lists:
@@ -142,7 +149,7 @@ def _greet(running: Service, scenario: str, chosen_seed: int | None) -> Iterator
         seed = running.sessions.data.seed
         yield f"Seed: {seed}; --seed {seed} generates the same ids again."
     if running.sessions.by_id:
-        yield f"Sessions that continue: {len(running.sessions.by_id):,}."
+        yield f"Continuing {count_of(len(running.sessions.by_id), 'session')} from --data."
 
 
 def _summarize(running: Service) -> Iterator[str]:

@@ -181,8 +181,8 @@ class LiveSessions:
         durable = [entry for entry in entries if entry.kind is EntryKind.DURABLE]
         if [entry.data for entry in durable[: len(known)]] != known:
             raise InputError(
-                f"{printable(str(self.data.path))} has sessions whose events would differ with this version or "
-                "scenario: choose another file for --data."
+                f"{printable(str(self.data.path))} contains sessions whose events would differ with this version of "
+                "wiretape or this scenario: choose another file for --data."
             )
         live.durable = len(known)
         for entry in durable[: len(known)]:

@@ -242,10 +242,14 @@ def _check(connection: sqlite3.Connection, path: Path, seed: int | None) -> None
     if application != _APPLICATION:
         raise InputError(f"{printable(str(path))} is not a `wiretape serve` data file: choose another file for --data.")
     if form != _FORMAT:
-        raise InputError(f"{printable(str(path))} has format {form}; this version can only read format {_FORMAT}.")
+        raise InputError(
+            f"{printable(str(path))} has format {form}; this version of wiretape can only read format {_FORMAT}."
+        )
     (its_seed,) = connection.execute("SELECT seed FROM service").fetchone()
     if seed is not None and seed != its_seed:
-        raise InputError(f"{printable(str(path))} was created with --seed {its_seed}: use that, or leave out --seed.")
+        raise InputError(
+            f"{printable(str(path))} was created with --seed {its_seed}: use that seed, or leave out --seed."
+        )
 
 
 def _create(connection: sqlite3.Connection, seed: int, epoch_unix_us: int) -> None:

@@ -58,8 +58,8 @@ class LogWarnings:
         if self.unknown_cursors:
             (exchange, cursor), others = self.unknown_cursors[0], len(self.unknown_cursors) - 1
             more = f", nor do those of {_count(others, 'other exchange')}" if others else ""
-            problem = f"the cursor {quote(cursor)} of exchange {exchange} names no recorded event{more}"
-            yield f"{problem}; a client that sends it gets what was sent then."
+            problem = f"the cursor {quote(cursor)} of exchange {exchange} matches no recorded event{more}"
+            yield f"{problem}; a client that sends it gets the events that were sent then."
         # Sequences count from 1, or from 0.
         sequence = self.durable[0].sequence if self.durable and not self.out_of_order else None
         if sequence is not None and sequence > 1:
@@ -69,7 +69,7 @@ class LogWarnings:
         if self.out_of_order:
             yield f"{self.out_of_order}; events are replayed in the order in which they first arrived."
         if not (self.durable or self.refused):
-            yield "it has no durable event."
+            yield "it has no durable events."
         without_id = sum(event.id is None for event in self.durable)
         if without_id:
             events = _count(

@@ -109,7 +109,7 @@ def failure_message(
 
     If it fails, `keep` is called to write the recording `record`, from which the report is made.
     `inconclusive` are the client rules that could not be decided, with the reasons; `unused_faults` are the names of
-    faults that never matched anything; `report_options` are further options of `wiretape report`; `checks_failed` is
+    faults that never matched; `report_options` are further options of `wiretape report`; `checks_failed` is
     the error that stopped the checks.
     """
     findings = [finding for finding in findings if _is_failure(finding, criteria)]
@@ -175,14 +175,18 @@ def _problems(
     """The parts of the headline."""
     codes = list(dict.fromkeys(finding.code for finding in findings))
     if codes:
-        yield f"the client broke {' and '.join(codes)} ({count_of(len(findings), 'finding')})"
+        yield f"the client broke {_name_rules(codes)} ({count_of(len(findings), 'finding')})"
     if inconclusive:
-        yield f"{' and '.join(inconclusive)} could not be decided"
+        yield f"{_name_rules(inconclusive)} {'was' if len(inconclusive) == 1 else 'were'} inconclusive"
     if misses:
         yield f"{count_of(len(misses), 'request')} had no match"
     if unused_faults:
         names = " and ".join(shorten(name, 60) for name in unused_faults)
-        yield f"{'these faults' if len(unused_faults) > 1 else 'the fault'} never matched anything: {names}"
+        yield f"the fault{'s' * (len(unused_faults) > 1)} {names} never matched"
+
+
+def _name_rules(codes: Sequence[str]) -> str:
+    return f"rule{'s' * (len(codes) > 1)} {' and '.join(codes)}"
 
 
 def _list_misses(misses: Sequence[UnmatchedRequest]) -> Iterator[str]:

@@ -93,7 +93,7 @@ def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
 
     Takes the fields of ReplayOptions, and `fail_on`, `allow`, `allow_misses` and `faults_may_miss`.  Paths are
     relative to the current folder.  Raises InputError for invalid options and files, and ClientError at the end if the
-    client broke a rule, a request had no match, or a fault never matched anything.  An exception of the block gets the
+    client broke a rule, a request had no match, or a fault never matched.  An exception of the block gets the
     same text as a note.  If anything fails, the traffic stays recorded in a temporary folder.
     """
     with _checked_group() as group:

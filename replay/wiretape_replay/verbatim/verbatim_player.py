@@ -197,7 +197,7 @@ def _outcome(exchange: Exchange) -> str:
     if exchange.ending is not Ending.COMPLETE:
         outcome += f", {exchange.ending}"
     if exchange.lost_bytes:
-        outcome += f" (warning: not recorded, and so left out: {count_of(exchange.lost_bytes, 'byte')})"
+        outcome += f" (warning: {count_of(exchange.lost_bytes, 'byte')} not recorded, and therefore left out)"
     return outcome
 
 

@@ -53,7 +53,7 @@ class VerifyResult:
                 f"Recorded over HTTP/2, served and compared over HTTP/1.1: {count_of(self.http2, 'exchange')}."
             )
         if self.gaps:
-            lines.append(f"Not recorded, and so left out: {count_of(self.gaps, 'byte')}.")
+            lines.append(f"Not recorded, and therefore left out: {count_of(self.gaps, 'byte')}.")
         return lines
 
 

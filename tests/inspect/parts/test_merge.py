@@ -140,7 +140,7 @@ def test_contradictory_clocks_are_found_by_the_date_header(merged, parts, tmp_pa
 
     output, _ = merged(tmp_path / "one.db", tmp_path / "two.db")
 
-    assert "by the Date headers of svc, the clock of one.db is about 7.0 s ahead of that of two.db" in output
+    assert "according to the Date headers of svc, the clock of one.db is about 7.0 s ahead of that of two.db" in output
 
 
 @pytest.mark.parametrize(("days", "is_reported"), [(364, False), (365, True), (20_000, True)])
@@ -194,7 +194,7 @@ def test_findings_that_only_the_merged_recording_has_are_counted(merged, parts, 
 @pytest.mark.parametrize(
     ("files", "error"),
     [
-        (["run.db"], "Give at least two recordings"),
+        (["run.db"], "Name at least two recordings"),
         (["run.db", "run.db"], "given twice"),
         (["run.db", "no.db"], "no file"),
     ],

@@ -164,7 +164,7 @@ def test_a_file_without_rows_of_a_recording_is_refused(run, tmp_path, content):
     (tmp_path / "note").write_bytes(content)
     result = run("recover", tmp_path / "note", "--output", tmp_path / "new.db")
     assert result.exit_code == 2
-    assert "contains no readable exchange of a recording" in result.output
+    assert "contains no readable exchanges" in result.output
     assert not (tmp_path / "new.db").exists()
 
 

@@ -154,7 +154,7 @@ def read(path: Path) -> RecordingSource:
     lines = reader.lines()
     first = next(lines, None)
     if not isinstance(first, _RecordingLine):
-        raise reader.error("kind", "the first line must be of kind recording")
+        raise reader.error("kind", "the first line must have the kind recording")
     if first.format > VERSION:
         problem = f"version {first.format} is not supported; this version of wiretape reads up to {VERSION}"
         raise reader.error("format", problem)
@@ -241,7 +241,7 @@ class _Reader:
             if isinstance(line, _FindingLine):
                 findings.append(self._read_finding(line))
             elif isinstance(line, _RecordingLine | _CaptureLine):
-                raise self.error("kind", "lines of kind recording and capture must come first")
+                raise self.error("kind", "lines of the kinds recording and capture must come first")
             else:
                 self.check_order(line)
                 yield self.observe(line)
@@ -249,14 +249,16 @@ class _Reader:
     def check_order(self, line: _ObservationLine) -> None:
         """Raise InputError if a line does not follow from the lines before it."""
         if line.time_ns <= self._last_ns:
-            raise self.error("time_ns", f"expected more than {self._last_ns}, the time of the line before")
+            raise self.error("time_ns", f"expected a time later than {self._last_ns}, the time of the previous line")
         self._last_ns = line.time_ns
         if not isinstance(line, _RequestLine):
             if line.exchange not in self._ends:
                 raise self.error("exchange", f"exchange {line.exchange} has no request before this line, or has ended")
             return
         if line.exchange <= self._last_exchange:
-            raise self.error("exchange", f"expected more than {self._last_exchange}, the number of the request before")
+            raise self.error(
+                "exchange", f"expected a number greater than {self._last_exchange}, the number of the previous request"
+            )
         self._last_exchange = line.exchange
         self._exchanges.add(line.exchange)
         self._ends[line.exchange] = dict.fromkeys(Side, 0)

@@ -87,7 +87,7 @@ def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterato
     """Return the bytes of the only stream among the exchanges.  Raises InputError if there is not exactly one."""
     streams = [each for each in (recording.exchanges() if exchanges is None else exchanges) if each.is_stream]
     if len(streams) != 1:
-        raise InputError(f"The format sse holds one stream, not {len(streams)}: choose an exchange.")
+        raise InputError(f"The sse format holds one stream, not {len(streams)}: choose an exchange.")
     return write_stream(recording, streams[0])
 
 

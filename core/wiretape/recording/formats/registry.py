@@ -72,7 +72,7 @@ class Format:
         """Load the reader.  Raises InputError if the format cannot be read."""
         if self.reads is None:
             raise InputError(
-                f"The format {self.name} cannot be imported: it does not hold everything that a recording needs."
+                f"The {self.name} format cannot be imported: it does not hold everything that a recording needs."
             )
         reader: FormatReader = _load(self.reads)
         return reader
@@ -80,7 +80,7 @@ class Format:
     def writer(self) -> FormatWriter:
         """Load the writer.  Raises InputError if the format cannot be written."""
         if self.writes is None:
-            raise InputError(f"The format {self.name} can only be read.")
+            raise InputError(f"wiretape can read the {self.name} format, but cannot write it.")
         writer: FormatWriter = _load(self.writes)
         return writer
 
@@ -105,7 +105,7 @@ FORMATS = (
     Format(
         "har",
         "a HAR file",
-        "HTTP Archive 1.2, as used by browsers; docs/har.md lists what it cannot hold",
+        "HTTP Archive 1.2, as used by browsers; docs/har.md lists what it cannot store",
         reads="wiretape.recording.formats.har:READER",
         writes="wiretape.recording.formats.har:WRITER",
     ),

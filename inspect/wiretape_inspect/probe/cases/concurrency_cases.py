@@ -25,7 +25,7 @@ async def two_runs_at_once(probe: Prober) -> None:
 @case(
     "concurrency/readers-come-and-go",
     _ORDER,
-    steps="During a run, open four streams with the cursor of its first event, and read all four to its end.",
+    steps="During a run, open four streams with the cursor of its first event, and read all until the run ends.",
     rules="SEQ001 RES003",
 )
 async def readers_come_and_go(probe: Prober) -> None:

@@ -19,7 +19,7 @@ _TOOLS = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 @case(
     "streams/run-with-deltas",
     _FRAMING,
-    steps="Open a stream with deltas, create a run, and read to its end.",
+    steps="Open a stream with deltas, create a run, and read until it ends.",
     rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_ORDER} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 SSE009 KAL002",
 )
 async def run_with_deltas(probe: Prober) -> None:
@@ -32,7 +32,7 @@ async def run_with_deltas(probe: Prober) -> None:
 @case(
     "streams/deltas-on-and-off",
     'Events 2: "The final durable message events arrive either way."',
-    steps="Open streams with event_deltas true, false, and absent, create a run, and read all of them to its end.",
+    steps="Open streams with event_deltas true, false, and absent, create a run, and read all until the run ends.",
     rules="DUR007 RES003",
 )
 async def deltas_on_and_off(probe: Prober) -> None:
@@ -70,7 +70,7 @@ async def keep_alive(probe: Prober) -> None:
 @case(
     "streams/keep-alive-during-run",
     _KEEP_ALIVE,
-    steps="Create a run that takes long, and read up to a comment or its end.",
+    steps="Create a long run, and read until a comment arrives or the run ends.",
     rules="KAL003",
     long=True,
 )
@@ -87,7 +87,7 @@ async def keep_alive_during_run(probe: Prober) -> None:
 @case(
     "streams/two-readers",
     _PERSISTED,
-    steps="Open two streams of one session, create a run, and read both to its end.",
+    steps="Open two streams of one session, create a run, and read both until the run ends.",
     rules="RES003 SEQ002 EVT010",
 )
 async def two_readers(probe: Prober) -> None:
@@ -104,7 +104,7 @@ async def two_readers(probe: Prober) -> None:
 @case(
     "streams/slow-reader",
     _PERSISTED,
-    steps="Read a stream at 50 kB a second while a run goes on, and another stream at full speed.",
+    steps="During a run, read one stream at 50 kB per second and another at full speed.",
     rules="RES003",
 )
 async def slow_reader(probe: Prober) -> None:

@@ -232,10 +232,10 @@ def _json_problem(value: object, path: KeyPath, depth: int = _DEEPEST_JSON) -> P
         case None | str() | bool():
             return None
         case int():
-            return None if abs(value) <= _LARGEST_JSON_INT else (path, "JSON cannot hold whole numbers over 2^53")
+            return None if abs(value) <= _LARGEST_JSON_INT else (path, "JSON cannot represent whole numbers over 2^53")
         case float() if math.isfinite(value):
             return None
-    return path, "JSON cannot hold this value; write it as a string"
+    return path, "JSON cannot represent this value; write it as a string"
 
 
 def _size_problems(run: RunScript, path: KeyPath) -> Iterator[Problem]:

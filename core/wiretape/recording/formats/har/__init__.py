@@ -1,6 +1,6 @@
 """HAR 1.2: files of browsers, Playwright and mitmproxy are read, and event streams are written as Chromium reads them.
 
-`docs/har.md` lists what a HAR file cannot hold.
+`docs/har.md` lists what a HAR file cannot store.
 """
 
 import re

@@ -280,7 +280,7 @@ class _ImportNotes:
             entries = "entry that is not an HTTP request" if self.skipped == 1 else "entries that are not HTTP requests"
             yield f"Skipped {self.skipped} {entries}."
         if not self.has_keys:
-            yield "No request has a key, as is usual in a sanitised HAR file: findings about keys (AUTH) mean nothing."
+            yield "No request has a key, as usual in a sanitised HAR file: findings about keys (AUTH) are meaningless."
         for note, sentence in _NOTES.items():
             if note in self._exchanges:
                 yield sentence.format(list_exchanges(self._exchanges[note])) + "."

@@ -89,7 +89,7 @@ def positions(path: Path) -> Iterator[SourcePosition]:
 def _read_header(document: YamlDocument) -> TapeHeader:
     value = document.value(document.root, ())
     if "request" in value:
-        raise document.source.error(("request",), "the header of a tape must end with a line ---")
+        raise document.source.error(("request",), "the header of a tape must end with the line ---")
     header = decode(value, TapeHeader, document.source)
     if header.tape > VERSION:
         problem = f"version {header.tape} is not supported; this version of wiretape reads up to {VERSION}"
@@ -146,7 +146,7 @@ def _merge(documents: Iterator[YamlDocument], upstream: tuple[str, str]) -> Iter
             yield _take_next(open_exchanges)
         at_ns = ended_ns + STEP_NS if given_ns is None else given_ns
         if at_ns < began_ns:
-            raise document.source.error(("at",), "the exchange begins before the exchange above it")
+            raise document.source.error(("at",), "the exchange starts earlier than the one above it")
         began_ns = at_ns
         observations = exchange.observations(number, at_ns)
         first = next(observations)
@@ -193,7 +193,9 @@ class _ExchangeReader:
         if isinstance(number, UnsetType):
             return before + 1
         if number <= before:
-            raise self._source.error(("number",), f"expected more than {before}, the number of the exchange above")
+            raise self._source.error(
+                ("number",), f"expected a number greater than {before}, the number of the previous exchange"
+            )
         return number
 
     def _nanoseconds(self, key: str, seconds: Seconds, default: int = 0) -> int:
