@@ -97,7 +97,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=_ValidText("seconds", addon_options.parse_seconds),
     default="none",
     show_default=True,
-    help="Close an exchange after this long without data.",
+    help="Close an exchange after this many seconds without data.",
 )
 @click.option(
     "--on-overload",
@@ -127,7 +127,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=_ValidText("command", addon_options.parse_command),
     help="Command to run with the path of each closed file, for example to upload it.",
 )
-@click.option("--compress", is_flag=True, help="Compress the closed recording with zstd, to FILE.zst.")
+@click.option("--compress", is_flag=True, help="When the recording is closed, compress it with zstd, to FILE.zst.")
 @click.option(
     "--confdir",
     metavar="FOLDER",

@@ -26,7 +26,7 @@ from wiretape_inspect.recover.sqlite_pages import SqlitePages
 @click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="Recording to write.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def recover(file: Path, *, to: Path, force: bool) -> None:
-    """Copy everything that can still be read in the damaged recording FILE to a new one.
+    """Copy everything that is still readable in the damaged recording FILE to a new recording.
 
     FILE is not changed. It is read page by page without its schema, so recovery works even if FILE is truncated,
     lacks its journal, or contains corrupt data or foreign tables. The command lists what is missing; in the new

@@ -67,7 +67,7 @@ def show(
     as_json: bool,
     no_pager: bool,
 ) -> None:
-    """Show the timeline of the recording FILE: every exchange, and every event of its streams.
+    """Show the timeline of the recording FILE: every exchange and every event.
 
     Consecutive deltas are folded into one line, keep-alives are counted in the gap they fill, gaps of a second or
     more are marked, and findings of the live checks appear below their events.

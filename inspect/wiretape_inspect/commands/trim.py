@@ -78,7 +78,7 @@ def trim(
     to: Path,
     force: bool,
 ) -> None:
-    """Write a smaller copy of the recording FILE, which is not changed.
+    """Write a smaller copy of the recording FILE. FILE itself is not changed.
 
     Exchanges keep their numbers. The times of what remains are unchanged, and so are its bytes, unless redacted. TIME
     is counted from the start of the recording. Exchanges that are still in progress at --until are left open.

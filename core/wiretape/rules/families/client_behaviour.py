@@ -211,7 +211,7 @@ def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
     clause=f'Codes, RATE_LIMITED: "Wait for the `{RETRY_AFTER}` header value, then retry."',
 )
 def retried_too_soon(exchange: ExchangeState) -> Outcome:
-    """A client repeats method, path and query before `Retry-After` has passed (with half a second of tolerance)."""
+    """A client repeats a request (method, path and query) more than half a second before `Retry-After` has passed."""
     wait = exchange.client.waits.get(exchange.key)
     if wait is None:
         return None
@@ -234,7 +234,7 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
     clause=f'Events 6: "On `{STREAM_RESYNC}` the client: (1) keeps the last durable SSE id; (2) reconnects …"',
 )
 def resync_ignored(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """After `stream.resync` the client does not reconnect within 60 s, or not with the last durable id."""
+    """After `stream.resync`, the client does not reconnect within 60 s, or reconnects without the last durable id."""
     if stream.resync is not None or not stream.is_new_since_opened(event):
         return None
     due_ns = event.time_ns + RECONNECT_NS
@@ -271,7 +271,7 @@ def _decide_resync(resync: PendingResync, due_ns: int, now_ns: int) -> Outcome:
     clause='Codes, runtime_resume_unavailable: "Retry with the same idempotency key."',
 )
 def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
-    """A retry after `runtime_resume_unavailable` or `tool_result_invalid` has another idempotency key, or none."""
+    """A retry after `runtime_resume_unavailable` or `tool_result_invalid` has a different idempotency key, or none."""
     retry, run = exchange.client.retries.get(exchange.key), exchange.run
     if retry is None:
         return None

@@ -105,7 +105,7 @@ def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     clause='Codes: the table\'s column "HTTP"',
 )
 def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The HTTP status is not that of the error code."""
+    """The HTTP status is not the one defined for the error code."""
     if not body.is_whole:
         return INCOMPLETE_BODY
     row = ERROR_CODES.get(body.code or "")

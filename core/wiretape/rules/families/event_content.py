@@ -272,7 +272,7 @@ def wrong_session(event: ParsedEvent, stream: StreamState) -> Outcome:
     clause='What the service does: "All data is scoped to a tenant and a workspace."',
 )
 def workspace_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """Durable events of one session have different `workspace_id`s.  One finding for each new one."""
+    """Durable events of one session have different `workspace_id`s.  One finding for each new workspace."""
     workspaces = stream.session.workspaces
     workspace = event.workspace_of(stream.session.id)
     if workspace is None or not workspaces or event.is_damaged(workspace):

@@ -84,7 +84,7 @@ def _is_keep_alive_name(name: str) -> bool:
     clause=_KEEP_ALIVE,
 )
 def keep_alive_with_blank_line(stream: StreamState, following: FrameKind) -> Outcome:
-    """A blank line follows a keep-alive comment, for which some clients dispatch an empty event.
+    """A blank line follows a keep-alive comment; some clients dispatch an empty event for it.
 
     Those clients include httpx-sse and the decoders of the OpenAI and Anthropic Python SDKs.  One finding per stream.
     """

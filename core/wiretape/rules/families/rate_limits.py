@@ -27,7 +27,7 @@ _WINDOW = next(iter(LIMITS.values())).window_seconds
     clause=f'{RATE_LIMITED}: "The response carries header `{RETRY_AFTER}`, the wait in seconds."',
 )
 def retry_after_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """An error `RATE_LIMITED`, or any error with its status, has no `Retry-After` in whole seconds."""
+    """A `RATE_LIMITED` error, or any error with its status, has no `Retry-After` in whole seconds."""
     if body.response.status != ERROR_CODES[RATE_LIMITED].status:
         if not body.is_whole:
             return INCOMPLETE_BODY

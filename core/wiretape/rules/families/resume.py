@@ -46,7 +46,7 @@ _MOST_NAMED = 3
     clause=_REPLAY,
 )
 def event_repeated_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """A connection that was opened with a cursor carries the event of the cursor, or one before it.
+    """A connection that was opened with a cursor carries the event of the cursor, or an earlier one.
 
     One finding per stream.
     """
@@ -70,7 +70,7 @@ def event_repeated_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome
 
 @rule("RES002", "event-lost-on-resume", on=REPLAY_END, scope=Scope.SESSION, clause=_REPLAY)
 def event_lost_on_resume(resume: ResumeState) -> Outcome:
-    """A connection skips a durable event after the cursor that was seen before the connection was requested.
+    """A connection skips a durable event that follows the cursor and was seen before the connection was requested.
 
     An event is missing if a later durable event arrives without it; SEQ001 reports events out of order.
     """
@@ -108,7 +108,7 @@ def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
 
 @rule("RES004", "live-before-replay-ended", on=EVENT, shapes=_DURABLE, scope=Scope.SESSION, clause=_REPLAY)
 def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """After a cursor, an ephemeral event arrives before a durable one that has to be replayed.
+    """On a stream with a cursor, an ephemeral event arrives before a durable event that has to be replayed.
 
     That is one that was seen before the connection was requested.  One finding per stream.
     """

@@ -205,7 +205,7 @@ def event_before_run_started(event: ParsedEvent, stream: StreamState) -> Outcome
     clause='States 2: "Cancelling a run that is already terminal fails with `RUN_NOT_CANCELLABLE`."',
 )
 def active_run_not_cancellable(body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The service refuses to cancel a run that started at least 2 s before and has not ended 2 s after."""
+    """The service refuses to cancel a run that started at least 2 s earlier and has not ended 2 s later."""
     match, session = exchange.match, exchange.session
     if match is None or match.operation is not CANCEL or session is None or match.run_id is None:
         return None

@@ -25,7 +25,7 @@ _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
     clause=f'{SESSION_BUSY}: "active_run_id | string", "active_run_status | string"',
 )
 def active_run_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The error lacks a string with the id or the status of the active run.  One finding per field."""
+    """The error lacks the id or the status of the active run as a string.  One finding per field."""
     if not body.is_whole:
         return INCOMPLETE_BODY
     if body.code != SESSION_BUSY:
@@ -42,7 +42,7 @@ def active_run_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     clause=f'{SESSION_BUSY}, recovery: "array of strings; hints naming the cancel and resume paths of the active run"',
 )
 def recovery_missing(body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The error does not name the paths to cancel and to resume the active run.
+    """The error does not name the paths that cancel and resume the active run.
 
     They have to occur in the strings of the array `recovery`, which may contain other text.
     """

@@ -48,7 +48,7 @@ def missing_tool_call_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
     clause=_SHARED_ID,
 )
 def end_without_start(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """A tool call ends that never started, in a session recorded from its first event or a run that started live."""
+    """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
     session, ids = stream.session, event.tool_call_ids
     if not ids or not stream.is_new_since_opened(event):
         return None
