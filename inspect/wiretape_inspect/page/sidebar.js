@@ -1,7 +1,7 @@
 // The sidebar: all exchanges, to sort, to search and to choose from.
 
 import { byId, element, onNextFrame, setClass, setText } from "./dom.js";
-import { shortPath, statusClass } from "./exchange_heads.js";
+import { endedWell, shortPath, statusClass } from "./exchange_heads.js";
 import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
@@ -154,12 +154,13 @@ export class Sidebar {
   fillRow(cells, head, node) {
     const isNarrow = this.list.wide < WIDTH_FOR_ALL;
     setClass(node, `row${head.stream ? " stream" : ""}`);
-    node.title = printable(`${head.method} ${head.target}`);
+    const isCut = !endedWell(head);
+    node.title = printable(`${head.method} ${head.target}${isCut ? ` · ${head.ending_label}` : ""}`);
     setText(cells.n, String(head.exchange));
     setText(cells.method, shorten(head.method, 12));
     setText(cells.path, shorten(shortPath(head, isNarrow), 300));
-    setText(cells.status, head.status === null ? "---" : String(head.status));
-    setClass(cells.status, statusClass(head));
+    setText(cells.status, `${head.status ?? "---"}${isCut ? "✕" : ""}`);
+    setClass(cells.status, isCut ? "status bad" : statusClass(head));
     const matches = this.matchesOf(head);
     setText(cells.matches, matches ? formatNumber(matches) : "");
     setText(cells.events, head.events === null ? "" : formatNumber(head.events));

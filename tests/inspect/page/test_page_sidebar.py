@@ -1,8 +1,11 @@
 """The list of exchanges: it is sorted, searched, resized and chosen from, and counts the matches of the filter."""
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.page_export import export_page
@@ -80,6 +83,20 @@ async def test_sidebar_is_sorted_by_its_columns(debugging, recording):
         await sidebar.has("n", "2", "5", "1", "6", "4", "3")
         await shown.page.get_by_role("columnheader", name="findings").get_by_role("button").click()
         await expect(sidebar.rows.first.locator(".n")).to_have_text("5")
+
+
+async def test_sidebar_marks_exchanges_that_were_cut_off(debugging, tape, message):
+    event = (5, message("run.started", id="e1", sequence=1))
+    for ending in (Ending.COMPLETE, Ending.SERVICE_RESET, Ending.CLIENT_CLOSED):
+        tape.exchange(chunks=[event], ending=ending)
+    tape.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
+    async with debugging(tape.close()) as shown:
+        sidebar = Sidebar(shown)
+        await sidebar.has("status", "200", "200✕", "200", "---✕")
+        await expect(sidebar.rows.nth(1)).to_have_attribute("title", re.compile(r" · service reset"))
+        await expect(sidebar.rows.nth(1).locator(".status")).to_have_class(re.compile("bad"))
+        await sidebar.find("reset")
+        await sidebar.has("n", "2")
 
 
 async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recording):
