@@ -28,6 +28,11 @@ export function endedWell(head) {
   return GOOD_ENDINGS.includes(head.ending);
 }
 
+/** Whether the response has no end, and the client did not close the connection itself. */
+export function isCutOff(head) {
+  return !["complete", "client-closed", "open"].includes(head.ending);
+}
+
 export function statusClass(head) {
   return head.status && head.status < 400 ? "status good" : "status bad";
 }

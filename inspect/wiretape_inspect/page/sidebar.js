@@ -1,7 +1,7 @@
 // The sidebar: all exchanges, to sort, to search and to choose from.
 
 import { byId, element, onNextFrame, setClass, setText } from "./dom.js";
-import { endedWell, shortPath, statusClass } from "./exchange_heads.js";
+import { isCutOff, shortPath, statusClass } from "./exchange_heads.js";
 import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
@@ -154,7 +154,7 @@ export class Sidebar {
   fillRow(cells, head, node) {
     const isNarrow = this.list.wide < WIDTH_FOR_ALL;
     setClass(node, `row${head.stream ? " stream" : ""}`);
-    const isCut = !endedWell(head);
+    const isCut = isCutOff(head);
     node.title = printable(`${head.method} ${head.target}${isCut ? ` · ${head.ending_label}` : ""}`);
     setText(cells.n, String(head.exchange));
     setText(cells.method, shorten(head.method, 12));

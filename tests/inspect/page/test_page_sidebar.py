@@ -87,12 +87,12 @@ async def test_sidebar_is_sorted_by_its_columns(debugging, recording):
 
 async def test_sidebar_marks_exchanges_that_were_cut_off(debugging, tape, message):
     event = (5, message("run.started", id="e1", sequence=1))
-    for ending in (Ending.COMPLETE, Ending.SERVICE_RESET, Ending.CLIENT_CLOSED):
+    for ending in (Ending.COMPLETE, Ending.SERVICE_RESET, Ending.CLIENT_CLOSED, Ending.SERVICE_CLOSED):
         tape.exchange(chunks=[event], ending=ending)
     tape.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
     async with debugging(tape.close()) as shown:
         sidebar = Sidebar(shown)
-        await sidebar.has("status", "200", "200✕", "200", "---✕")
+        await sidebar.has("status", "200", "200✕", "200", "200✕", "---✕")
         await expect(sidebar.rows.nth(1)).to_have_attribute("title", re.compile(r" · service reset"))
         await expect(sidebar.rows.nth(1).locator(".status")).to_have_class(re.compile("bad"))
         await sidebar.find("reset")
