@@ -85,7 +85,7 @@ def find_cut_event(recording: Recording, exchange: Exchange, start: int, event: 
             if (seen.frame.kind, seen.frame.start) == (FrameKind.TAIL, start):
                 return seen
             break
-    raise InputError(f"No event of exchange {exchange.number} was cut off at byte {start}.")
+    raise InputError(f"Exchange {exchange.number} has no event that was cut off at byte {start}.")
 
 
 def detail_row(seen: SeenFrame, since_ns: int) -> EventRow:

@@ -128,8 +128,8 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--config",
             metavar="FILE",
             type=PATH,
-            help="Configuration file for the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml in "
-            "this or a parent folder]",
+            help="Configuration file for the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml, in "
+            "the current or a parent folder]",
         ),
         _verdict("--no-config", is_flag=True, help="Do not read a configuration file."),
     )
@@ -224,7 +224,7 @@ def _control_line(running: Playback, *, chosen: bool) -> Iterable[str]:
     """How to move the playheads.  A token that the user chose is not printed."""
     if running.has_playheads:
         command = control_command_line(running.url, None if chosen else running.token)
-        yield f"Control: {command}" if command else "Control: none, because this is not a loopback address."
+        yield f"Control: {command}" if command else "Control: not available, because this is not a loopback address."
 
 
 def control_command_line(url: str, token: str | None) -> str | None:

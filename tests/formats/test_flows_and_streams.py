@@ -160,5 +160,5 @@ def test_an_invalid_url_is_refused(tmp_path, url):
 def test_url_requires_the_format_sse(tmp_path):
     result = CliRunner().invoke(wiretape, ["import", str(WRITTEN / "devtools.har"), "--url", "http://a/"])
 
-    assert "--url requires the format sse, but FILE is a HAR file." in result.stderr
+    assert "--url requires the sse format, but FILE is a HAR file." in result.stderr
     assert result.exit_code == 2

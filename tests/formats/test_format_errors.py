@@ -32,7 +32,7 @@ FINDING = (
 )
 LINES = {
     '{"kind": "recording", "format": 2, "upstream": "http://a", "started_unix_ns": 0}': (
-        "line 1: format: version 2 is not supported; this version of wiretape reads up to 1."
+        "line 1: format: version 2 is not supported; this version of wiretape reads versions up to 1."
     ),
     '{"kind": "recording", "fromat": 1}': 'line 1: fromat: unknown key where kind = "recording"; did you mean format?',
     HEAD + "{": "line 2: invalid JSON: unexpected end of data (column 2).",
@@ -161,12 +161,12 @@ def test_a_tape_that_is_too_large_is_neither_read_nor_written(tmp_path, monkeypa
         monkeypatch.setattr("wiretape.recording.formats.tape.writer.MAX_TAPE_BYTES", 2**20)
         with pytest.raises(InputError) as caught:
             list(WRITER.write(recording, None))
-    message = "is too large for a tape: the limit is 1 MiB. Use the format jsonl instead."
+    message = "is too large for a tape: the limit is 1 MiB. Use the jsonl format instead."
     assert str(caught.value) == f"{path} {message}"
     monkeypatch.setattr("wiretape.recording.formats.tape.tape_yaml.MAX_TAPE_BYTES", 2**20)
     with pytest.raises(InputError) as caught:
         open_recording(path)
-    assert str(caught.value) == f"{path} {message.replace('the format jsonl', 'JSON lines')}"
+    assert str(caught.value) == f"{path} {message.replace('the jsonl format', 'JSON lines')}"
 
 
 def test_an_upstream_that_is_not_a_url_is_kept(tmp_path):

@@ -168,8 +168,8 @@ async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "replya"], "No case matches 'replya': give names, groups (authentication,"),
-        (["--only", ","], "--only has an empty value: give names, groups or rule codes"),
+        (["--only", "replya"], "No cases match 'replya': specify names, groups (authentication,"),
+        (["--only", ","], "--only has an empty value: specify names, groups or rule codes"),
         (["--only", "tenancy", "--skip", "tenancy"], "No cases are left"),
         (["--init", "localhost:80"], "Invalid URL 'localhost:80': expected the address of the service"),
         (["nothing.toml"], "There is no file nothing.toml."),

@@ -154,7 +154,7 @@ def test_a_recording_that_cannot_be_compressed_stays(recording, monkeypatch):
     before = original.read_bytes()
     target = original.with_name("run.db.zst")
     target.write_bytes(b"other")
-    with pytest.raises(RecordingError, match=r"stays uncompressed: .* exists"):
+    with pytest.raises(RecordingError, match=r"remains uncompressed: .* exists"):
         compress_recording(original)
     target.unlink()
     with closing(sqlite3.connect(original)) as reader:
@@ -173,7 +173,7 @@ def test_a_recording_that_cannot_be_compressed_stays(recording, monkeypatch):
     with pytest.raises(RecordingError) as raised:
         compress_recording(original)
     assert raised.value.message == (
-        f"{original} stays uncompressed: {target} cannot be written: No space left on device."
+        f"{original} remains uncompressed: {target} cannot be written: No space left on device."
     )
     assert original.read_bytes() == before
     assert [each.name for each in original.parent.glob("*run*")] == [original.name]

@@ -216,8 +216,11 @@ BAD_FILES = {
     "text": (lambda path: path.write_text("hello, I am a note\n" * 100), "is not a wiretape recording"),
     "foreign": (_foreign, "is not a wiretape recording"),
     "empty": (lambda path: path.touch(), "is not a wiretape recording"),
-    "newer": (_newer, "has recording format 2, but this version of wiretape reads up to 1"),
-    "newer in its head": (_newer_in_its_head, "has recording format 2, but this version of wiretape reads up to 1"),
+    "newer": (_newer, "has recording format 2, but this version of wiretape reads formats up to 1"),
+    "newer in its head": (
+        _newer_in_its_head,
+        "has recording format 2, but this version of wiretape reads formats up to 1",
+    ),
     "of no format": (_of_no_format, "is damaged: invalid recording format 0"),
     "damaged": (_cut, "damaged: the table segment is missing"),
     "cut off": (_shorten, "is damaged: "),

@@ -135,7 +135,7 @@ def test_what_is_refused_can_be_recovered(recording, name, tmp_path) -> None:
     with open_recording(tmp_path / "new.db") as recovered:
         found = [[event.id for event in recovered.events(each.number)] for each in recovered.exchanges()]
     if name == "negative start":
-        assert "Exchange 1: 156 bytes of the response from byte 0 on." in result.output
+        assert "Exchange 1: 156 bytes of the response are missing, from byte 0 on." in result.output
     else:
         assert found[-2:] == streams, result.output
 

@@ -127,7 +127,7 @@ async def test_seek_goes_just_after_its_target(play, entries, body, position, ti
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({}, "seek: expected exactly one of sequence, event, time_s, position and end."),
+        ({}, "seek: expected exactly one of sequence, event, time_s, position or end."),
         ({"sequence": 1, "end": True}, "seek: expected exactly one of"),
         ({"end": False}, "seek: expected exactly one of"),
         ({"sequence": 4}, "no event with the sequence number 4"),

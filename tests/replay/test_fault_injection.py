@@ -459,19 +459,19 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
     )
     assert list(list_hits(script, LOGS)) == [
         "drop: drop (once, counted across all sessions, in the order of the requests)",
-        "  session s1, place 4: after message.completed, sequence 2",
+        "  session s1, position 4: after message.completed, sequence 2",
         "each: drop",
-        "  session s1, place 4: after message.completed, sequence 2",
-        "  session s2, place 1: after message.completed, sequence 2",
+        "  session s1, position 4: after message.completed, sequence 2",
+        "  session s2, position 1: after message.completed, sequence 2",
         "flaky: corrupt (flip) (once, counted across all sessions, in the order of the requests, with probability 0.5)",
-        "  may: session s1, place 2: at message.delta",
-        "  may: session s1, place 3: at message.delta",
+        "  may: session s1, position 2: at message.delta",
+        "  may: session s1, position 3: at message.delta",
         "none: split (crlf)",
         "  hits nothing in this recording",
         "busy: error RATE_LIMITED",
         "  any cancel request",
         "second: drop",
-        "  session s2, place 0: before message.completed, sequence 1, on connection 2",
+        "  session s2, position 0: before message.completed, sequence 1, on connection 2",
     ]
 
 

@@ -297,7 +297,7 @@ def test_a_named_cursor_expires(play, stream, call):
 
 
 def test_tape_mode_refuses_faults_of_events(play):
-    with pytest.raises(InputError, match="The fault fault-1 applies to stream events, and verbatim mode"):
+    with pytest.raises(InputError, match="The fault fault-1 applies to stream events, but verbatim mode"):
         play(fault("drop", after="{ event = 1 }"), "verbatim")
 
 
@@ -326,7 +326,7 @@ def test_the_command_lists_what_a_dry_run_would_hit(run):
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         "fault-1: drop (once)",
-        "  session s1, place 1: after message.completed, sequence 2",
+        "  session s1, position 1: after message.completed, sequence 2",
         "fault-2: error RATE_LIMITED (with probability 0.5)",
         "  may: any cancel request",
     ]

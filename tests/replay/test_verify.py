@@ -156,7 +156,7 @@ DIFFERENT = {
     "a missing chunk": ({"chunks": EVENTS[:3]}, "chunk 3 has 0 bytes where 8 bytes were recorded"),
     "an added chunk": (
         {"chunks": [*EVENTS, b"more"]},
-        "more comes after the 3 recorded chunks: '4\\r\\nmore\\r\\n0\\r\\n\\r\\n'",
+        "more data follows the 3 recorded chunks: '4\\r\\nmore\\r\\n0\\r\\n\\r\\n'",
     ),
     "no response, closed": (
         {"status": None, "ending": Ending.SERVICE_CLOSED},
@@ -233,7 +233,7 @@ async def test_bytes_after_the_recorded_ones_are_found_without_framing(new_build
 
     found = await verify_against(*paths)
 
-    assert found.first.endswith(f": more comes after the recorded {SIZE} bytes of body: 'more'.")
+    assert found.first.endswith(f": more data follows the recorded {SIZE} bytes of body: 'more'.")
 
 
 async def test_a_request_without_a_match_is_reported_with_its_reason_and_the_rest_is_compared(new_builder):

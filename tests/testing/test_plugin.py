@@ -380,7 +380,7 @@ def test_invalid_arguments_fail_the_test_in_one_sentence(project, arguments, mes
     ("marker", "message"),
     [
         ("'none.db'", "Cannot find none.db in *"),
-        ("'run.db', 'session'", "The `wiretape` marker takes one recording; give all options by name."),
+        ("'run.db', 'session'", "The `wiretape` marker takes one recording; pass all options by name."),
         ("speed=1", "The recording is missing: *"),
     ],
 )

@@ -47,9 +47,9 @@ def compress_recording(path: Path) -> Path:
         raise RecordingError(read_error(path, error)) from None
     try:
         if path_exists(target):
-            raise RecordingError(f"{path} stays uncompressed: {target} exists.")
+            raise RecordingError(f"{path} remains uncompressed: {target} exists.")
         if Path(f"{path}-wal").exists():
-            raise RecordingError(f"{path} stays uncompressed: another program is using it.")
+            raise RecordingError(f"{path} remains uncompressed: another program is using it.")
         compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
         with path.open("rb") as source, replace_atomically(target, 0o600) as file:
             compressor.copy_stream(source, file, size=path.stat().st_size)
@@ -58,7 +58,7 @@ def compress_recording(path: Path) -> Path:
             os.fsync(file.fileno())
         path.unlink()
     except (OSError, zstandard.ZstdError) as error:
-        raise RecordingError(f"{path} stays uncompressed: {write_error(target, error)}") from None
+        raise RecordingError(f"{path} remains uncompressed: {write_error(target, error)}") from None
     finally:
         os.close(lock)
     return target

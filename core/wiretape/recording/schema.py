@@ -206,8 +206,8 @@ def _check_versions(connection: sqlite3.Connection, path: Path) -> None:
 def _refuse_newer(version: int, path: Path) -> None:
     if version > FORMAT:
         raise RecordingError(
-            f"{path} has recording format {version}, but this version of wiretape reads up to {FORMAT}: "
-            "use a newer wiretape."
+            f"{path} has recording format {version}, but this version of wiretape reads formats up to {FORMAT}: "
+            "use a newer version."
         )
 
 

@@ -58,7 +58,7 @@ def _check_python() -> Iterator[Diagnosis]:
     try:
         requirements = [each for each in requires("wiretape") or () if "extra ==" not in each]
     except PackageNotFoundError:
-        yield Diagnosis("problem", "wiretape is not installed as a package: run pip install in its checkout")
+        yield Diagnosis("problem", "wiretape is not installed as a package: run pip install in the wiretape checkout")
         return
     names = [match.group() for each in requirements if (match := _NAME.match(each))]
     missing = [name for name in names if installed_version(name) is None]

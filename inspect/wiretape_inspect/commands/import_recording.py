@@ -93,7 +93,7 @@ def _read(chosen: Format, file: Path, url: str | None) -> RecordingSource:
     if url is None:
         return chosen.reader().read(file)
     if chosen.name != "sse":
-        raise click.UsageError(f"--url requires the format sse, but FILE is {chosen.description}.")
+        raise click.UsageError(f"--url requires the sse format, but FILE is {chosen.description}.")
     return raw_stream.read(file, url)
 
 

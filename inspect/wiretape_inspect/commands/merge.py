@@ -35,7 +35,7 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     if len(files) < 2:
         raise click.UsageError("Name at least two recordings.")
     if any(is_same_file(one, other) for one, other in combinations(files, 2)):
-        raise click.UsageError("The same recording is given twice.")
+        raise click.UsageError("The same recording is listed twice.")
     check_recording_output(to, files, force=force)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]

@@ -213,7 +213,7 @@ def _delete(path: Path) -> None:
 def _split(option: str, values: Sequence[str]) -> tuple[str, ...]:
     parts = [part.strip() for value in values for part in value.split(",")]
     if not all(parts):
-        raise InputError(f"{option} has an empty value: give names, groups or rule codes, such as replay,RES001.")
+        raise InputError(f"{option} has an empty value: specify names, groups or rule codes, such as replay,RES001.")
     return tuple(parts)
 
 

@@ -53,7 +53,7 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
     click.echo(f"{printable(str(to))}: {summary[0]}")
     missing = rows.missing
     if unused := pages.damaged_rows + rows.unused_rows:
-        missing.append(f"Not used because they are damaged: {count_of(unused, 'row')}.")
+        missing.append(f"Ignored {count_of(unused, 'damaged row')}.")
     print_sentences(missing, "more line", indent="  ")
 
 

@@ -307,7 +307,7 @@ def _split_codes(option: str, values: Sequence[str]) -> list[str]:
     """Return the code prefixes of comma-separated lists.  Raises InputError if a list is empty."""
     lists = [[prefix.strip() for prefix in value.split(",") if prefix.strip()] for value in values]
     if not all(lists):
-        raise InputError(f"{option} matches no rule: use codes or code prefixes, such as SEQ,RES001.")
+        raise InputError(f"{option} matches no rules: use codes or code prefixes, such as SEQ,RES001.")
     return [prefix for prefixes in lists for prefix in prefixes]
 
 

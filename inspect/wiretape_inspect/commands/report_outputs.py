@@ -83,7 +83,7 @@ def _check_destinations(outputs: Sequence[ReportOutput]) -> None:
     printed = [output.format for output in outputs if output.path is None]
     if len(printed) > 1:
         raise click.UsageError(
-            f"{' and '.join(printed)} would both go to standard output: give all but one an --output."
+            f"{' and '.join(printed)} would both go to standard output: specify --output for all but one."
         )
     paths = [output.path.resolve() for output in outputs if output.path is not None]
     for path in paths:

@@ -107,7 +107,7 @@ def parse_query(request: web.Request, endpoint: Callable[..., Any]) -> dict[str,
         if name not in expected:
             raise InputError(f"Unknown parameter {shorten(name, 60)}: expected {', '.join(expected) or 'none'}.")
         if len(request.query.getall(name)) > 1:
-            raise InputError(f"Repeated parameter {name}: give it once.")
+            raise InputError(f"Repeated parameter {name}: specify it only once.")
     for name, each in expected.items():
         text = request.query.get(name)
         if text is not None:

@@ -81,7 +81,7 @@ def case(
     def decorate(function: "Callable[[Prober], Awaitable[None]]") -> "Callable[[Prober], Awaitable[None]]":
         about = (function.__doc__ or "").strip()
         if name in CASES or not about:
-            raise ValueError(f"Case {name} exists already, or has no docstring.")
+            raise ValueError(f"Case {name} already exists, or has no docstring.")
         codes = tuple(rules.split())
         CASES[name] = Case(name, clause, steps, codes, leaves, safe, severity, about, function, limits, long)
         return function

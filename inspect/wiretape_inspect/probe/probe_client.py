@@ -252,7 +252,7 @@ class ProbeClient:
         except ssl.SSLCertVerificationError as error:
             raise InputError(
                 f"The certificate of {self.authority} is not trusted ({error.verify_message}): "
-                "set ca-file in the probe file to a certificate to trust."
+                "set ca-file in the probe file to a certificate that wiretape should trust."
             ) from None
         except (OSError, TimeoutError) as error:
             raise InputError(f"{self.authority} cannot be reached: {_reason(error)}.") from None

@@ -64,7 +64,7 @@ def select_cases(options: ProbeOptions) -> list[Case]:
             if not any(_matches(case, pattern) for case in CASES.values()):
                 groups = ", ".join(dict.fromkeys(case.group for case in CASES.values()))
                 raise InputError(
-                    f"No case matches '{pattern}': give names, groups ({groups}), rule codes, or {UNSAFE}; "
+                    f"No cases match '{pattern}': specify names, groups ({groups}), rule codes, or {UNSAFE}; "
                     "wiretape probe --list lists the cases."
                 )
         if patterns:

@@ -160,7 +160,7 @@ class RecoveredRows:
         for before, number in pairwise([0, *numbers]):
             if number - before > 1:
                 which = f"exchange {number - 1}" if number - before == 2 else f"exchanges {before + 1} to {number - 1}"
-                self.missing.append(f"Nothing of {which} was found.")
+                self.missing.append(f"No data of {which} was found.")
         for number in numbers:
             self._repair_exchange(number, headless.get(number))
         if self._wrong_times:
@@ -310,7 +310,8 @@ class RecoveredRows:
     def _lose(self, number: int, response: int, start: int, count: int, time_ns: int) -> None:
         self._db.execute(_INSERT_LOST, (number, response, start, count, time_ns, _WHY))
         body = "response" if response else "request"
-        self.missing.append(f"Exchange {number}: {count_of(count, 'byte')} of the {body} from byte {start:,} on.")
+        lost = f"{count_of(count, 'byte')} of the {body} {'is' if count == 1 else 'are'} missing"
+        self.missing.append(f"Exchange {number}: {lost}, from byte {start:,} on.")
 
     def _captures(self) -> tuple[Capture, ...]:
         """The runs of the recorder; a run without an end ended with the last byte."""

@@ -94,7 +94,7 @@ def _checked_text(text: str) -> str:
     if len(text) < _MIN_TEXT_LENGTH:
         raise InputError(f"The text to redact is too short: it needs at least {_MIN_TEXT_LENGTH} characters.")
     if "\n" in text or "\r" in text:
-        raise InputError(f"The text to redact contains a line break: give each line separately ({excerpt(text)}).")
+        raise InputError(f"The text to redact contains a line break: specify each line separately ({excerpt(text)}).")
     return text
 
 

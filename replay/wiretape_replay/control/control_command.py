@@ -221,7 +221,7 @@ def break_(target: _Target, /, *, type_: str | None, remove: bool, clear: bool, 
     is_empty = all(value is None for value in conditions.values())
     if clear + lists + (not is_empty) != 1 or (remove and is_empty):
         raise InputError(
-            "Give the conditions of a breakpoint (--type, --sequence, --tool-call, --finding), or --clear, or --list."
+            "Specify the conditions of a breakpoint (--type, --sequence, --tool-call, --finding), --clear or --list."
         )
     if lists:
         target.send("state", method="GET")

@@ -52,7 +52,7 @@ class SeekRequest(SessionRequest, kw_only=True):
     def __post_init__(self) -> None:
         """Require exactly one target."""
         if [self.sequence, self.event, self.time_s, self.position, self.end or None].count(None) != 4:
-            raise ValueError("expected exactly one of sequence, event, time_s, position and end")
+            raise ValueError("expected exactly one of sequence, event, time_s, position or end")
 
 
 class BreakpointRequest(SessionRequest, kw_only=True):

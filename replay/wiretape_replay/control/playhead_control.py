@@ -369,7 +369,7 @@ def _find_position(log: SessionLog, request: SeekRequest) -> int:
 def _breakpoint(point: Breakpoint | None, conditions: BreakpointConditions) -> Breakpoint | None:
     """The breakpoint that is given as an object, or by its conditions; None if neither is given."""
     if point is not None and conditions:
-        raise InputError("Give either a breakpoint object or its conditions, not both.")
+        raise InputError("Specify either a breakpoint object or its conditions, not both.")
     fields: Mapping[str, Any] = conditions
     if point is not None:
         fields = {name: getattr(point, name) for name in Breakpoint.__dataclass_fields__}

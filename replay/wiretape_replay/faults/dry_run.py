@@ -69,7 +69,7 @@ def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog
             if not entry.is_event or not events.matches(entry, number) or not _can_hit(fault, entry.data):
                 continue
             where = f"{position_label(position, entry)}{_connections_label(fault)}"
-            yield f"session {shorten(session, 60)}, place {place}: {where}"
+            yield f"session {shorten(session, 60)}, position {place}: {where}"
 
 
 def _response_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[str]:

@@ -439,7 +439,7 @@ class FaultScript(_Table, frozen=True, kw_only=True):
         for fault in self.faults:
             if fault.events is not None:
                 raise InputError(
-                    f"The fault {shorten(fault.name, 60)} applies to stream events, and verbatim mode sends "
+                    f"The fault {shorten(fault.name, 60)} applies to stream events, but verbatim mode sends "
                     "recorded responses unchanged: choose --mode session."
                 )
 

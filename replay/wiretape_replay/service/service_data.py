@@ -218,7 +218,7 @@ def _lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise InputError(f"{printable(str(path))} is in use by another `wiretape serve`.") from None
+        raise InputError(f"{printable(str(path))} is in use by another `wiretape serve` process.") from None
     return descriptor
 
 

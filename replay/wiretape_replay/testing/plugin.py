@@ -139,7 +139,7 @@ def _merge_markers(
     merged: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers("wiretape"))):
         if len(marker.args) > 1:
-            raise InputError("The `wiretape` marker takes one recording; give all options by name.")
+            raise InputError("The `wiretape` marker takes one recording; pass all options by name.")
         merged |= ({"recording": marker.args[0]} if marker.args else {}) | {**marker.kwargs}
     merged |= options
     marked = merged.pop("recording", None)

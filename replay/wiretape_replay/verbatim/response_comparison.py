@@ -292,7 +292,7 @@ class Comparison:
         if await self._connection.receive_expected(LAST_CHUNK) == len(LAST_CHUNK):
             return
         if buffer:
-            raise Difference(f"more comes after the {self.chunks} recorded chunks: {_quoted(buffer)}")
+            raise Difference(f"more data follows the {self.chunks} recorded chunks: {_quoted(buffer)}")
         raise Difference(f"{self._end()} instead of the chunk that ends the body")
 
     async def _compare_end(self, after: After) -> bool:
@@ -306,7 +306,7 @@ class Comparison:
         if same:
             return after is After.USABLE
         if connection.buffer:
-            raise Difference(f"more comes after the recorded {self.sent} bytes of body: {_quoted(connection.buffer)}")
+            raise Difference(f"more data follows the recorded {self.sent} bytes of body: {_quoted(connection.buffer)}")
         raise Difference(f"{self._end()} after the last byte; in the recording, it was {after}")
 
     def _end(self) -> str:

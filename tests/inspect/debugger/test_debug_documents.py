@@ -118,7 +118,7 @@ async def test_resume_equals_show_resume(session, client, run):
         ("event?exchange=2&event=41", 404, "Exchange 2 has no event 41: its events are 1 to 40."),
         ("event?exchange=2&event=999999999999999999", 404, "its events are 1 to 40."),
         ("cut?exchange=1&start=0&event=1", 404, NO_STREAM),
-        ("cut?exchange=2&start=1&event=1", 404, "No event of exchange 2 was cut off at byte 1."),
+        ("cut?exchange=2&start=1&event=1", 404, "Exchange 2 has no event that was cut off at byte 1."),
         ("cut?exchange=2&start=999999999999999999&event=999999999999999999", 404, "was cut off at byte"),
         ("resume?first=3&second=2", 400, "Put the earlier connection first: 2:3."),
         ("resume?first=1&second=2", 400, "Exchange 1 is not an event stream: choose two streams of one session."),

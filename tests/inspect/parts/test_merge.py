@@ -195,7 +195,7 @@ def test_findings_that_only_the_merged_recording_has_are_counted(merged, parts, 
     ("files", "error"),
     [
         (["run.db"], "Name at least two recordings"),
-        (["run.db", "run.db"], "given twice"),
+        (["run.db", "run.db"], "listed twice"),
         (["run.db", "no.db"], "no file"),
     ],
 )

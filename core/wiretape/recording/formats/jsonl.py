@@ -156,7 +156,7 @@ def read(path: Path) -> RecordingSource:
     if not isinstance(first, _RecordingLine):
         raise reader.error("kind", "the first line must have the kind recording")
     if first.format > VERSION:
-        problem = f"version {first.format} is not supported; this version of wiretape reads up to {VERSION}"
+        problem = f"version {first.format} is not supported; this version of wiretape reads versions up to {VERSION}"
         raise reader.error("format", problem)
     captures: list[Capture] = []
     line = next(lines, None)

@@ -92,7 +92,7 @@ def _read_header(document: YamlDocument) -> TapeHeader:
         raise document.source.error(("request",), "the header of a tape must end with the line ---")
     header = decode(value, TapeHeader, document.source)
     if header.tape > VERSION:
-        problem = f"version {header.tape} is not supported; this version of wiretape reads up to {VERSION}"
+        problem = f"version {header.tape} is not supported; this version of wiretape reads versions up to {VERSION}"
         raise document.source.error(("tape",), problem)
     return header
 

@@ -52,7 +52,7 @@ def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterato
         size += len(data)
         if size > MAX_TAPE_BYTES:
             limit = f"the limit is {MAX_TAPE_BYTES >> 20} MiB"
-            raise InputError(f"{recording.path} is too large for a tape: {limit}. Use the format jsonl instead.")
+            raise InputError(f"{recording.path} is too large for a tape: {limit}. Use the jsonl format instead.")
         yield data
 
 
