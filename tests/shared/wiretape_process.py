@@ -3,12 +3,17 @@
 Importing a command takes up to a second of processor time, and the tests start hundreds.  Here, each command runs in a
 process of its own, with its own arguments, environment, folder and streams, that is forked from one in which
 everything is imported already.  What depends on a new interpreter, such as imports and variables like PYTHONHASHSEED,
-needs `python -m wiretape`.
+needs `python -m wiretape`.  A `wiretape proxy` that was started here forks its recorder from itself; others, such as
+those of the programs of mitmproxy, start it as users do.
 """
 
+import gc
 import multiprocessing
 import os
+import signal
 import subprocess
+import sys
+import traceback
 from multiprocessing.connection import Connection
 
 _FORKED = multiprocessing.get_context("forkserver")
@@ -16,6 +21,7 @@ _FORKED.set_forkserver_preload(
     [
         "wiretape_proxy.cli",
         "wiretape_proxy.proxy_runner",
+        "wiretape_proxy.recorder",
         "mitmproxy.tools.main",
         "mitmproxy.tools.web.master",
         "wiretape_replay.cli",
@@ -34,6 +40,7 @@ _MAIN = {
 _RUN = """
 import os, sys
 from importlib import import_module
+from wiretape_process import fork_recorders
 for number, stream in enumerate(streams):
     os.dup2(stream.fileno(), number)
     stream.close()
@@ -44,8 +51,54 @@ os.environ.clear()
 os.environ.update(environment)
 sys.argv = arguments
 module, function = main.split(":")
+if function == "main":
+    fork_recorders()
 getattr(import_module(module), function)()
 """
+
+
+def fork_recorders() -> None:
+    """Let this process, a `wiretape proxy`, fork its recorder from itself."""
+    subprocess.Popen = _RecorderForker
+
+
+class _RecorderForker(subprocess.Popen):
+    """Starts programs; forks the recorder instead."""
+
+    def _execute_child(self, args, *rest) -> None:
+        from wiretape_proxy.recorder_client import _START  # noqa: PLC0415 - preloaded where this runs
+
+        if _START not in args:
+            super()._execute_child(args, *rest)
+            return
+        pipes = rest[9:15]
+        self.pid = os.fork()
+        if not self.pid:
+            _be_the_recorder(read_end=pipes[0], write_end=pipes[3])
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+
+def _be_the_recorder(read_end: int, write_end: int) -> None:
+    """Run the recorder in this process as in a new one: a session, streams and signals of its own; then exit."""
+    status = 1
+    try:
+        # Collecting the sockets of the proxy would close files of the recorder that have the same descriptors.
+        gc.freeze()
+        os.setsid()
+        os.dup2(read_end, 0)
+        os.dup2(write_end, 1)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        signal.set_wakeup_fd(-1)
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        sys.modules["wiretape_proxy.recorder"].main()
+        status = 0
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 class ForkedProgram(subprocess.Popen):
