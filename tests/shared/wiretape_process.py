@@ -26,6 +26,7 @@ _FORKED.set_forkserver_preload(
         "mitmproxy.tools.web.master",
         "wiretape_replay.cli",
         "wiretape_replay.service.cli",
+        "sqlite_utils",
         "wiretape_inspect.commands.debug",
         "wiretape_inspect.commands.probe",
         "wiretape_inspect.commands.report",
