@@ -7,11 +7,13 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import pytest_asyncio.plugin
 
 # A run of pytest in this process removes its imports afterwards, and some modules cannot be imported twice.
 import wiretape_inspect.commands.report  # noqa: F401
 import wiretape_replay.session.log_builder
-import wiretape_replay.testing.server_group  # noqa: F401
+import wiretape_replay.testing.plugin
+import wiretape_replay.testing.server_group
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -141,11 +143,14 @@ class Project:
         return self.pytest(*options, subprocess=subprocess)
 
     def pytest(self, *options: str, subprocess: bool = False) -> pytest.RunResult:
-        """Run all tests, or those that `options` name."""
-        run = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest_inprocess
+        """Run all tests, or those that `options` name; in this process, only with our plugin and that of asyncio."""
+        options = (f"--basetemp={self.base}", "-pno:cacheprovider", *options)
+        if not subprocess:
+            plugins = [pytest_asyncio.plugin, wiretape_replay.testing.plugin]
+            return self.pytester.runpytest_inprocess("--disable-plugin-autoload", *options, plugins=plugins)
         # Older versions of anyio's plugin warn under new versions of pytest.
-        without = ["cacheprovider", "cov", *([] if "anyio" in options else ["anyio"])]
-        return run(f"--basetemp={self.base}", *(f"-pno:{plugin}" for plugin in without), *options)
+        without = ["cov", *([] if "anyio" in options else ["anyio"])]
+        return self.pytester.runpytest_subprocess(*(f"-pno:{plugin}" for plugin in without), *options)
 
     @property
     def kept(self) -> list[Path]:
