@@ -74,8 +74,8 @@ _PROGRESS_INTERVAL_S = 0.1
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="Exit with status 1 if any finding is at least this severe. inconclusive: for any finding or inconclusive "
-    "rule.  [default: error]",
+    help="Exit with status 1 if any finding is at least this severe. With inconclusive, exit with status 1 if there "
+    "is any finding or any inconclusive rule.  [default: error]",
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")
