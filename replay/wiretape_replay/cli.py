@@ -130,7 +130,7 @@ def replay(
     verdict: VerdictOptions,
     **options: Any,
 ) -> None:
-    """Replay a recording as an offline service.
+    """Replay the recording FILE as an offline service.
 
     In session mode, a playhead advances through the session's log at --speed. A stream first gets the durable
     events behind the playhead, starting after the client's Last-Event-ID, and then each event that the playhead
@@ -138,8 +138,8 @@ def replay(
     In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded
     ending.
     A request that was not recorded gets status 501 and the reason.
-    Ctrl-C stops the replay and prints what was requested, which recorded requests were never made, and which rules the
-    client broke.
+    When you press Ctrl-C, the replay stops and prints what was requested, which recorded requests were never made, and
+    which rules the client broke.
     """
     if verify:
         ctx.exit(_verify(ctx, recording))
@@ -208,7 +208,7 @@ def _summarize(running: Replay) -> Iterator[str]:
     streams_left = [f"  stream of session {shorten(session_id)}" for session_id in running.unfollowed]
     requests_left = [f"  {each.number:>5}  {shorten(f'{each.method} {each.target}')}" for each in running.unconsumed]
     if not streams_left and not requests_left:
-        yield "Everything recorded was requested."
+        yield "Everything in the recording was requested."
     yield from _list_unrequested(f"the stream of {count_of(len(streams_left), 'session')}", streams_left)
     yield from _list_unrequested(count_of(len(requests_left), "recorded exchange"), requests_left)
 

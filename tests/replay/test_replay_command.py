@@ -101,7 +101,7 @@ def test_it_says_when_everything_was_asked_for(builder):
 
     assert err.splitlines()[1:] == [
         "Served 1 request; 0 requests had no match.",
-        "Everything recorded was requested.",
+        "Everything in the recording was requested.",
         "The client broke no rules.",
     ]
 

@@ -85,7 +85,7 @@ def test_what_counts_is_chosen_by_options_in_both_modes(runs, mode):
 
     assert answers == ["2", "1", "1", "{"]
     assert "3 requests; 1 request had no match.\n" in it.said
-    assert "Everything recorded was requested.\n" in it.said
+    assert "Everything in the recording was requested.\n" in it.said
     assert status == 0
 
 

@@ -42,8 +42,8 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
     """Convert FILE from another format to a recording. If FILE is '-', read standard input.
 
-    Credentials are replaced with fingerprints, as in recordings of `wiretape proxy`. The command lists what the format
-    of FILE cannot store, and which values it filled in instead.
+    Credentials are replaced with fingerprints, as in recordings made by `wiretape proxy`. The command lists what the
+    format of FILE cannot store, and which values it filled in instead.
 
     \b
     Examples:

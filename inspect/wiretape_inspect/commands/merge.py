@@ -24,8 +24,8 @@ from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, me
 def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     """Merge several recordings into one, in wall-clock order.
 
-    Exchanges are renumbered, and the new numbers are printed. Conflicts are reported too: contradictory clocks,
-    different upstreams, traffic that two proxies recorded, and recordings that were never closed. The rules are
+    Exchanges are renumbered, and the new numbers are printed. The command also reports conflicts: contradictory
+    clocks, different upstreams, traffic that two proxies recorded, and recordings that were never closed. The rules are
     run again on the merged recording.
 
     \b

@@ -116,9 +116,8 @@ def serve(
     """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
 
     Clients can create sessions, read streams, and create, cancel and resume runs; the runs follow the scenario.
-    Where the specification does not define the behaviour, the service follows assumptions, which --assumptions
-    lists.
-    Ctrl-C stops the service and prints the rules that the client broke.
+    Where the specification does not define the behaviour, the service makes assumptions; --assumptions lists
+    them. When you press Ctrl-C, the service stops and prints the rules that the client broke.
     """
     if lists:
         click.echo(scenario_list(), nl=False)
