@@ -229,7 +229,7 @@ async def _page(_request: web.Request) -> web.StreamResponse:
 
 
 async def _page_file(request: web.Request) -> web.StreamResponse:
-    """Respond with a module or the style of the page."""
+    """Respond with the script or the style of the page."""
     name = request.match_info["name"]
     body = read_page_file(name)
     if body is None:

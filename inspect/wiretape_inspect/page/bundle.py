@@ -1,4 +1,4 @@
-"""The page: served as a document with ES modules, or bundled into one self-contained HTML file.
+"""The page: its modules bundled into one script, which is served beside the document or contained in it.
 
 The bundler supports the imports and exports that the page uses: `import { a, b } from "./module.js";` at the top of a
 module, and `export` before a function, a class or a constant.  A module becomes a function that returns its exports.
@@ -49,9 +49,9 @@ class Page:
 
 @cache
 def served_page() -> Page:
-    """Return the page that loads its style and its modules from its server."""
+    """Return the page that loads its style and its script from its server."""
     style = '<link rel="stylesheet" href="/page/page.css">'
-    script = f'<script type="module" src="/page/{_MAIN}.js"></script>'
+    script = '<script src="/page/page.js"></script>'
     return _page(style, script, script_source="'self'", style_source="'self'")
 
 
@@ -65,13 +65,10 @@ def exported_page() -> Page:
 
 
 def read_page_file(name: str) -> bytes | None:
-    """Return a module or the style of the page; None if there is no such file."""
-    if not re.fullmatch(r"\w+\.(?:js|css)", name):
-        return None
-    try:
-        return (files(__package__) / name).read_bytes()
-    except FileNotFoundError:
-        return None
+    """Return the script or the style of the page; None if there is no such file."""
+    if name == "page.js":
+        return bundle_modules().encode()
+    return _read(name).encode() if name == "page.css" else None
 
 
 def _page(style: str, script: str, *, script_source: str, style_source: str) -> Page:

@@ -52,6 +52,7 @@ async def test_times_have_labels_that_do_not_overlap(debugging, session, is_font
             await shown.page.set_viewport_size({"width": width, "height": 700})
             await expect(shown.page.locator("#strip .ticks")).to_have_attribute("width", str(width))
             await expect(ticks(shown).first).to_have_text("0.001s")
+            await expect(shown.page.locator("#strip .fold")).to_have_count(1)  # drawn once the rows are known
             boxes = await shown.page.evaluate(_PLACES, "#strip .tick-text")
             assert (boxes[0][2], boxes[1][2]) == ("0.001s", "16.494s")
             assert len(boxes) > 2
