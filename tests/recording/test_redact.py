@@ -1,6 +1,7 @@
 """No secret reaches the disk, wherever it stands and however it is cut."""
 
 import tempfile
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -180,6 +181,17 @@ def test_only_the_secret_parameters_of_a_credential_are_searched_for(new_talk) -
 def test_a_secret_is_searched_for_as_json_and_urls_spell_it() -> None:
     expected = {b'a"/\xc3\xa9', b'a\\"/\\u00e9', b'a\\"\\/\xc3\xa9', b"a%22%2F%C3%A9", b"a%22%2f%c3%a9", b"a%22/%C3%A9"}
     assert expected < spellings('a"/\u00e9'.encode())
+
+
+@pytest.mark.parametrize("target", ["/v1?a=" + "b" * 500_000, "/v1?a" + "=b" * 250_000, "/v1?a=" + ";b" * 250_000])
+def test_a_long_parameter_takes_little_memory(new_talk, target) -> None:
+    request = new_talk(0).ask(target)
+    tracemalloc.start()
+    try:
+        Redactor(b"salt").redact_request(request)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_only_short_headers_are_kept_in_memory(new_talk) -> None:

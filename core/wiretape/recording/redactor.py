@@ -44,7 +44,7 @@ _USERINFO = re.compile(r"(?<=//)[^/?#]*(?=@|%40)")
 _QUERY = re.compile(r"[?#]")
 _PATH_PARAMETER = re.compile(r"(;)([^=;/]+)=([^;/]*)")
 # A semicolon or number sign ends a value only if another parameter follows.
-_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=((?:[^&;#]|[;#](?![^=&;#]+=))*)")
+
 _URL_PARTS = tuple(map(re.compile, (r"[^/?&;=#\s]+", r"[^/?&;#\s]+", r"\S+", r".+")))
 """Parts that a percent-encoded secret can be in, the smallest first."""
 # Parts of a URL in which another URL can be percent-encoded.
