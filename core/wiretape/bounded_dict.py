@@ -32,7 +32,7 @@ def make_room(items: dict[Key, Item], most: int, is_over: Callable[[Item], bool]
 
 
 def cache_short(function: Callable[Texts, Item]) -> Callable[Texts, Item]:
-    """Keep the results of the last calls of a function of strings, except for long ones, which a client may choose."""
+    """Keep the results of the last calls of a function of texts, except for long ones, which a client may choose."""
     cached = lru_cache(_MOST_CALLS)(function)
 
     @wraps(function)

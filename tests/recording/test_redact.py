@@ -183,6 +183,31 @@ def test_a_secret_is_searched_for_as_json_and_urls_spell_it() -> None:
     assert expected < spellings('a"/\u00e9'.encode())
 
 
+@pytest.mark.parametrize(
+    ("secret", "spelling"),
+    [
+        ("ab+cdefg/hi==", rb"ab\u002Bcdefg/hi=="),  # .NET
+        ("ab+cdefg/hi==", rb"ab+cdefg/hi\u003d\u003d"),  # Gson
+        ("abc&<defghi>", rb"abc\u0026\u003cdefghi\u003e"),  # Go
+        ("it's\"abcdef<", rb"it\u0027s\u0022abcdef\u003C"),  # PHP
+        ("abcdef\xe9gh", rb"abcdef\u00E9gh"),  # a header that is read as Latin-1
+        ("ab c!(d)'efgh*", b"ab%20c!(d)'efgh*"),  # encodeURIComponent
+        ("ab c!efgh*~", b"ab+c%21efgh*%7E"),  # forms
+        ('ab+c"defgh==', b"ab+c%22defgh=="),  # a path
+    ],
+)
+def test_a_secret_is_found_as_other_languages_spell_it(new_talk, secret, spelling) -> None:
+    redactor = Redactor(b"salt")
+    redactor.redact_request(new_talk(0).ask(headers=(("X-API-Key", secret),)))
+    assert redactor.find_secrets(b'"%b"' % spelling) == [(1, 1 + len(spelling))]
+
+
+def test_a_parameter_of_a_form_is_found_with_its_spaces(new_talk) -> None:
+    redactor = Redactor(b"salt")
+    redactor.redact_request(new_talk(0).ask("/v1?password=correct+horse%21"))
+    assert redactor.find_secrets(b"correct horse!") == [(0, 14)]
+
+
 @pytest.mark.parametrize("target", ["/v1?a=" + "b" * 500_000, "/v1?a" + "=b" * 250_000, "/v1?a=" + ";b" * 250_000])
 def test_a_long_parameter_takes_little_memory(new_talk, target) -> None:
     request = new_talk(0).ask(target)

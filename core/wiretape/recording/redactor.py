@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import quote, quote_plus, unquote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
-from wiretape.bounded_dict import put_bounded
+from wiretape.bounded_dict import cache_short, put_bounded
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
 from wiretape.observations import BytesArrived, Headers, RequestStarted, ResponseStarted, Side
-from wiretape.recording.remembered_secrets import SHORTEST, RememberedSecrets, Span
+from wiretape.recording.remembered_secrets import KEPT, SHORTEST, RememberedSecrets, Span
 
 _FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
 _FINGERPRINTS = re.compile(f"({_FINGERPRINT})")
@@ -44,7 +44,8 @@ _USERINFO = re.compile(r"(?<=//)[^/?#]*(?=@|%40)")
 _QUERY = re.compile(r"[?#]")
 _PATH_PARAMETER = re.compile(r"(;)([^=;/]+)=([^;/]*)")
 # A semicolon or number sign ends a value only if another parameter follows.
-
+# Possessive: otherwise, `re` remembers each character of a long value, in 200 times its memory.
+_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=((?:[^&;#]++|[;#](?![^=&;#]++=))*+)")
 _URL_PARTS = tuple(map(re.compile, (r"[^/?&;=#\s]+", r"[^/?&;#\s]+", r"\S+", r".+")))
 """Parts that a percent-encoded secret can be in, the smallest first."""
 # Parts of a URL in which another URL can be percent-encoded.
@@ -55,8 +56,13 @@ _MOST_NESTED = 5
 """URLs within URLs; deeper ones are replaced as a whole."""
 _SEPARATOR = re.compile(r"[\s,]+")
 _IN_CREDENTIAL = re.compile(r'(?<![\w-])([\w-]++)="?([^",\s]+)')
-_NEEDS_NO_ESCAPE = re.compile(rb"[A-Za-z0-9_.~-]*")
+_NEEDS_NO_ESCAPE = re.compile(rb"[A-Za-z0-9_.-]*")
+_ESCAPED_IN_JSON = ("<>&", "<>&'=", "\"'<>&", "\"'<>&+`")
+"""Characters that some writers of JSON escape as `\\u....` without need: those of Go, Gson, PHP and .NET."""
+_PLAIN_IN_URLS = ("", "/", "*", "!*'()", "$&+=:@", "!*'()$&+=:@/;,?#")
+"""Characters that some writers of URLs keep: Python, forms, `encodeURIComponent`, paths in Go, `encodeURI`."""
 _PERCENT_CODE = re.compile("%..")
+_JSON_CODE = re.compile(r"\\u[0-9a-f]{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +108,8 @@ class Redactor:
         self._secrets = RememberedSecrets()
         self._found: list[bytes] = []
         """Secrets in the text that is redacted at this moment."""
-        self._in_head: list[bytes] = []
-        """Secrets in the head that is redacted at this moment."""
+        self._in_head: dict[bytes, None] = {}
+        """The last secrets in the head that is redacted at this moment."""
         self._headers: dict[tuple[str, str], _RedactedText] = {}
         """Headers seen before, as most requests have the same ones."""
 
@@ -175,11 +181,13 @@ class Redactor:
             if len(value) <= _MOST_LENGTH:
                 put_bounded(self._headers, (name, value), known, _MOST_HEADERS)
         self.count += known.replaced
-        self._in_head += known.secrets
+        for secret in known.secrets:
+            self._in_head.pop(secret, None)
+            put_bounded(self._in_head, secret, None, KEPT)
         return known.text
 
     def _remember_head(self) -> None:
-        self._secrets.add(self._in_head)
+        self._secrets.add(spelling for secret in self._in_head for spelling in spellings(secret))
         self._in_head.clear()
 
     def _redact_value(self, name: str, value: str) -> str:
@@ -251,6 +259,8 @@ class Redactor:
     def _replace_parameter(self, depth: int, match: re.Match[str]) -> str:
         mark, name, value = match.groups()
         if value and is_credential_parameter(name, self.policy.query_parameters):
+            if "+" in value:  # a space, as forms encode it
+                self._remember(value.replace("+", " "))
             value = self._replace(value)
         elif "=" in value:
             value = self._redact_nested(value, depth)
@@ -271,9 +281,9 @@ class Redactor:
 
     def _remember(self, secret: str) -> None:
         if len(secret) >= SHORTEST and not _IS_REDACTED.fullmatch(secret):
-            self._found += spellings(_encode(secret))
+            self._found.append(_encode(secret))
             if "%" in secret:
-                self._found += spellings(_decode_percent(secret))
+                self._found.append(_decode_percent(secret))
 
     def _contains_secret(self, text: str) -> bool:
         if not self._secrets:
@@ -323,16 +333,40 @@ def overwrite(data: bytes, spans: Iterable[Span]) -> bytes:
     return bytes(masked)
 
 
-def spellings(text: bytes) -> set[bytes]:
+@cache_short
+def spellings(text: bytes) -> frozenset[bytes]:
     """Return the spellings of a text: as it is, as JSON escapes it, and as URLs encode it."""
     if _NEEDS_NO_ESCAPE.fullmatch(text):
-        return {text}
+        return frozenset({text})
+    found = {text} | _spellings_in_urls(text)
     plain = text.decode("utf-8", "surrogateescape")
-    in_json = {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)}
-    in_json |= {spelling.replace("/", "\\/") for spelling in in_json}
-    in_urls = {quote(text, safe=""), quote(text), quote_plus(text)}
-    in_urls |= {_PERCENT_CODE.sub(lambda code: code.group().lower(), spelling) for spelling in in_urls}
-    return {text, *(spelling.encode("utf-8", "surrogateescape") for spelling in in_json | in_urls)}
+    found |= _spellings_in_json(plain)
+    if not text.isascii():  # most services read headers as Latin-1
+        found |= _spellings_in_json(text.decode("latin-1"))
+    return frozenset(found)
+
+
+def _spellings_in_json(plain: str) -> set[bytes]:
+    escaped = {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)}
+    escaped |= {_escape_in_json(spelling, characters) for spelling in escaped for characters in _ESCAPED_IN_JSON}
+    escaped |= {spelling.replace("/", "\\/") for spelling in escaped}
+    escaped |= {_JSON_CODE.sub(lambda code: f"\\u{code.group()[2:].upper()}", spelling) for spelling in escaped}
+    return {spelling.encode("utf-8", "surrogateescape") for spelling in escaped}
+
+
+def _escape_in_json(spelling: str, characters: str) -> str:
+    for character in characters:
+        plain = '\\"' if character == '"' else character
+        spelling = spelling.replace(plain, f"\\u{ord(character):04x}")
+    return spelling
+
+
+def _spellings_in_urls(text: bytes) -> set[bytes]:
+    encoded = {quote(text, safe=characters) for characters in _PLAIN_IN_URLS}
+    encoded |= {spelling.replace("%20", "+") for spelling in encoded}
+    encoded |= {spelling.replace("~", "%7E") for spelling in encoded}
+    encoded |= {_PERCENT_CODE.sub(lambda code: code.group().lower(), spelling) for spelling in encoded}
+    return {spelling.encode() for spelling in encoded}
 
 
 class BodyMasker:

@@ -98,7 +98,7 @@ def _checked_text(text: str) -> str:
     return text
 
 
-def _spellings(text: str) -> set[bytes]:
+def _spellings(text: str) -> frozenset[bytes]:
     return spellings(text.encode("utf-8", "surrogateescape"))
 
 
