@@ -38,7 +38,7 @@ LINES = {
     HEAD + "{": "line 2: invalid JSON: unexpected end of data (column 2).",
     HEAD + "[]": "line 2: expected a table, got a list.",
     HEAD + "{}": "line 2: kind is missing.",
-    HEAD + HEAD: "line 2: kind: lines of the kinds recording and capture must come first.",
+    HEAD + HEAD: "line 2: kind: all lines of kind recording or capture must come before the others.",
     HEAD + '{"kind": "requests"}': (
         "line 2: kind: expected one of recording, capture, request, request-ended, response, chunk, lost, ended, "
         "finding, got 'requests'; did you mean request?"

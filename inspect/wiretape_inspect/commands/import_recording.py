@@ -102,7 +102,9 @@ def _detect(file: Path) -> Format:
     if is_sqlite_file(file):
         raise InputError(f"{file} is already a recording, or another database.")
     if is_compressed(file):
-        raise InputError(f"{file} is compressed: all commands read such recordings, and `zstd -d` decompresses them.")
+        raise InputError(
+            f"{file} is compressed. If it is a recording, there is nothing to import; else run `zstd -d` first."
+        )
     found = detect_format(file)
     if found is None:
         names = ", ".join(each.name for each in _READABLE)

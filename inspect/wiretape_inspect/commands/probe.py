@@ -71,7 +71,7 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
 @click.option(
     "--shrink/--no-shrink",
     default=True,
-    help="For each broken rule, rerun the case with fewer steps to find the smallest recording.",
+    help="For each broken rule, rerun the case with fewer steps to find the smallest recording that shows it.",
 )
 @click.option("--through-proxy", is_flag=True, help="Record through wiretape proxy instead of directly at the socket.")
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")

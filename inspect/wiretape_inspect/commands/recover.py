@@ -28,7 +28,7 @@ from wiretape_inspect.recover.sqlite_pages import SqlitePages
 def recover(file: Path, *, to: Path, force: bool) -> None:
     """Copy everything that is still readable in the damaged recording FILE to a new recording.
 
-    FILE is not changed. It is read page by page without its schema, so recovery works even if FILE is truncated,
+    FILE is not changed. It is read page by page, ignoring its schema, so recovery works even if FILE is truncated,
     lacks its journal, or contains corrupt data or foreign tables. The command lists what is missing; in the new
     recording, REC001 findings mark where bytes were lost. The rules are run again on the new recording.
 

@@ -249,7 +249,7 @@ def reset(target: _Target) -> None:
     help="Fail after this many seconds.",
 )
 def wait(target: _Target, until: str, timeout_s: float) -> None:
-    """Wait until the playhead is stopped, at a breakpoint or at the end, or until a stream is connected."""
+    """Wait until the playhead stops, or reaches a breakpoint or the end, or until a stream is connected."""
     document = target.send("wait", {"until": until, "timeout_s": timeout_s}, takes_s=timeout_s)
     if not document["reached"]:
         raise InputError(not_reached_message(document["sessions"][0]["session"], WaitCondition(until), timeout_s))

@@ -72,7 +72,7 @@ def error_response(
     if row is None:
         raise ValueError(f"Unknown error code {code!r}.")
     if reasons and has_own_details(code):
-        raise ValueError(f"The details of {code} cannot be reasons.")
+        raise ValueError(f"{code} has details of its own, so it takes no reasons.")
     error: dict[str, object] = {"code": code, "message": message or row.recovery, "request_id": request_id}
     own: Headers = ()
     if code == SESSION_BUSY:

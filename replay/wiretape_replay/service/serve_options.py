@@ -39,7 +39,7 @@ class ServeOptions:
         if not isinstance(self.seed, int | None):
             raise InputError(f"Invalid seed {shorten(repr(self.seed), 60)}: expected a whole number.")
         if not isinstance(self.data, Path | str | None):
-            raise InputError(f"Invalid data {shorten(repr(self.data), 60)}: expected a file.")
+            raise InputError(f"Invalid data {shorten(repr(self.data), 60)}: expected the path of a file.")
         settings = self.service
         if settings is None:
             settings = default_settings()

@@ -241,7 +241,7 @@ class _Reader:
             if isinstance(line, _FindingLine):
                 findings.append(self._read_finding(line))
             elif isinstance(line, _RecordingLine | _CaptureLine):
-                raise self.error("kind", "lines of the kinds recording and capture must come first")
+                raise self.error("kind", "all lines of kind recording or capture must come before the others")
             else:
                 self.check_order(line)
                 yield self.observe(line)
