@@ -1,5 +1,6 @@
 """Rotation: when a recording continues in a new file, the names of the files, and what is done with closed ones."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -7,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from wiretape.errors import RecordingError
-from wiretape.files import path_exists
 from wiretape.recording import Writer
 from wiretape.recording.compressed_file import compress_recording, compressed_name
 from wiretape_proxy.addon_options import RotationLimit, Settings
@@ -73,7 +73,7 @@ class Rotation:
         while True:
             self._number += 1
             path = self._first.with_name(f"{self._first.stem}.{self._number:04}{self._first.suffix}")
-            if not path_exists(path) and not path_exists(compressed_name(path)):
+            if not os.path.lexists(path) and not os.path.lexists(compressed_name(path)):
                 return path
 
     def _handle_closed(self, path: Path) -> Path:

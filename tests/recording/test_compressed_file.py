@@ -149,6 +149,16 @@ def test_what_is_no_recording_inside_is_refused(recording, tmp_path):
     assert "row 1 of the `segment` table is invalid" in refusal(other)
 
 
+def test_a_link_at_the_name_of_the_compressed_form_is_not_followed(recording, tmp_path):
+    original, _ = recording
+    elsewhere = tmp_path / "elsewhere"
+    original.with_name("run.db.zst").symlink_to(elsewhere)
+    with pytest.raises(RecordingError, match=r"remains uncompressed: .* exists"):
+        compress_recording(original)
+    assert original.exists()
+    assert not elsewhere.exists()
+
+
 def test_a_recording_that_cannot_be_compressed_stays(recording, monkeypatch):
     original, _ = recording
     before = original.read_bytes()

@@ -14,7 +14,7 @@ import pytest
 
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
-from wiretape.recording import Writer, lock_for_writing, open_recording, recording_writer
+from wiretape.recording import Writer, lock_for_writing, open_recording, recording_writer, schema
 from wiretape.recording.disk_space import RESERVE_BYTES
 from wiretape.recording.recording_file import RecordingFile
 from wiretape.rules import Checker, Finding, Party, Severity
@@ -68,6 +68,43 @@ def test_a_closed_recording_is_one_private_file(begin, path, new_talk) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     immutable = sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
     assert immutable.execute("SELECT count(*) FROM events").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("name", ["run.db", "run.db-wal", "run.db-shm", "run.db-journal"])
+def test_files_of_another_user_are_not_written(begin, path, name, monkeypatch) -> None:
+    """In a folder that others can write, somebody could create the journal first, and read the traffic in it."""
+    (path.parent / name).touch()
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    with pytest.raises(RecordingError, match=f"{name} .*belongs to another user|: it belongs to another user"):
+        begin()
+    assert [(each.name, each.stat().st_size) for each in path.parent.iterdir()] == [(name, 0)]
+    monkeypatch.undo()
+    begin()[0].close()
+
+
+def test_a_journal_that_another_user_creates_a_moment_before_is_not_written(begin, path, monkeypatch) -> None:
+    (path.parent / "other").touch()
+    create_schema = schema.create_schema
+
+    def create_and_link(connection) -> None:
+        create_schema(connection)
+        Path(f"{path}-wal").rename(path.parent / "moved")
+        Path(f"{path}-wal").symlink_to(path.parent / "other")
+
+    monkeypatch.setattr(schema, "create_schema", create_and_link)
+    with pytest.raises(RecordingError, match=r"run\.db-wal belongs to another user, or is not a regular file"):
+        begin()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_journal_that_is_a_link_is_refused(begin, path, suffix) -> None:
+    Path(f"{path}{suffix}").symlink_to(path.parent / "elsewhere")
+    with pytest.raises(RecordingError, match="not a regular file"):
+        begin()
+    assert not path.exists()
+    assert not (path.parent / "elsewhere").exists()
 
 
 def test_a_killed_recording_contains_everything_that_was_committed(path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import zstandard
 
 from wiretape.errors import RecordingError
-from wiretape.files import path_exists, read_error, replace_atomically, write_error
+from wiretape.files import read_error, replace_atomically, write_error
 from wiretape.recording.recording_file import lock_for_writing
 from wiretape.recording.schema import damage_error
 
@@ -46,7 +46,8 @@ def compress_recording(path: Path) -> Path:
     except OSError as error:
         raise RecordingError(read_error(path, error)) from None
     try:
-        if path_exists(target):
+        # A link of another user could lead anywhere.
+        if os.path.lexists(target):
             raise RecordingError(f"{path} remains uncompressed: {target} exists.")
         if Path(f"{path}-wal").exists():
             raise RecordingError(f"{path} remains uncompressed: another program is using it.")

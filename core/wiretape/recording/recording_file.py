@@ -4,6 +4,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -30,6 +31,8 @@ SELECT max(t) FROM (
   UNION ALL SELECT s.time_ns + coalesce((SELECT max(value) FROM json_each(s.chunks) WHERE key % 2 = 1), 0)
   FROM segment s WHERE s.id > (SELECT max(id) - 10000 FROM segment))
 """
+_COMPANIONS = ("-journal", "-wal", "-shm")
+"""What SQLite appends to the name of a database for its other files."""
 _LOCK_ATTEMPT_MS = 100
 _LOCK_PATIENCE_S = 30.0
 
@@ -81,6 +84,7 @@ class RecordingFile:
 
         With `previous`, it is the next file of a rotated recording, whose last observation was at `previous_ns`.
         """
+        _check_companions(path)
         _claim(path, append=append)
         connection, space, lock, is_new = None, None, -1, False
         try:
@@ -96,6 +100,8 @@ class RecordingFile:
             if is_new:
                 schema.create_schema(connection)
             space = DiskSpace(connection, lock)
+            # Another user may have created them a moment ago.
+            _check_companions(path)
             space.reserve()
             policy = policy or RedactionPolicy()
             return cls(
@@ -115,7 +121,8 @@ class RecordingFile:
             if space is not None:
                 space.close()
             if is_new:
-                delete_recording(path)
+                with suppress(OSError):  # files of another user
+                    delete_recording(path)
             if lock >= 0:
                 os.close(lock)
             if isinstance(error, sqlite3.Error | OSError):
@@ -307,12 +314,31 @@ def _claim(path: Path, *, append: bool) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        if _is_empty_file(path):
+        if not _is_empty_file(path):
+            if not append:
+                raise RecordingError(_exists_error(path)) from None
+        elif path.stat().st_uid == os.geteuid():
             path.chmod(0o600)
-        elif not append:
-            raise RecordingError(_exists_error(path)) from None
+        else:
+            # The other user may have opened it already.
+            raise RecordingError(f"{path} cannot be written: it belongs to another user.") from None
     except OSError as error:
         raise RecordingError(write_error(path, error)) from None
+
+
+def _check_companions(path: Path) -> None:
+    """Raise RecordingError if a file in which SQLite would store what is recorded belongs to another user."""
+    path = Path(os.path.realpath(path))
+    owners = {os.geteuid()}
+    with suppress(OSError):
+        owners.add(path.stat().st_uid)
+    for suffix in _COMPANIONS:
+        companion = Path(f"{path}{suffix}")
+        with suppress(OSError):
+            found = companion.lstat()
+            if found.st_uid not in owners or not stat.S_ISREG(found.st_mode):
+                reason = f"{companion} belongs to another user, or is not a regular file"
+                raise RecordingError(f"{path} cannot be written: {reason}.")
 
 
 def _is_new(path: Path, lock: int, *, append: bool) -> bool:
