@@ -49,7 +49,7 @@ name = "local"
 """
 POINTLESS = ("BitOr", "RemoveDecorator", "VariableReplacer", "VariableInserter")
 """Changes of type hints, or that nothing survives: they would make the share look better than it is."""
-SAME = ("Eq_Is", "Is_Eq", "IsNot_NotEq", "NotEq_IsNot")
+SAME = ("_Eq_Is", "_Is_Eq", "_IsNot_NotEq", "_NotEq_IsNot")
 """Ends of changes between `==` and `is`, which are the same for small numbers, types and members of enumerations."""
 EQUIVALENT = {
     (each["before"], each["after"]): each["why"]

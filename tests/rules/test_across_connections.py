@@ -223,6 +223,15 @@ def test_an_older_cursor_may_be_that_of_another_address(three):
     assert Played(there, read(*three), read(*three[1:], cursor="evt_1")).codes == ["CLI002"]
 
 
+def test_a_client_is_not_blamed_for_a_cursor_after_a_delta_with_an_id(event):
+    """Some clients lose their cursor then."""
+    delta = DELTA.replace("\n", "\nid: live_1\n", 1)
+    played = Played(read(event(1), delta), read(event(2)))
+    assert "CLI002" not in played.codes
+    assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
+    assert "CLI002" in Played(read(event(1), DELTA), read(event(2))).codes
+
+
 @pytest.mark.parametrize(("refused", "codes"), [(True, ["CLI002"]), (False, [])])
 def test_the_response_decides_about_an_unknown_cursor(three, refused, codes):
     again = read(cursor="evt_9")
@@ -231,6 +240,11 @@ def test_the_response_decides_about_an_unknown_cursor(three, refused, codes):
     played = Played(read(*three), again)
     assert played.codes == codes
     assert played.verdict("CLI002") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
+
+
+def test_an_error_that_is_not_about_the_cursor_decides_nothing(three):
+    refused = {"part": [], "status": 404, "body": answer("", code="resource_not_found")["body"]}
+    assert "CLI002" not in Played(read(*three), read(cursor="evt_9") | refused).codes
 
 
 CUT = "event: sandbox.recreated\nid: evt_2\n"
@@ -654,6 +668,8 @@ def test_the_oldest_events_of_a_long_session_are_dropped_and_inconclusive(event,
     assert {old.verdict(code) for code in ("RES001", "RES002", "SEQ002")} == {Verdict.INCONCLUSIVE}
     new = Played(read(*events), read(events[29], cursor="evt_28", key="two"))
     assert new.codes == ["RES002"]
+    (finding,) = Played(read(*events), read(events[29], cursor="evt_22", key="two")).findings
+    assert finding.message.startswith("Expected `evt_23` and `evt_24` and `evt_25` and 4 more after"), "half are kept"
 
 
 def test_ended_runs_and_calls_are_dropped_first(event):
@@ -672,6 +688,14 @@ def test_the_outcome_of_a_dropped_tool_call_is_inconclusive(event, monkeypatch):
     outcomes = [event(number, "tool.completed", content={"tool_call_id": f"call_{number}"}) for number in range(1, 6)]
     assert Played(read(*outcomes[:2])).verdict("TOOL003") is Verdict.PASS
     assert Played(read(*outcomes)).verdict("TOOL003") is Verdict.INCONCLUSIVE
+
+
+def test_a_tool_call_whose_start_was_dropped_is_not_one_without_a_start(event, monkeypatch):
+    calls = [event(number, "tool.started", content={"tool_call_id": f"call_{number}"}) for number in range(2, 5)]
+    ends = [event(number, "tool.completed", content={"tool_call_id": f"call_{number - 3}"}) for number in range(5, 8)]
+    assert "TOOL002" in Played(read(event(1, "run.started"), *calls[1:], *ends)).codes
+    monkeypatch.setattr(runs, "MOST_CALLS", 2)
+    assert "TOOL002" not in Played(read(event(1, "run.started"), *calls, *ends)).codes
 
 
 @pytest.mark.parametrize(
