@@ -35,6 +35,11 @@ def test_the_last_event_id_is_known_before_during_and_after():
     assert stream.last_event_id == b"1"
 
 
+def test_of_repeated_fields_the_last_name_and_id_count_and_all_data():
+    (frame,) = Parser().feed(b"event: a\nid: 1\ndata: x\nevent: b\nid: 2\nid: 3\0\ndata: y\n\n")
+    assert (frame.event, frame.id, frame.data) == ("b", "2", b"x\ny")
+
+
 def test_a_last_cr_completes_a_block_and_its_id_when_the_stream_is_closed():
     stream = Parser()
     assert stream.feed(b"id: 1\n\r") == []
