@@ -142,7 +142,7 @@ class Parser:
         self, *, limit: int = DEFAULT_LIMIT, start: int = 0, last_event_id: bytes = b"", midstream: bool = False
     ) -> None:
         if limit < 1:
-            raise ValueError("A frame must be allowed at least one byte.")
+            raise ValueError("The limit of a frame must be at least one byte.")
         self._limit = limit
         self._last_event_id = last_event_id
         self._after_cr = False  # the last frame ended with CR, so an LF that follows belongs to it

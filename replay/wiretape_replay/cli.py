@@ -73,7 +73,7 @@ _outcome = option_group("Outcome")
     "--ignore-body",
     metavar="PATH",
     multiple=True,
-    help="Ignore this JSON path in bodies: '$.at', '$.items[*].id', '$..id'. Repeatable.",
+    help="Ignore this JSON path in bodies, such as '$.at', '$.items[*].id' or '$..id'. Repeatable.",
 )
 @_matching("--match-header", metavar="NAME", multiple=True, help="Also match this request header. Repeatable.")
 @_matching(

@@ -120,7 +120,7 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "reports",
             metavar="FORMAT:FILE",
             multiple=True,
-            help="Write a report about the client at the end, in any `wiretape report` format; FILE may be - for "
+            help="At the end, write a report about the client, in any `wiretape report` format; FILE may be - for "
             "standard output. Repeatable.",
         ),
         _verdict("--record", metavar="FILE", type=PATH, help="Record the traffic in a new file."),

@@ -259,8 +259,8 @@ def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ([], "Name two recordings, or use --exchange N:M"),
-        (["--exchange", "1"], "Name two recordings, or use --exchange N:M"),
+        ([], "Specify two recordings, or use --exchange N:M"),
+        (["--exchange", "1"], "Specify two recordings, or use --exchange N:M"),
         (["--exchange", "1-2"], "Invalid exchanges '1-2': expected N or N:M, for example 2:5."),
         (["--exchange", "1:7"], "has no exchange 7: its exchanges are 1 to 2."),
         (["--exchange", "1:2", "--timing", "5"], "'5' is not a duration: expected a number and a unit, such as 50ms."),

@@ -76,10 +76,10 @@ ROWS = {
     "many secrets": "UPDATE recording SET redacted = 9223372036854775807",
 }
 SCHEMAS = {
-    "trigger": ("CREATE TRIGGER evil AFTER INSERT ON capture BEGIN DELETE FROM exchange; END", "its trigger evil"),
-    "table": ("CREATE TABLE more (x)", "its table more"),
-    "view": ("CREATE VIEW more AS SELECT zeroblob(1000000000)", "its view more"),
-    "index": ("CREATE INDEX more ON segment (hex(bytes))", "its index more"),
+    "trigger": ("CREATE TRIGGER evil AFTER INSERT ON capture BEGIN DELETE FROM exchange; END", "the trigger evil"),
+    "table": ("CREATE TABLE more (x)", "contains the table more"),
+    "view": ("CREATE VIEW more AS SELECT zeroblob(1000000000)", "contains the view more"),
+    "index": ("CREATE INDEX more ON segment (hex(bytes))", "contains the index more"),
     "column": ("ALTER TABLE segment ADD COLUMN more TEXT", "its table segment differs"),
     "generated column": (
         "ALTER TABLE segment ADD COLUMN more BLOB GENERATED ALWAYS AS (zeroblob(900000000))",
@@ -91,7 +91,7 @@ SCHEMAS = {
         "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'CREATE ' || x'C9' WHERE name = 'word'",
         "is damaged",
     ),
-    "control characters": ('CREATE VIEW "a\x1b[2J" AS SELECT 1', r"its view a\\x1b\[2J"),
+    "control characters": ('CREATE VIEW "a\x1b[2J" AS SELECT 1', r"contains the view a\\x1b\[2J"),
 }
 
 

@@ -125,7 +125,9 @@ def _compare_objects(found: _Objects, path: Path) -> None:
     for (kind, name), sql in found.items():
         if (kind, name) not in own and (kind != "table" or name not in _STATISTICS):
             what = shorten(f"{kind} {name}", 80)
-            raise RecordingError(f"{path} is not a recording that wiretape made: remove its {what}.")
+            raise RecordingError(
+                f"{path} is not a recording that wiretape made, because it contains the {what}; remove that first."
+            )
         if kind != "view" and own.get((kind, name), sql) != sql:
             raise RecordingError(
                 f"{path} is not a recording that wiretape made: its {kind} {name} differs from wiretape's; "

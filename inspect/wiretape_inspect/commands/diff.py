@@ -117,7 +117,9 @@ def diff(
     Exit status: 0 if equal, 1 if different, 2 if the recordings could not be compared.
     """
     if second is None and (numbers is None or numbers[0] == numbers[1]):
-        raise click.UsageError("Name two recordings, or use --exchange N:M to compare two exchanges of one recording.")
+        raise click.UsageError(
+            "Specify two recordings, or use --exchange N:M to compare two exchanges of one recording."
+        )
     options = DiffOptions(
         ids="ids" in normalize,
         times="times" in normalize,

@@ -21,7 +21,7 @@ _SUMMARIES = {
     **{each.name: each.summary for each in FORMATS if each.writes},
     "events": "one JSON object per exchange and per event, for jq and other programs",
     "html": "the `wiretape debug` page as one file",
-    "otlp": "OpenTelemetry spans in protobuf, the body of an OTLP/HTTP request",
+    "otlp": "OpenTelemetry spans, encoded as protobuf for an OTLP/HTTP request",
 }
 
 

@@ -24,16 +24,16 @@ from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, me
 def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     """Merge several recordings into one, in wall-clock order.
 
-    Exchanges are renumbered, and the new numbers are printed. The command also reports conflicts: contradictory
-    clocks, different upstreams, traffic that two proxies recorded, and recordings that were never closed. The rules are
-    run again on the merged recording.
+    Exchanges are renumbered, and the new numbers are printed. The command also reports conflicts: clocks that
+    disagree, different upstreams, traffic that two proxies recorded, and recordings that were never closed. The rules
+    are run again on the merged recording.
 
     \b
     Example:
         wiretape merge eu.db us.db --output both.db
     """
     if len(files) < 2:
-        raise click.UsageError("Name at least two recordings.")
+        raise click.UsageError("Specify at least two recordings.")
     if any(is_same_file(one, other) for one, other in combinations(files, 2)):
         raise click.UsageError("The same recording is listed twice.")
     check_recording_output(to, files, force=force)

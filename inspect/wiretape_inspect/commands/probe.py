@@ -199,7 +199,8 @@ def _write_initial_file(path: Path, url: str) -> None:
     except OSError as error:
         raise InputError(write_error(path, error)) from None
     click.echo(
-        f"Wrote {printable(str(path))}: adapt it, set the environment variables in [keys], and run wiretape probe."
+        f"Wrote {printable(str(path))}: adapt it, set the environment variables that [keys] names, and run "
+        "wiretape probe."
     )
 
 

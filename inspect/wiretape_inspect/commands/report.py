@@ -64,7 +64,10 @@ _PROGRESS_INTERVAL_S = 0.1
     "--select", multiple=True, metavar="CODES", help="Check only these rules: codes or families, such as SEQ,RES001."
 )
 @click.option(
-    "--ignore", multiple=True, metavar="CODES", help="Skip these rules; if --select also matches, the longer code wins."
+    "--ignore",
+    multiple=True,
+    metavar="CODES",
+    help="Skip these rules; if a rule also matches --select, the longer code wins.",
 )
 @click.option(
     "--base",
@@ -94,7 +97,9 @@ _PROGRESS_INTERVAL_S = 0.1
     help="Number of processes to use.  [default: number of cores]",
 )
 @click.option(
-    "--dask", metavar="ADDRESS", help="Check the files on the Dask cluster with this scheduler, one task per file."
+    "--dask",
+    metavar="ADDRESS",
+    help="Check the files on a Dask cluster, one task per file; ADDRESS is that of its scheduler.",
 )
 @click.option(
     "--config",

@@ -25,7 +25,7 @@ def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 @click.command()
 @click.argument("code", required=False, shell_complete=_complete_code)
-@click.option("--all", "all_", is_flag=True, help="Explain every rule; for one rule, show every example.")
+@click.option("--all", "all_", is_flag=True, help="Explain every rule; with CODE, show every example of that rule.")
 @click.option(
     "-f",
     "--format",

@@ -69,7 +69,7 @@ def show(
 ) -> None:
     """Show the timeline of the recording FILE: every exchange and every event.
 
-    Consecutive deltas are folded into one line, keep-alives are counted in the gap they fill, gaps of a second or
+    Consecutive deltas are folded into one line, each gap shows the number of keep-alives in it, gaps of a second or
     more are marked, and findings of the live checks appear below their events.
 
     FILTER selects what is shown. It consists of one or more conditions, all of which must match; a condition tests

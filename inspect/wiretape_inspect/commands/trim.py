@@ -80,7 +80,7 @@ def trim(
 ) -> None:
     """Write a smaller copy of the recording FILE. FILE itself is not changed.
 
-    Exchanges keep their numbers, times and, unless redacted, bytes. TIME is counted from the start of the recording.
+    Exchanges keep their numbers, times and, unless redacted, bytes. TIME is measured from the start of the recording.
     Exchanges that are still in progress at --until are left open.
 
     --to-first-finding removes exchanges, and then frames of event streams, for as long as the rules still report the

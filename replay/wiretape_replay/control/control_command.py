@@ -231,7 +231,7 @@ def break_(target: _Target, /, *, type_: str | None, remove: bool, clear: bool, 
 
 @_subcommand
 def reset(target: _Target) -> None:
-    """Start over: reset playheads, recorded responses and faults, and close connected streams."""
+    """Start over: return playheads and responses to the beginning, reset faults, and close connected streams."""
     target.send("reset")
 
 
@@ -249,7 +249,7 @@ def reset(target: _Target) -> None:
     help="Fail after this many seconds.",
 )
 def wait(target: _Target, until: str, timeout_s: float) -> None:
-    """Wait until the playhead stops, or reaches a breakpoint or the end, or until a stream is connected."""
+    """Wait until the playhead stops, reaches a breakpoint or reaches the end, or until a stream connects."""
     document = target.send("wait", {"until": until, "timeout_s": timeout_s}, takes_s=timeout_s)
     if not document["reached"]:
         raise InputError(not_reached_message(document["sessions"][0]["session"], WaitCondition(until), timeout_s))

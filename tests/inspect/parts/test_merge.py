@@ -194,7 +194,7 @@ def test_findings_that_only_the_merged_recording_has_are_counted(merged, parts, 
 @pytest.mark.parametrize(
     ("files", "error"),
     [
-        (["run.db"], "Name at least two recordings"),
+        (["run.db"], "Specify at least two recordings"),
         (["run.db", "run.db"], "listed twice"),
         (["run.db", "no.db"], "no file"),
     ],

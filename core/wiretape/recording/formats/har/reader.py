@@ -323,7 +323,7 @@ class _EntryReader:
         """Return a duration in nanoseconds."""
         milliseconds = _positive(getattr(self._entry.timings or _Timings(), part))
         if milliseconds > _MAX_DURATION_MS:
-            raise self._source.error((*self._path, "timings", part), "expected less than a year, in milliseconds")
+            raise self._source.error((*self._path, "timings", part), "expected milliseconds that are less than a year")
         return round(milliseconds * 1_000_000)
 
     def _request(self, number: int, sent_ns: int) -> Iterator[Observation]:
