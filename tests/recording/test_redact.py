@@ -45,6 +45,14 @@ def test_secrets_in_heads_become_fingerprints(begin, path, new_talk) -> None:
     assert requests[0].target.endswith("]&page=2")
 
 
+def test_secrets_that_a_body_repeats_are_counted() -> None:
+    redactor = Redactor(b"salt")
+    request = RequestStarted(1, 1, "127.0.0.1", "GET", "http", "service", "/", "HTTP/1.1", AUTHORIZED)
+    redactor.redact_request(request)
+    before = redactor.count
+    assert len(redactor.find_secrets(f"{KEY} and {KEY}".encode())) == redactor.count - before == 2
+
+
 def test_fingerprints_of_two_recordings_differ(tmp_path: Path, new_talk) -> None:
     """A fingerprint is useless outside its recording."""
     seen = []
