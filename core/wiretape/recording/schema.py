@@ -96,29 +96,36 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     _check_versions(connection, path)
 
 
-_Objects = dict[tuple[str, str], str]
-"""The SQL of each object in a database, by kind and name, without comments."""
+_Rows = list[tuple[str, str, str]]
+"""The kind, name and SQL of each object in a database."""
 
 
-def _read_objects(connection: sqlite3.Connection) -> _Objects:
+def _read_objects(connection: sqlite3.Connection) -> _Rows:
+    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
+    return [(str(kind), str(name), str(sql)) for kind, name, sql in rows]
+
+
+def _without_comments(rows: _Rows) -> dict[tuple[str, str], str]:
+    """Return the SQL of each object by kind and name."""
     # Two names that differ only in case cannot exist, and indices without SQL belong to a UNIQUE column.
-    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
-    return {(str(kind), str(name)): _COMMENT_OR_SPACE.sub(" ", str(sql)).strip() for kind, name, sql in rows}
+    return {(kind, name): _COMMENT_OR_SPACE.sub(" ", sql).strip() for kind, name, sql in rows}
 
 
 @cache
-def _own_objects() -> _Objects:
+def _own_objects() -> _Rows:
     with closing(sqlite3.connect(":memory:")) as connection:
         create_schema(connection)
         return _read_objects(connection)
 
 
-def _compare_objects(found: _Objects, path: Path) -> None:
+def _compare_objects(rows: _Rows, path: Path) -> None:
     """Raise RecordingError unless the tables and indices are exactly ours.
 
     Views can be those of an earlier version, and are never read; only their names are compared.
     """
-    own = _own_objects()
+    if rows == _own_objects():
+        return
+    own, found = _without_comments(_own_objects()), _without_comments(rows)
     if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "table"):
         which = f"table {missing[0]} is" if len(missing) == 1 else f"tables {', '.join(missing)} are"
         raise damage_error(path, f"the {which} missing")
