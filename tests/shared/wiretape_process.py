@@ -72,21 +72,22 @@ class _RecorderForker(subprocess.Popen):
         if _START not in args:
             super()._execute_child(args, *rest)
             return
-        pipes = rest[9:15]
+        pipes, starts_session = rest[9:15], rest[20]
         self.pid = os.fork()
         if not self.pid:
-            _be_the_recorder(read_end=pipes[0], write_end=pipes[3])
+            _be_the_recorder(read_end=pipes[0], write_end=pipes[3], starts_session=starts_session)
         self._child_created = True
         self._close_pipe_fds(*pipes)
 
 
-def _be_the_recorder(read_end: int, write_end: int) -> None:
-    """Run the recorder in this process as in a new one: a session, streams and signals of its own; then exit."""
+def _be_the_recorder(read_end: int, write_end: int, *, starts_session: bool) -> None:
+    """Run the recorder in this process as in a new one, with streams and signals of its own; then exit."""
     status = 1
     try:
         # Collecting the sockets of the proxy would close files of the recorder that have the same descriptors.
         gc.freeze()
-        os.setsid()
+        if starts_session:
+            os.setsid()
         os.dup2(read_end, 0)
         os.dup2(write_end, 1)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
