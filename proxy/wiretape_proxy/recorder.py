@@ -194,7 +194,7 @@ class Recorder:
         self._earlier = self._open_earlier_part()
         self._batches = BatchReader()
         # The monotonic clock is the same in all processes of a machine.
-        self.base_ns = time.monotonic_ns() - writer.began_ns
+        self.base_ns = writer.began_clock_ns - writer.began_ns
         """The monotonic clock at time 0 of the recording."""
         self._checked_ns = writer.began_ns
         self._decoder = ObservationDecoder(

@@ -280,7 +280,9 @@ class Proxy:
         """Wait for a line on standard error that contains `part`."""
 
         def look() -> str | None:
-            assert self.process.poll() is None or any(part in line for line in self.lines), self.lines
+            if self.process.poll() is not None:
+                self._reading.join(PATIENCE_S)  # it may have ended before its last line was read
+                assert any(part in line for line in self.lines), self.lines
             return next((line for line in self.lines if part in line), None)
 
         return _eventually(look, f"{part!r} among {self.lines}")

@@ -86,7 +86,8 @@ def test_little_input_is_checked_in_the_smallest_turns_with_pauses_between_them(
 
 
 @pytest.mark.parametrize(("unchecked", "is_shown"), [(12_345_678, True), (20_000, False)])
-def test_the_live_view_shows_unchecked_bytes(unchecked, is_shown):
+def test_the_live_view_shows_unchecked_bytes(unchecked, is_shown, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal shows no live view
     stream = OpenStream(1, "ses_1", 5, 4, 0.1)
     progress = decode_line(encode_line(RecorderStatus(1, 5, 0, 1, [stream], [], unchecked)))
     screen = io.StringIO()

@@ -62,6 +62,8 @@ class RecordingFile:
         self._space = space
         self.has_room = True
         """Whether the disk is not known to be full."""
+        self.began_clock_ns = time.monotonic_ns()
+        """The monotonic clock at `began_ns`: what follows takes milliseconds, and seconds in a large file."""
         if previous is not None:
             self._continue_capture(previous, previous_ns)
         else:

@@ -302,6 +302,8 @@ class Writer:
         """The number that the first new exchange must have."""
         self.began_ns = file.began_ns
         """The time at which this capture began: later than everything in the file so far."""
+        self.began_clock_ns = file.began_clock_ns
+        """The monotonic clock at that time."""
         self.last_ns = file.last_ns
         """The time of the last observation that was fed."""
         self.stream_readers = StreamReaders()
