@@ -19,7 +19,7 @@ TIERS = pytest.mark.parametrize("tiers", [remembered_secrets._TIERS, (0, 2, 4, 1
 
 def remember(secrets: list[bytes]) -> RememberedSecrets:
     remembered = RememberedSecrets()
-    remembered.add(secrets)
+    remembered.add(reversed(secrets))
     return remembered
 
 

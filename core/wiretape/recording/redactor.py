@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from wiretape.bounded_dict import cache_short, put_bounded
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
 from wiretape.observations import BytesArrived, Headers, RequestStarted, ResponseStarted, Side
-from wiretape.recording.remembered_secrets import KEPT, SHORTEST, RememberedSecrets, Span
+from wiretape.recording.remembered_secrets import SHORTEST, RememberedSecrets, Span
 
 _FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
 _FINGERPRINTS = re.compile(f"({_FINGERPRINT})")
@@ -108,8 +108,8 @@ class Redactor:
         self._secrets = RememberedSecrets()
         self._found: list[bytes] = []
         """Secrets in the text that is redacted at this moment."""
-        self._in_head: dict[bytes, None] = {}
-        """The last secrets in the head that is redacted at this moment."""
+        self._in_head: list[bytes] = []
+        """Secrets in the head that is redacted at this moment."""
         self._headers: dict[tuple[str, str], _RedactedText] = {}
         """Headers seen before, as most requests have the same ones."""
 
@@ -181,13 +181,12 @@ class Redactor:
             if len(value) <= _MOST_LENGTH:
                 put_bounded(self._headers, (name, value), known, _MOST_HEADERS)
         self.count += known.replaced
-        for secret in known.secrets:
-            self._in_head.pop(secret, None)
-            put_bounded(self._in_head, secret, None, KEPT)
+        self._in_head += known.secrets
         return known.text
 
     def _remember_head(self) -> None:
-        self._secrets.add(spelling for secret in self._in_head for spelling in spellings(secret))
+        newest_first = dict.fromkeys(reversed(self._in_head))
+        self._secrets.add(spelling for secret in newest_first for spelling in spellings(secret))
         self._in_head.clear()
 
     def _redact_value(self, name: str, value: str) -> str:

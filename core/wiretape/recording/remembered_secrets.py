@@ -10,7 +10,6 @@ by one, and then move to a small automaton; large ones are built seldom.
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
@@ -50,14 +49,17 @@ class RememberedSecrets:
     def __bool__(self) -> bool:
         return bool(self._newer.patterns)
 
-    def add(self, secrets: Iterable[bytes]) -> None:
+    def add(self, newest_first: Iterable[bytes]) -> None:
         """Remember secrets, or note that they were used again.  Ignores those that are too short.
 
-        Of thousands, the first are ignored as well, as the others would make them forgotten at once.
+        Of thousands, the oldest are ignored as well, as the others would make them forgotten at once.
         """
-        pieces = [piece for secret in secrets if len(secret) >= SHORTEST for piece in _pieces(secret)]
-        newest = list(islice(dict.fromkeys(reversed(pieces)), KEPT))
-        for piece in reversed(newest):
+        pieces: dict[bytes, None] = {}
+        for piece in (piece for secret in newest_first if len(secret) >= SHORTEST for piece in _last_pieces(secret)):
+            pieces[piece] = None
+            if len(pieces) == KEPT:
+                break
+        for piece in reversed(pieces):
             if self._newer.has(piece):
                 continue
             if len(self._newer.patterns) >= KEPT:
@@ -103,9 +105,9 @@ class RememberedSecrets:
         self._is_current = True
 
 
-def _pieces(secret: bytes) -> Iterator[bytes]:
-    # The last piece overlaps the one before it, so that none is short.
-    for end in (*range(LONGEST, len(secret), LONGEST), len(secret)):
+def _last_pieces(secret: bytes) -> Iterator[bytes]:
+    """Yield the pieces of a secret, the last one first; it overlaps the one before it, so that none is short."""
+    for end in (len(secret), *reversed(range(LONGEST, len(secret), LONGEST))):
         yield secret[max(0, end - LONGEST) : end]
 
 
