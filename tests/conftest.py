@@ -35,7 +35,13 @@ settings.load_profile("wiretape")
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder in it that is this user's alone
 ROOM = 1 << 30
 """Bytes; a few concurrent tests take a tenth of it."""
-FIRST = ("testing/", "docs/test_guides.py", "demo/", "clients/", "inspect/page/test_page_firefox.py")
+FIRST = (
+    "tests/testing/",
+    "tests/docs/test_guides.py",
+    "tests/demo/",
+    "tests/clients/",
+    "tests/inspect/page/test_page_firefox.py",
+)
 """Tests that take long, mostly for starting programs and waiting.  At the end of a run, all would wait for them."""
 
 
@@ -95,7 +101,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.path.relative_to(Path(__file__).parent).as_posix().startswith(FIRST))
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
 def pytest_collection_finish() -> None:

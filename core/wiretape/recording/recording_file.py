@@ -31,8 +31,10 @@ SELECT max(t) FROM (
   UNION ALL SELECT s.time_ns + coalesce((SELECT max(value) FROM json_each(s.chunks) WHERE key % 2 = 1), 0)
   FROM segment s WHERE s.id > (SELECT max(id) - 10000 FROM segment))
 """
-_COMPANIONS = ("-journal", "-wal", "-shm")
-"""What SQLite appends to the name of a database for its other files."""
+_JOURNAL = ("-wal", "-shm")
+"""What SQLite appends to the name of a recording for its journal and the index of that."""
+_COMPANIONS = ("-journal", *_JOURNAL)
+"""The same for all files that SQLite may write beside it."""
 _LOCK_ATTEMPT_MS = 100
 _LOCK_PATIENCE_S = 30.0
 
@@ -392,5 +394,5 @@ def delete_recording(path: Path) -> None:
 
 def delete_journal(path: Path) -> None:
     """Delete the journal beside a recording: SQLite would apply it to another file of that name.  Raises OSError."""
-    for suffix in ("-wal", "-shm"):
+    for suffix in _JOURNAL:
         Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -30,7 +30,7 @@ export function endedWell(head) {
 
 /** Whether the response has no end, and the client did not close the connection itself. */
 export function isCutOff(head) {
-  return !["complete", "client-closed", "open"].includes(head.ending);
+  return !endedWell(head) || head.ending === "service-closed";
 }
 
 export function statusClass(head) {
