@@ -37,13 +37,16 @@ def check(
 ) -> CheckResult:
     """Run the rules over a recording, a file in any format that can be opened, or observations in order of time.
 
-    Raises InputError if a file cannot be opened.
+    The upstream of a recording decides which exchanges are the service's; observations without a recording are taken
+    for traffic of the service alone.  Raises InputError if a file cannot be opened.
     """
     if isinstance(source, str | Path):
         with open_recording(Path(source)) as recording:
             return check(recording, settings=settings, rules=rules)
-    observations = source.observations() if isinstance(source, Recording) else source
-    checker = Checker(settings, rules=rules)
+    observations, upstream = (
+        (source.observations(), source.info.upstream) if isinstance(source, Recording) else (source, None)
+    )
+    checker = Checker(settings, rules=rules, upstream=upstream)
     findings = [finding for seen in observations for finding in checker.feed(seen)]
     findings += checker.finish()
     return CheckResult(tuple(findings), checker.verdicts(), checker.exchanges, checker.events)

@@ -12,6 +12,7 @@ from wiretape.observations import BytesArrived, Observation, Side, header
 from wiretape.recording import Capture, Exchange, Recording, RecordingMetadata
 from wiretape.safe_text import printable
 from wiretape.units import format_duration
+from wiretape.upstreams import join_upstreams
 from wiretape_inspect.timeline_text import bytes_before_loss
 
 Timed = tuple[int, int, Observation]
@@ -40,9 +41,10 @@ class MergedRecording:
     """For each, the new number of each of its exchanges."""
 
     def metadata(self) -> RecordingMetadata:
-        """The metadata of the whole; its upstream is that of the recording that began first."""
+        """The metadata of the whole, with the upstreams of all."""
         first = self.recordings[self.shifts.index(0)].info
-        return RecordingMetadata(first.upstream, first.started_unix_ns, self._captures(), self._redacted())
+        upstream = join_upstreams(recording.info.upstream for recording in self.recordings)
+        return RecordingMetadata(upstream, first.started_unix_ns, self._captures(), self._redacted())
 
     def observations(self) -> Iterator[Observation]:
         """All observations in order of time; equal times are pushed apart by a nanosecond."""
@@ -151,10 +153,8 @@ def _metadata_conflicts(merged: MergedRecording) -> Iterator[str]:
     for recording in merged.recordings:
         if recording.info.ended_ns is None:
             yield f"{recording.path} was never closed: it is still being recorded, or its end is missing."
-    upstreams = dict.fromkeys(recording.info.upstream for recording in merged.recordings)
-    if len(upstreams) > 1:
-        kept = merged.metadata().upstream
-        yield f"The recordings have different upstreams ({', '.join(upstreams)}); the merged recording has {kept}."
+    if len({recording.info.upstream for recording in merged.recordings}) > 1:
+        yield f"The recordings have different upstreams: the merged recording has {merged.metadata().upstream}."
     ordered = sorted(merged.recordings, key=lambda recording: recording.info.started_unix_ns)
     first, last = ordered[0], ordered[-1]
     days = (last.info.started_unix_ns - first.info.started_unix_ns) // _DAY_NS

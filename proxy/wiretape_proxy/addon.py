@@ -18,6 +18,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 from wiretape.errors import InputError
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
+from wiretape.upstreams import join_upstreams
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon_options import OPTIONS, PREFIX, Settings, dated_name, parse_options
 from wiretape_proxy.capture_buffer import CaptureBuffer
@@ -130,7 +131,8 @@ class Wiretape:
         if self._settings.upstream is not None:
             return self._settings.upstream.url
         modes = [ProxyMode.parse(mode) for mode in self._master.options.mode]
-        return ", ".join(mode.data for mode in modes if isinstance(mode, ReverseMode))
+        reverse = [mode for mode in modes if isinstance(mode, ReverseMode)]
+        return join_upstreams(mode.data if "://" in mode.data else f"{mode.scheme}://{mode.data}" for mode in reverse)
 
     async def _maintain(self) -> None:
         while True:

@@ -79,7 +79,7 @@ def parse_upstream(text: str, name: str = "upstream") -> Upstream:
 
 
 def parse_base(text: str) -> str:
-    """Check the base path or base URL of the service; empty to detect it.  Raises ValueError."""
+    """Check the base path or base URL of the service; empty if not named.  Raises ValueError."""
     # The rules take long to import, and usually no base is given.
     if text:
         from wiretape.rules import parse_service_base  # noqa: PLC0415
@@ -226,7 +226,7 @@ class Settings:
     )
     config: str = _option("Configuration file, or none; by default, the nearest wiretape.toml or pyproject.toml.")
     base: str = _option(
-        "Base path or URL of the service: the part before /v1; by default, it is detected from the requests.",
+        "Base path or URL of the service: the part before /v1.",
         parse_base,
     )
     identity: bool = _option("Ask the service not to compress responses (true or false).", parse_flag, "false")

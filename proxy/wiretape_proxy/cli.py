@@ -160,7 +160,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     metavar="PATH_OR_URL",
     type=_ValidText("base", addon_options.parse_base),
     default="",
-    help="Base path or URL of the service: the part before /v1.  [default: detected from the requests]",
+    help="Base path or URL of the service: the part before /v1.",
 )
 @click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
 @click.option(

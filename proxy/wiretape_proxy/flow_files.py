@@ -19,7 +19,7 @@ from wiretape.recording import (
     order_observations,
 )
 from wiretape.recording.formats import FormatReader
-from wiretape_proxy.flow_heads import origin_of, request_started, response_started
+from wiretape_proxy.flow_heads import request_started, response_started
 
 if TYPE_CHECKING:
     from mitmproxy.http import HTTPFlow, Message
@@ -50,7 +50,7 @@ def read_flows(path: Path) -> RecordingSource:
     if not flows:
         raise InputError(f"{path} contains no HTTP flows.")
     flows.sort(key=lambda flow: flow.request.timestamp_start)
-    metadata = RecordingMetadata(origin_of(flows[0]), _ns(path, flows[0].request.timestamp_start))
+    metadata = RecordingMetadata("", _ns(path, flows[0].request.timestamp_start))
     source = RecordingSource(metadata, iter(()), notes=[_ALWAYS_MISSING])
     if skipped := len(loaded) - len(flows):
         reason = "it is not an HTTP exchange" if skipped == 1 else "they are not HTTP exchanges"

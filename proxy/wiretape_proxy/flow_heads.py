@@ -40,11 +40,6 @@ def response_started(response: "Response", exchange: int, time_ns: int = 0) -> R
     )
 
 
-def origin_of(flow: "HTTPFlow") -> str:
-    """Return the scheme and authority that a request was sent to."""
-    return f"{_latin(flow.request.data.scheme)}://{authority_of(flow)}"
-
-
 def authority_of(flow: "HTTPFlow") -> str:
     """Return `host[:port]` that a request was sent to."""
     request: Request = flow.request

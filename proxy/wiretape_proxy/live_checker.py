@@ -64,15 +64,20 @@ class _Exchange:
 class LiveChecker:
     """Feeds the checker, and survives a failing rule.  Its counts are those of this capture."""
 
-    def __init__(self, settings: Settings, readers: StreamReaders, *, wants_status: bool = False) -> None:
-        """`wants_status`: whether `status` is called regularly, which resets the new findings."""
+    def __init__(
+        self, settings: Settings, readers: StreamReaders, upstream: str, *, wants_status: bool = False
+    ) -> None:
+        """`upstream` is that of the recording.
+
+        `wants_status`: whether `status` is called regularly, which resets the new findings.
+        """
         self.exchanges = 0
         self.streams = 0
         self.severities: Counter[str] = Counter()
         """Number of findings by severity."""
         self.failure: str | None = None
         """Why the checks stopped.  Recording continues without them."""
-        self._checker = Checker(settings, readers=readers)
+        self._checker = Checker(settings, readers=readers, upstream=upstream)
         self._earlier_events = 0
         self._open: dict[int, _Exchange] = {}
         self._wants_status = wants_status

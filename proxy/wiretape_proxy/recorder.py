@@ -190,7 +190,7 @@ class Recorder:
         self._writer = writer
         writer.wait_for_locks(self._on_locked)
         self._send = send
-        self._checker = LiveChecker(settings, writer.stream_readers, wants_status=wants_status)
+        self._checker = LiveChecker(settings, writer.stream_readers, writer.upstream, wants_status=wants_status)
         self._earlier = self._open_earlier_part()
         self._batches = BatchReader()
         # The monotonic clock is the same in all processes of a machine.

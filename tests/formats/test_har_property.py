@@ -95,8 +95,7 @@ def _chunks(recording: Recording, number: int, side: Side) -> list[tuple[int, by
 
 
 def _upstream(all_: Summary) -> None:
-    _, scheme, authority, _ = all_["exchanges"][0]["request"]
-    all_["upstream"] = f"{scheme}://{authority}"
+    all_["upstream"] = ""
 
 
 def _start(all_: Summary) -> None:

@@ -105,7 +105,8 @@ def test_only_true_findings_about_the_framing_are_made(recording):
     with open_recording(file) as opened:
         assert list(opened.findings()) == list(result.findings)
     text = run("report", file, "--no-config").stdout
-    reason = "because no operation of the specification was requested on their origin"
+    reason = "because their paths are not under /v1/sessions on the upstream"
+    assert text.startswith(f"{file}: No exchange is checked as the service's, {reason}. ")
     assert f"scope: 5 exchanges judged by REC and SSE only, {reason}" in text
 
 
@@ -132,7 +133,80 @@ def test_a_replay_serves_the_streams_again(recording):
     assert result.exit_code == 0, result.output
 
 
-def test_findings_before_the_first_operation_are_stored_as_they_are_reported(service, start_proxy):
+def post(proxy, target, *headers, host="service"):
+    """Send a request with an empty body, and read the head of its response."""
+    client = proxy.connect()
+    head = (f"POST {target} HTTP/1.1", f"Host: {host}", "Content-Length: 0", "Connection: close", *headers)
+    client.send("\r\n".join((*head, "", "")).encode())
+    return client.rest()
+
+
+BUSY = {"error": {"code": "SESSION_BUSY", "message": "No.", "request_id": "req_1"}}
+RATE_LIMITED = {"error": {"code": "RATE_LIMITED", "message": "No.", "request_id": "req_2", "retry_after": 3}}
+REFUSALS = (
+    ("text/html", 500, b"<html>"),
+    document(BUSY, 409),
+    document(RATE_LIMITED, 429),
+    document({"id": "s1"}, 201),
+)
+
+
+def test_creations_alone_are_judged_live_as_in_the_report(service, start_proxy):
+    service.on("/v1/sessions", responder(*REFUSALS))
+    proxy = start_proxy(service.url)
+    for headers in [["Authorization: Bearer k"]] * 3 + [[]]:
+        post(proxy, "/v1/sessions", *headers)
+    assert proxy.stop() == 0
+    result = check(proxy.file)
+    assert {finding.code[:-3] for finding in result.findings} == {"ERR", "BUSY", "RATE", "AUTH", "CLI"}
+    with open_recording(proxy.file) as opened:
+        assert list(opened.findings()) == list(result.findings)
+
+
+@pytest.mark.parametrize("listed", ["/v1/sessions", "/v1/sessions/s1"])
+def test_in_forward_mode_the_sessions_of_another_api_are_not_judged(service, start_proxy, tmp_path, listed):
+    service.on(listed, responder(*REFUSALS))
+    proxy = start_proxy("--mode", "regular", "--confdir", str(tmp_path / "keys"))
+    for _ in REFUSALS:
+        post(proxy, service.url + listed, host=service.authority)
+    assert proxy.stop() == 0
+    with open_recording(proxy.file) as opened:
+        assert opened.info.upstream == ""
+        assert list(opened.findings()) == []
+    first, *_ = run("report", proxy.file, "--no-config").stdout.splitlines()
+    assert first.startswith(f"{proxy.file}: No exchange is checked as the service's, because their paths")
+    for base in ("/", service.url):
+        with_base = run("report", proxy.file, "--no-config", "--base", base)
+        assert (with_base.exit_code, "ERR001" in with_base.stdout) == (1, True)
+        assert "is checked as" not in with_base.stdout
+
+
+def test_in_forward_mode_the_parts_of_a_session_are_judged(service, start_proxy, tmp_path):
+    service.on("/v1/sessions/s1/runs", responder(*REFUSALS))
+    proxy = start_proxy("--mode", "regular", "--confdir", str(tmp_path / "keys"))
+    post(proxy, f"{service.url}/v1/sessions/s1/runs", host=service.authority)
+    assert proxy.stop() == 0
+    with open_recording(proxy.file) as opened:
+        assert sorted(finding.code for finding in opened.findings()) == ["AUTH002", "CLI001", "ERR001"]
+
+
+def test_appending_to_a_recording_names_both_services(service, tls_service, start_proxy):
+    for one in (service, tls_service):
+        one.on("/v1/sessions", responder(*REFUSALS))
+    proxy = start_proxy(service.url)
+    post(proxy, "/v1/sessions")
+    proxy.stop()
+    proxy = start_proxy(tls_service.url, "--insecure", "--append")
+    post(proxy, "/v1/sessions")
+    proxy.stop()
+    result = check(proxy.file)
+    assert [finding.exchange for finding in result.findings if finding.code == "ERR001"] == [1, 2]
+    with open_recording(proxy.file) as opened:
+        assert opened.info.upstream == f"{service.url}, {tls_service.url}"
+        assert list(opened.findings()) == list(result.findings)
+
+
+def test_a_base_path_in_the_requests_only_is_that_of_the_service(service, start_proxy):
     event = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"a"}}\n\n'
     target = "/api/agents/v1/sessions/s1/events/stream?event_deltas=true"
     service.on("/api/agents/v1/sessions", responder(document({"id": "s1"}, 201)))
@@ -149,6 +223,10 @@ def test_findings_before_the_first_operation_are_stored_as_they_are_reported(ser
         assert list(opened.findings()) == list(result.findings)
     scope = json.loads(run("report", proxy.file, "--no-config", "--format", "json").stdout)["summary"]["scope"]
     assert [(each["exchanges"], len(each["families"])) for each in scope] == [(2, 14), (1, 2)]
-    assert scope[0]["reason"].endswith(f"requested under {service.authority}/api/agents/v1")
-    assert run("report", proxy.file, "--no-config", "--base", "/other").exit_code == 0
+    assert scope[0]["reason"] == "their paths are under /v1/sessions on the upstream"
+    other = run("report", proxy.file, "--no-config", "--base", "/other")
+    assert (other.exit_code, other.stdout.partition(", because ")[0]) == (
+        0,
+        f"{proxy.file}: No exchange is checked as the service's",
+    )
     assert run("report", proxy.file, "--no-config", "--base", "other").exit_code == 2

@@ -333,7 +333,7 @@ def record(path: Path, places: Iterable[str], policy: RedactionPolicy) -> dict[s
             writer.feed(each.observations(exchange, writer.last_ns + 10))
             writer.commit()
     files = {f"during {name.name}": name.read_bytes() for name in path.parent.iterdir()}
-    log = "\n".join(lines_of(LiveChecker(Settings(), writer.stream_readers), writer)).encode()
+    log = "\n".join(lines_of(LiveChecker(Settings(), writer.stream_readers, writer.upstream), writer)).encode()
     writer.close(writer.last_ns + 1)
     assert f"during {path.name}-wal" in files
     return {**files, f"log of {path.name}": log}

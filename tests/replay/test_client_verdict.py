@@ -53,7 +53,7 @@ EVENTS = [event(number) for number in (1, 2, 3)]
 def run(builder):
     """A recording of one session without findings."""
     builder.exchange(EVENTS, request_headers=tuple(KEY.items()))
-    builder.exchange([b"{}"], target="/v1/other", headers=JSON)
+    builder.exchange([b"{}"], target="/v1/sessions/other", headers=JSON)
     return builder.close()
 
 
@@ -158,7 +158,7 @@ async def test_a_missing_key_is_a_client_finding_if_a_key_is_required(run):
         checker = ClientChecker()
         async with checked_client(run, checker, **options) as client:
             del client.headers["Authorization"]
-            await client.get("/v1/other")
+            await client.get("/v1/sessions/other")
         assert (codes(checker.attribution.client.kept), codes(checker.attribution.service.kept)) == (found, [])
 
 
@@ -240,7 +240,7 @@ async def test_the_recording_contains_the_traffic(run, tmp_path):
     async with checked_client(run, checker) as client:
         await read(client)
         await read(client)
-        await client.post("/v1/other", content=b'{"a":1}')
+        await client.post("/v1/sessions/other", content=b'{"a":1}')
     live = checker.attribution.client.kept + checker.attribution.service.kept
     with open_recording(path) as recording:
         exchanges = list(recording.exchanges())
@@ -312,7 +312,7 @@ def test_an_existing_file_is_not_overwritten(run):
 async def test_findings_as_severe_as_fail_on_fail(run):
     checker = ClientChecker()
     async with checked_client(run, checker, mode="verbatim") as client:
-        await client.get("/v1/other?api_key=1")
+        await client.get("/v1/sessions/other?api_key=1")
     assert checker.attribution.client.severities == {Severity.WARNING: 1}
     assert [fails(checker.attribution, word) for word in ("error", "warning", "note", "never")] == [
         False,

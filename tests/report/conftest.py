@@ -15,6 +15,7 @@ from wiretape.cli import wiretape
 from wiretape.observations import BytesArrived, RequestStarted
 from wiretape.recording import Writer
 from wiretape.rules.vectors import observations_of, vectors
+from wiretape.upstreams import join_upstreams
 
 HOSTILE = '''
 [[exchange]]
@@ -36,7 +37,7 @@ data: \\u00ff\\u001b[0m\\u0000
 """
 
 [[exchange]]
-request = "GET /v1/\\u001b[1A|#1"
+request = "GET /v1/sessions/\\u001b[1A|#1"
 status = 500
 response_headers = ["Content-Type: \\u001b[1A"]
 body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A]]>%0A::stop-commands::x\\"}}"
@@ -140,7 +141,8 @@ def _read(terminal):
 
 def _written(path, seen):
     seen = list(seen)
-    writer = Writer.create(path, upstream="http://service.test")
+    origins = (f"{item.scheme}://{item.authority}" for item in seen if isinstance(item, RequestStarted))
+    writer = Writer.create(path, upstream=join_upstreams(origins))
     writer.feed(seen)
     writer.close((seen[-1].times[-1] if _is_bytes(seen[-1]) else seen[-1].time_ns) + 1)
     return path

@@ -48,7 +48,7 @@ def divided(observations, count):
 
 
 def checked(observations, only=None):
-    checker = make_checker(Settings(), ALL_RULES, only)
+    checker = make_checker(Settings(), ALL_RULES, "http://service.test", only)
     findings = list(check_observations(checker, observations))
     return findings, Outcomes.of(checker)
 

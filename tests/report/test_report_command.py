@@ -110,7 +110,7 @@ def test_compressed_evidence_is_shown_decoded(record, run):
         body = "data: x\\n\\n"
 
         [[exchange]]
-        request = "GET /v1/"
+        request = "GET /v1/sessions/"
         status = 500
         response_headers = ["Content-Encoding: gzip"]
         body = "so sorry"
@@ -150,7 +150,7 @@ def test_undecodable_or_long_evidence_is_harmless(record, run):
         body = "no brotli"
 
         [[exchange]]
-        request = "GET /v1/{"x" * 500}"
+        request = "GET /v1/sessions/{"x" * 500}"
         status = 500
         part = [{{ text = "{"y" * 200}" }}, {{ text = "{"z" * 5000}" }}]
 
@@ -203,7 +203,7 @@ def test_json_has_every_rule_every_finding_and_a_summary(run, all_vectors_file):
     assert list(document) == ["format", "tool", "recording", "rules", "findings", "summary"]
     assert document["format"] == 1
     assert document["recording"]["file"] == "run.db"
-    assert document["recording"]["upstream"] == "http://service.test"
+    assert document["recording"]["upstream"].startswith("http://0.service.test, ")
     assert [rule["code"] for rule in document["rules"]] == list(CATALOGUE)
     keys = {"code", "name", "severity", "side", "scope", "basis", "clause", "verdict", "exercised", "findings"}
     assert all(keys <= rule.keys() for rule in document["rules"])

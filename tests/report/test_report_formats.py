@@ -11,6 +11,7 @@ import jsonschema
 import jsonschema_rs
 import pytest
 
+from wiretape.recording import Writer
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report.json_format import schema
@@ -233,3 +234,41 @@ def test_several_recordings_are_reported_one_after_the_other(run, record):
     assert [suite.get("name") for suite in suites] == [str(one), str(two)]
     kinds = [json.loads(line)["kind"] for line in shown(run, one, "ndjson", two).splitlines()]
     assert kinds.count("recording") == 2
+
+
+OTHER_API = '[[exchange]]\nrequest = "GET /v1/messages"\nbody = "data: x\\n\\n"\n'
+SESSIONS = (
+    '[[exchange]]\nrequest = "GET /v1/sessions"\nresponse_headers = ["Content-Type: application/json"]\nbody = "{}"\n'
+)
+NOTICE = (
+    "No exchange is checked as the service's, because their paths are not under /v1/sessions on the upstream. "
+    "Use --base PATH_OR_URL: the part before /v1."
+)
+
+
+def test_the_first_line_says_that_nothing_was_checked(run, record):
+    path = record(OTHER_API)
+    assert shown(run, path, "text").splitlines()[:2] == [f"{path}: {NOTICE}", ""]
+    assert shown(run, path, "concise") == f"{path}: warning: {NOTICE}\n"
+    assert json.loads(shown(run, path, "json"))["summary"]["notice"] == NOTICE
+    assert json.loads(shown(run, path, "ndjson").splitlines()[-1])["notice"] == NOTICE
+    assert f"> ⚠ `{NOTICE}`" in shown(run, path, "markdown").splitlines()[4]
+    assert parsed(shown(run, path, "junit")).findtext("testsuite/system-out") == NOTICE
+    assert shown(run, path, "github").startswith(f"::warning title=Nothing checked,file={path}::{NOTICE}\n")
+    (invocation,) = json.loads(shown(run, path, "sarif"))["runs"][0]["invocations"]
+    assert invocation["toolExecutionNotifications"] == [{"level": "warning", "message": {"text": NOTICE}}]
+    assert NOTICE in shown(run, path, "html")
+    assert json.loads(run("report", path, "--no-config", "--summary").stdout.splitlines()[0])["notice"] == NOTICE
+
+
+@pytest.mark.parametrize("options", [("--base", "/"), ("--base", "http://service.test")])
+def test_nothing_is_said_about_the_base_if_something_was_checked(run, record, options):
+    for path, given in ((record(OTHER_API), options), (record(OTHER_API + SESSIONS, name="two.db"), ())):
+        for name in ("text", "markdown", "github", "html", "sarif", "junit"):
+            assert "as the service's" not in shown(run, path, name, *given)
+        assert json.loads(shown(run, path, "json", *given))["summary"]["notice"] is None
+
+
+def test_a_recording_without_requests_needs_no_base(run, tmp_path):
+    Writer.create(tmp_path / "run.db", upstream="http://service.test").close(1)
+    assert json.loads(shown(run, tmp_path / "run.db", "json"))["summary"]["notice"] is None

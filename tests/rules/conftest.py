@@ -27,8 +27,7 @@ class Wire:
 
     def __init__(self, families=None):
         off = frozenset() if families is None else frozenset(code for code in CATALOGUE if code[:-3] not in families)
-        # Tests of one response need no operation beside it.
-        self.checker = Checker(Settings(off=off), known_bases=["", "/api"])
+        self.checker = Checker(Settings(off=off))
         self.findings = []
         self._now = 0
         self._ends = {}
@@ -79,7 +78,9 @@ class Wire:
         self.end(exchange)
         return self.codes
 
-    def answer(self, body, status=404, request="GET /v1/anything", headers=None, ending=Ending.COMPLETE, **begin):
+    def answer(
+        self, body, status=404, request="GET /v1/sessions/anything", headers=None, ending=Ending.COMPLETE, **begin
+    ):
         """A whole answer, typed as JSON unless `headers` say otherwise; returns the codes found."""
         headers = {"content-type": "application/json"} | (headers or {})
         exchange = begin.get("exchange", 1)

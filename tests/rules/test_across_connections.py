@@ -25,7 +25,7 @@ class Played:
     """Exchanges, judged."""
 
     def __init__(self, *exchanges, settings=None):
-        self.checker = Checker(settings, known_bases=[""])
+        self.checker = Checker(settings)
         seen = observations_of({"exchange": list(exchanges)})
         self.live = [finding for observation in seen for finding in self.checker.feed(observation)]
         self.findings = self.live + self.checker.finish()
@@ -74,19 +74,19 @@ def test_half_a_second_is_tolerated_before_retry_after(again_at, codes):
 
 @pytest.mark.parametrize(("again", "codes"), [("?page=1", ["CLI004"]), ("?page=2", []), ("", [])])
 def test_a_request_with_another_query_is_another_request(again, codes):
-    first = answer("GET /v1/x?page=1", 429, more=["Retry-After: 3"], at=10.0)
-    found = Played(first, answer(f"GET /v1/x{again}", at=11.0)).codes
+    first = answer("GET /v1/sessions/x?page=1", 429, more=["Retry-After: 3"], at=10.0)
+    found = Played(first, answer(f"GET /v1/sessions/x{again}", at=11.0)).codes
     assert [code for code in found if code == "CLI004"] == codes
 
 
 def test_a_429_that_is_cut_off_requires_no_wait():
-    first = answer("POST /v1/x", 429, more=["Retry-After: 3"], at=1.0, ending="client-closed")
-    assert "CLI004" not in Played(first, answer("POST /v1/x", at=2.0)).codes
+    first = answer("POST /v1/sessions/x", 429, more=["Retry-After: 3"], at=1.0, ending="client-closed")
+    assert "CLI004" not in Played(first, answer("POST /v1/sessions/x", at=2.0)).codes
 
 
 def test_only_a_429_requires_a_wait():
-    first = answer("POST /v1/x", 503, more=["Retry-After: 3"], at=1.0)
-    assert "CLI004" not in Played(first, answer("POST /v1/x", at=2.0)).codes
+    first = answer("POST /v1/sessions/x", 503, more=["Retry-After: 3"], at=1.0)
+    assert "CLI004" not in Played(first, answer("POST /v1/sessions/x", at=2.0)).codes
 
 
 @pytest.mark.parametrize(("cancel_at", "end_after", "codes"), [(5.0, 9, ["RUN006"]), (2.9, 9, []), (5.0, 5.9, [])])
@@ -395,7 +395,7 @@ def test_a_client_without_time_to_follow_a_resync_has_no_finding(three, ending):
 @pytest.mark.parametrize(("code", "depends"), [("SESSION_BUSY", {1}), ("VALIDATION_ERROR", set()), ("INTERNAL", set())])
 def test_a_busy_session_without_a_name_may_be_any_session(code, depends):
     """If the sessions are checked apart, the outcomes about this response are those of no part."""
-    checker = Checker(known_bases=[""], only={1})
+    checker = Checker(only={1})
     for observation in observations_of({"exchange": [answer("POST /v1/sessions", 409, code)]}):
         checker.feed(observation)
     assert (checker.unknown_cursors, checker.found_cursors) == (depends, depends)

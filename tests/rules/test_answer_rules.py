@@ -187,7 +187,7 @@ def test_the_beginning_of_a_success_body_may_decide_the_rule(wire, body, ending,
 
 
 def test_a_success_body_is_kept_only_as_long_as_needed(wire):
-    wire.begin(request="GET /v1/x", status=200, headers={"content-encoding": "gzip"})
+    wire.begin(request="GET /v1/sessions/x", status=200, headers={"content-encoding": "gzip"})
     wire.body(gzip.compress(b"x" * 50_000_000))
     assert not wire.checker._open[1].body._body
     wire.end()
@@ -202,7 +202,7 @@ def test_a_complete_busy_error_holds_on_any_path_of_the_session(wire, path):
     assert {wire.verdict(f"BUSY00{n}") for n in (1, 2, 3)} == {Verdict.PASS}
 
 
-@pytest.mark.parametrize("path", ["/v1/runs", "/v1/sessions"])
+@pytest.mark.parametrize("path", ["/v1/sessions", "/v1/sessions/"])
 def test_on_other_paths_the_session_need_not_be_named(wire, path):
     document = busy(message="Run run_1 is waiting for input.", recovery=[CANCEL.replace("ses_1", "s"), RESUME])
     assert ask(wire, document, 409, f"POST {path}") == []
@@ -324,7 +324,7 @@ KEYS = [
 @pytest.mark.parametrize(("status", "code"), [(200, "AUTH001"), (302, "AUTH001"), (404, "AUTH002")])
 def test_a_request_without_a_key_is_refused(wire, asked, has_key, status, code):
     document = error("resource_not_found") if status >= 400 else {}
-    assert ask(wire, document, status, "GET /v1/health", asked=asked) == ([] if has_key else [code])
+    assert ask(wire, document, status, "GET /v1/sessions", asked=asked) == ([] if has_key else [code])
     assert wire.verdict("AUTH001") is (Verdict.NOT_EXERCISED if has_key else wire.verdict("AUTH001"))
 
 
@@ -350,16 +350,16 @@ def test_a_keyless_refusal_that_was_cut_off_is_inconclusive(wire):
 
 def test_a_preflight_needs_no_key(wire):
     asked = (("Origin", "https://a.test"), ("Access-Control-Request-Method", "GET"))
-    assert wire.answer("", 204, "OPTIONS /v1/anything", asked=asked) == []
+    assert wire.answer("", 204, "OPTIONS /v1/sessions/anything", asked=asked) == []
     assert wire.verdict("AUTH001") is Verdict.NOT_EXERCISED
 
 
 def test_other_options_requests_need_a_key(wire):
-    assert wire.answer("", 204, "OPTIONS /v1/anything", asked=()) == ["AUTH001"]
+    assert wire.answer("", 204, "OPTIONS /v1/sessions/anything", asked=()) == ["AUTH001"]
 
 
 def test_a_request_without_a_response_exercises_no_rule(wire):
-    wire.ask(request="GET /v1/x", asked=())
+    wire.ask(request="GET /v1/sessions/x", asked=())
     wire.end(ending=Ending.SERVICE_UNREACHABLE)
     assert {wire.verdict(code) for code in ("AUTH001", "AUTH002")} == {Verdict.NOT_EXERCISED}
 

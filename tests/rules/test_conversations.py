@@ -173,7 +173,7 @@ def plant_run006(stage):
 def plant_run007(stage):
     run = stage.finish()
     stage.world.tick(3 * SECOND)
-    stage.world.busy(stage.other, stage.session, run, stage.world.rng.choice([None, "/v1/anything"]))
+    stage.world.busy(stage.other, stage.session, run, stage.world.rng.choice([None, "/v1/sessions"]))
 
 
 def plant_tool001(stage):
@@ -201,7 +201,7 @@ def plant_tool005(stage):
 
 
 def plant_cli001(stage):
-    stage.world.error(stage.other, "GET", "/v1/things", "authentication_required", key=False)
+    stage.world.error(stage.other, "GET", "/v1/sessions/things", "authentication_required", key=False)
 
 
 def plant_cli002(stage):
@@ -238,7 +238,7 @@ def plant_cli007(stage):
 
 
 def plant_cli008(stage):
-    stage.world.exchange_json(stage.other, "GET", "/v1/things?token=abc", 200, {})
+    stage.world.exchange_json(stage.other, "GET", "/v1/sessions/things?token=abc", 200, {})
 
 
 def plant_cli009(stage):

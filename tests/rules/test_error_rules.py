@@ -112,7 +112,7 @@ def test_a_body_that_is_cut_off_is_inconclusive(wire, ending):
 
 
 def test_a_body_with_lost_bytes_is_inconclusive(wire):
-    wire.begin(request="GET /v1/x", status=500)
+    wire.begin(request="GET /v1/sessions/x", status=500)
     wire.body('{"err')
     wire.lose(10)
     wire.body("}}")
@@ -122,7 +122,7 @@ def test_a_body_with_lost_bytes_is_inconclusive(wire):
 
 
 def test_a_body_over_the_limit_is_inconclusive_and_not_kept(wire):
-    wire.begin(request="GET /v1/x", status=500)
+    wire.begin(request="GET /v1/sessions/x", status=500)
     for _ in range(5):
         wire.body(b"x" * 500_000)
     assert not wire.checker._open[1].body._body
@@ -159,7 +159,7 @@ def test_a_deep_array_is_not_an_envelope(wire):
 
 
 def test_a_response_to_head_has_no_body_to_check(wire):
-    wire.begin(request="HEAD /v1/anything", status=404)
+    wire.begin(request="HEAD /v1/sessions/anything", status=404)
     wire.end()
     assert wire.codes == []
     assert wire.verdict("ERR001") is Verdict.NOT_EXERCISED
@@ -167,11 +167,11 @@ def test_a_response_to_head_has_no_body_to_check(wire):
 
 @pytest.mark.parametrize("status", [200, 204, 302, 399])
 def test_other_responses_are_not_checked(wire, status):
-    assert wire.answer("no envelope", status, request="GET /v1/anything") == []
+    assert wire.answer("no envelope", status, request="GET /v1/sessions/anything") == []
 
 
 def test_an_unreachable_service_has_no_response(wire):
-    wire.ask(request="GET /v1/x")
+    wire.ask(request="GET /v1/sessions/x")
     wire.end(ending=Ending.SERVICE_UNREACHABLE)
     assert wire.codes == []
     assert wire.verdict("ERR001") is Verdict.NOT_EXERCISED
@@ -184,7 +184,7 @@ def test_an_error_response_to_a_stream_request_is_not_a_stream(wire):
 
 
 def test_an_exchange_still_open_at_the_end_of_the_recording_is_inconclusive(wire):
-    wire.begin(request="GET /v1/x", status=500)
+    wire.begin(request="GET /v1/sessions/x", status=500)
     wire.body("oops")
     assert wire.checker.finish() == []
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE

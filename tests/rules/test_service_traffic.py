@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.contract import bases_of
+from wiretape.contract import INTERFACE, SESSION_PARTS, SESSIONS, bases_of
 from wiretape.rules import Checker, ScopeReason, Settings, Verdict, parse_service_base
 from wiretape.rules.vectors import observations_of
+from wiretape.upstreams import join_upstreams
 
 CANCEL = "POST /v1/sessions/ses_1/runs/run_1/cancel"
 ENVELOPE = '{"error":{"code":"resource_not_found","message":"No.","request_id":"req_1"}}'
 JSON = ["Content-Type: application/json"]
+KEYED = ["Authorization: Bearer key"]
+ORIGIN = "http://service.test"
 
 
 def ask(request, status=200, body="{}", headers=(), **more):
@@ -20,9 +23,9 @@ def ask(request, status=200, body="{}", headers=(), **more):
     return {"request": request, "status": status, "headers": headers, "response_headers": JSON, "body": body} | more
 
 
-def check(*exchanges, **options):
+def check(*exchanges, upstream=ORIGIN, **options):
     """Return the codes found, in the order in which they were found, and the checker."""
-    checker = Checker(Settings(**options))
+    checker = Checker(Settings(**options), upstream=upstream)
     observations = observations_of({"exchange": list(exchanges)})
     findings = [finding for each in observations for finding in checker.feed(each)]
     return [(finding.exchange, finding.code) for finding in findings + checker.finish()], checker
@@ -32,7 +35,12 @@ def scopes(checker):
     return {count.reason: count.exchanges for count in checker.scopes()}
 
 
-KEYLESS = ["AUTH001", "CLI001"]
+def is_judged(target, upstream, base):
+    """Whether the rules of the specification judge a request without a key."""
+    found, checker = check(ask(f"GET {target}"), upstream=upstream, base=base and parse_service_base(base))
+    (count,) = checker.scopes()
+    assert count.reason.is_service is bool(found)
+    return bool(found)
 
 
 @pytest.mark.parametrize(
@@ -59,65 +67,134 @@ KEYLESS = ["AUTH001", "CLI001"]
     ],
 )
 def test_a_base_path_precedes_the_interface_version(target, bases):
-    assert bases_of(target) == bases
+    assert bases_of(target, INTERFACE) == bases
 
 
-def test_without_an_operation_nothing_is_the_services():
-    found, checker = check(ask("POST /v1/messages"), ask("GET /v1/x", 404, "<html>"), ask("GET /health"))
-    assert found == []
-    assert scopes(checker) == {ScopeReason.NO_OPERATION: 3}
-    exercised = {code for code, verdict in checker.verdicts().items() if verdict is not Verdict.NOT_EXERCISED}
-    assert exercised == {"REC001"}
+@pytest.mark.parametrize(
+    ("target", "below_sessions", "below_session"),
+    [
+        ("/v1/sessions", ("",), ()),
+        ("/v1/sessions/?limit=5", ("",), ()),
+        ("/v1/sessions/s", ("",), ()),
+        ("/v1/sessions/s/runs", ("",), ("",)),
+        ("/v1/sessions/s/events#x", ("",), ("",)),
+        ("/a/v%31/s%65ssions/%2F/%72uns/r/cancel", ("/a",), ("/a",)),
+        ("/v1/sessions//runs", ("",), ()),
+        ("/v1/sessions/s/runsheet", ("",), ()),
+        ("/v1/sessions/s/x/runs", ("",), ()),
+        ("/v1/agents/v1/sessions/s/events", ("/v1/agents",), ("/v1/agents",)),
+        ("/v1/sessionsX", (), ()),
+        ("/v1/Sessions", (), ()),
+        ("/v1//sessions", (), ()),
+        ("/sessions/s/runs", (), ()),
+        ("/v1" * 4 + "/v1/sessions", (), ()),
+    ],
+)
+def test_what_is_below_sessions_is_decided_by_whole_segments(target, below_sessions, below_session):
+    assert (bases_of(target, SESSIONS), bases_of(target, *SESSION_PARTS)) == (below_sessions, below_session)
 
 
-@pytest.mark.parametrize("position", range(3))
-def test_an_operation_shows_the_service_whenever_it_is_requested(position):
-    others = [ask("POST /v1/sessions"), ask("GET /v1/x", 404, "<html>")]
-    operation = ask(CANCEL, headers=["Authorization: Bearer key"])
-    found, checker = check(*others[:position], operation, *others[position:])
-    first, second = [number for number in (1, 2, 3) if number != position + 1]
-    assert sorted(found) == [
-        *((first, code) for code in KEYLESS),
-        *((second, code) for code in ("AUTH002", "CLI001", "ERR001")),
+TARGETS = ["/v1/sessions", "/v1/sessions/s", "/v1/sessions/s/runs", "/v1/sessions/s/events/stream", "/v1/x", "/health"]
+REVERSE = "http://service.test"
+TABLE = {
+    # The recording's upstream, the configured base, a prefix of the paths, and which of TARGETS are the service's.
+    "reverse mode": (REVERSE, None, "", "xxxx.."),
+    "reverse mode, with the default port": ("http://SERVICE.test:80/", None, "", "xxxx.."),
+    "reverse mode, with a password that was redacted": ("http://********@service.test", None, "", "xxxx.."),
+    "reverse mode, and a base path in the requests only": (REVERSE, None, "/api", "xxxx.."),
+    "reverse mode with a base path": (f"{REVERSE}/api/", None, "/api", "xxxx.."),
+    "reverse mode with a base path, and another one": (f"{REVERSE}/api", None, "/other", "..xx.."),
+    "reverse mode, and another port": (f"{REVERSE}:81", None, "", "..xx.."),
+    "reverse mode, and another scheme": ("https://service.test", None, "", "..xx.."),
+    "two services": (f"http://other.test, {REVERSE}", None, "", "xxxx.."),
+    "forward mode": ("", None, "", "..xx.."),
+    "forward mode, and a base path in the requests": ("", None, "/api", "..xx.."),
+    "an upstream that is not a URL": ("http://[a", None, "", "..xx.."),
+    "observations without a recording": (None, None, "", "xxxx.."),
+    "observations without a recording, and a base path": (None, None, "/api", "xxxx.."),
+    "the base /": ("", "/", "", "xxxxx."),
+    "the base /, and a base path": (REVERSE, "/", "/api", "......"),
+    "a base path": ("", "/api/", "/api", "xxxxx."),
+    "a base path, and another one": (REVERSE, "/api", "", "......"),
+    "a base URL": ("", "http://service.test", "", "xxxxx."),
+    "a base URL with a path": ("", "http://SERVICE.test:80/api", "/api", "xxxxx."),
+    "a base URL with another port": (REVERSE, "http://service.test:81", "", "......"),
+    "a base URL of another origin": (REVERSE, "http://other.test", "", "......"),
+}
+
+
+@pytest.mark.parametrize(("upstream", "base", "prefix", "expected"), TABLE.values(), ids=TABLE)
+def test_the_path_alone_decides_what_is_the_services(upstream, base, prefix, expected):
+    judged = ["x" if is_judged(prefix + target, upstream, base) else "." for target in TARGETS]
+    assert "".join(judged) == expected
+
+
+BROKEN = {
+    "AUTH001": ask("POST /v1/sessions", 201),
+    "BUSY001": ask(
+        "POST /v1/sessions",
+        409,
+        '{"error":{"code":"SESSION_BUSY","message":"No.","request_id":"req_1"}}',
+        headers=KEYED,
+    ),
+    "CLI008": ask("POST /v1/sessions?api_key=secret", 201, headers=KEYED),
+    "ERR001": ask("POST /v1/sessions", 500, "<html>", headers=KEYED),
+    "RATE001": ask(
+        "POST /v1/sessions",
+        429,
+        '{"error":{"code":"RATE_LIMITED","message":"No.","request_id":"req_1","retry_after":3}}',
+        headers=KEYED,
+    ),
+}
+
+
+@pytest.mark.parametrize("code", BROKEN)
+@pytest.mark.parametrize("request_line", ["POST /v1/sessions", "POST /v1/sessions/ses_1/runs"])
+def test_a_recording_of_one_creation_is_judged(code, request_line):
+    exchange = BROKEN[code] | {"request": BROKEN[code]["request"].replace("POST /v1/sessions", request_line)}
+    found, checker = check(exchange)
+    assert code in {code for _, code in found}
+    assert scopes(checker) == {ScopeReason.UPSTREAM: 1}
+    found, _ = check(exchange, upstream="")
+    assert bool(found) is request_line.endswith("/runs")
+
+
+def test_findings_are_made_as_soon_as_the_exchange_shows_them():
+    checker = Checker(upstream=ORIGIN)
+    request, *rest = observations_of({"exchange": [ask("POST /v1/sessions", 500, "<html>")]})
+    assert [finding.code for finding in checker.feed(request)] == ["CLI001"]
+    codes = [[finding.code for finding in checker.feed(each)] for each in rest]
+    assert sorted(codes[-1]) == ["AUTH002", "ERR001"]
+
+
+def test_each_exchange_is_counted_with_the_reason():
+    exchanges = ask("POST /v1/sessions"), ask(CANCEL, authority="other.test"), ask("GET /health")
+    _, checker = check(*exchanges)
+    assert [(count.exchanges, count.text) for count in checker.scopes()] == [
+        (1, "their paths are under /v1/sessions on the upstream"),
+        (1, "their paths are under /v1/sessions/{session_id}/events or /v1/sessions/{session_id}/runs"),
+        (1, "their paths are not under /v1/sessions on the upstream"),
     ]
-    assert scopes(checker) == {ScopeReason.DETECTED: 3}
+    _, checker = check(*exchanges, upstream="")
+    assert [count.exchanges for count in checker.scopes()] == [1, 2]
+    _, checker = check(*exchanges, base=parse_service_base("http://service.test"))
+    assert [(count.exchanges, count.text) for count in checker.scopes()] == [
+        (1, "their paths are under the configured base http://service.test:80/v1"),
+        (2, "their paths are not under the configured base http://service.test:80/v1"),
+    ]
 
 
-def test_an_operation_need_not_succeed():
-    found, _ = check(ask("POST /v1/sessions"), ask(CANCEL, 404, "<html>"))
-    assert sorted(found) == [*((1, code) for code in KEYLESS), *((2, code) for code in ("AUTH002", "CLI001", "ERR001"))]
+def test_a_session_is_created_under_the_base_path_of_the_request(event):
+    stream = {"request": "GET /api/v1/sessions/ses_1/events/stream", "body": event(5, "run.started")}
+    created = ask("POST /api/v1/sessions", 201, '{"id":"ses_1"}', headers=KEYED)
+    elsewhere = created | {"request": "POST /other/v1/sessions"}
+    assert check(elsewhere, stream)[0] == [(2, "REC002")]
+    assert (2, "REC002") not in check(created, stream)[0]
 
 
-def test_other_paths_and_origins_are_not_the_services():
-    others = [ask("GET /health"), ask("GET /other/v1/x"), ask("POST /v1/x", authority="other.test")]
-    found, checker = check(*others, ask("POST /base" + CANCEL[5:]))
-    assert found == [(4, "CLI001"), (4, "AUTH001")]
-    assert scopes(checker) == {ScopeReason.DETECTED: 1, ScopeReason.OUTSIDE: 2, ScopeReason.NO_OPERATION: 1}
-
-
-def test_a_base_path_may_itself_contain_a_version():
-    found, checker = check(ask("POST /gateway/v1/agents/v1/sessions"), ask("POST /gateway/v1/agents" + CANCEL[5:]))
-    assert [code for number, code in found if number == 1] == ["CLI001", "AUTH001"]
-    assert scopes(checker) == {ScopeReason.DETECTED: 2}
-
-
-def test_a_configured_path_replaces_detection():
-    other = ask(CANCEL), ask("POST /api/v1/sessions")
-    assert {number for number, _ in check(*other)[0]} == {1}
-    found, checker = check(*other, base=parse_service_base("/api/"))
-    assert found == []
-    assert scopes(checker) == {ScopeReason.NO_OPERATION: 2}
-    found, checker = check(*other, ask("POST /api" + CANCEL[5:]), base=parse_service_base("/api"))
-    assert {number for number, _ in found} == {2, 3}
-    assert scopes(checker) == {ScopeReason.DETECTED: 2, ScopeReason.OUTSIDE: 1}
-
-
-@pytest.mark.parametrize("url", ["http://service.test", "http://SERVICE.test:80/", "http://service.test:80"])
-def test_under_a_configured_url_no_operation_is_needed(url):
-    exchanges = ask("POST /v1/sessions"), ask("POST /v1/x", authority="other.test"), ask("GET /x")
-    found, checker = check(*exchanges, base=parse_service_base(url))
-    assert found == [(1, "CLI001"), (1, "AUTH001")]
-    assert scopes(checker) == {ScopeReason.CONFIGURED: 1, ScopeReason.NO_OPERATION: 2}
+def test_upstreams_are_joined_once_each():
+    assert join_upstreams(["http://a", "", "http://b, http://a"]) == "http://a, http://b"
+    assert join_upstreams([""]) == ""
 
 
 @pytest.mark.parametrize(
@@ -129,75 +206,8 @@ def test_an_invalid_base_is_refused(text):
 
 
 def test_request_ids_of_different_origins_may_be_equal():
-    refused = [ask(CANCEL, 404, ENVELOPE, ["Authorization: Bearer key"], authority=host) for host in ("a", "b", "a")]
+    refused = [ask(CANCEL, 404, ENVELOPE, KEYED, authority=host) for host in ("a", "b", "a")]
     assert check(*refused)[0] == [(3, "ERR009")]
-
-
-def test_what_was_held_too_long_is_inconclusive(monkeypatch):
-    monkeypatch.setattr("wiretape.rules.rule_runner._MOST_HELD", 2)
-    found, checker = check(*[ask("POST /v1/sessions")] * 3, ask(CANCEL, headers=["Authorization: Bearer key"]))
-    assert found == [(1, "CLI001"), (1, "AUTH001")]
-    tallies = checker.tallies()
-    assert (tallies["CLI001"].inconclusive, tallies["AUTH001"].inconclusive) == (2, 2)
-
-
-def test_what_one_group_holds_too_much_is_inconclusive(monkeypatch):
-    monkeypatch.setattr("wiretape.rules.rule_runner._MOST_HELD_OF_GROUP", 2)
-    found, checker = check(*[ask("POST /v1/sessions")] * 3, ask(CANCEL, headers=["Authorization: Bearer key"]))
-    assert found == [(1, "CLI001"), (1, "AUTH001")]
-    assert checker.tallies()["CLI001"].inconclusive == 2
-
-
-def test_what_other_groups_hold_makes_room_for_what_is_new(monkeypatch):
-    monkeypatch.setattr("wiretape.rules.rule_runner._MOST_HELD", 5)
-    scanned = [ask(f"POST /a{number}/v1/x") for number in range(9)]
-    exchanges = [*scanned, ask("POST /v1/sessions"), ask(CANCEL, headers=["Authorization: Bearer key"])]
-    found, checker = check(*exchanges, ask("POST /a0" + CANCEL[5:], headers=["Authorization: Bearer key"]))
-    assert found == [(10, "CLI001"), (10, "AUTH001")]
-    assert checker.tallies()["CLI001"].inconclusive == 1
-
-
-def held_of(checker):
-    return sum(len(group.held) for group in checker._traffic._groups.values())
-
-
-def test_dropped_groups_free_the_quota_of_held_outcomes(monkeypatch):
-    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_GROUPS", 4)
-    _, checker = check(*[ask("POST /v1/x", authority=f"host{number}") for number in range(20)])
-    assert checker._runner._held == held_of(checker) <= 8
-    assert len(checker._runner._holding) == len(checker._traffic._undecided) == len(checker._traffic._groups) <= 4
-
-
-def test_an_open_exchange_of_a_dropped_group_holds_nothing(monkeypatch):
-    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_GROUPS", 2)
-    traffic = observations_of({"exchange": [ask(f"POST /a{number}/v1/x", 404) for number in range(6)]})
-    checker = Checker()
-    for each in sorted(traffic, key=lambda each: not hasattr(each, "target")):
-        checker.feed(each)
-    checker.finish()
-    assert checker._runner._held == held_of(checker)
-
-
-def test_groups_of_the_service_are_dropped_last_and_counted(monkeypatch):
-    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_GROUPS", 4)
-    keyed = ["Authorization: Bearer key"]
-    others = [ask(f"GET /a{number}/v1/x") for number in range(20)]
-    _, checker = check(ask(CANCEL, headers=keyed), *others)
-    assert scopes(checker)[ScopeReason.DETECTED] == 1
-    assert next(group.bases for group in checker._traffic._groups.values()) == ("",)
-    _, checker = check(*[ask(f"POST /t{number}{CANCEL[5:]}", headers=keyed) for number in range(20)])
-    assert scopes(checker) == {ScopeReason.DETECTED: 20}
-
-
-def test_the_base_paths_in_use_are_kept(monkeypatch):
-    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_BASES", 3)
-    keyed = ["Authorization: Bearer key"]
-    tenants = [ask(f"POST /t{number}{CANCEL[5:]}", headers=keyed) for number in range(9)]
-    _, checker = check(*[each for tenant in tenants for each in (ask(CANCEL, headers=keyed), tenant)])
-    assert list(checker._traffic._detected) == [("service.test", base) for base in ("/t7", "", "/t8")]
-    assert next(iter(checker.scopes())).text.endswith(
-        "under service.test/v1 and service.test/t7/v1 and service.test/t8/v1"
-    )
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
@@ -247,22 +257,22 @@ def test_an_invented_request_may_have_had_a_cursor(event, first, codes):
 TRAFFIC = st.lists(
     st.builds(
         ask,
-        st.sampled_from([CANCEL, "POST /api" + CANCEL[5:], "POST /v1/x", "GET /api/v1/y", "GET /z"]),
+        st.sampled_from([CANCEL, "POST /api" + CANCEL[5:], "POST /v1/sessions", "GET /api/v1/sessions/y", "GET /z"]),
         st.sampled_from([200, 404, 502]),
         st.sampled_from(["{}", ENVELOPE]),
-        st.sampled_from([[], ["Authorization: Bearer key"]]),
-        authority=st.sampled_from(["a", "b"]),
+        st.sampled_from([[], KEYED]),
+        authority=st.sampled_from(["service.test", "b"]),
     ),
     max_size=6,
 )
 
 
-@given(TRAFFIC, st.randoms(use_true_random=False))
-def test_the_order_of_requests_makes_no_difference(exchanges, random):
+@given(TRAFFIC, st.sampled_from([ORIGIN, "", None]), st.randoms(use_true_random=False))
+def test_the_order_of_requests_makes_no_difference(exchanges, upstream, random):
     """But for request ids, of which the second one is reported."""
 
     def judged(each):
-        found, checker = check(*each, off=frozenset({"ERR009"}))
+        found, checker = check(*each, upstream=upstream, off=frozenset({"ERR009"}))
         by_exchange = [sorted(code for number, code in found if number == at) for at in range(1, len(each) + 1)]
         return sorted(zip(map(repr, each), by_exchange, strict=True)), scopes(checker), checker.tallies()
 

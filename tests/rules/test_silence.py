@@ -129,7 +129,7 @@ def test_silences_after_lost_bytes_are_checked(wire):
 
 
 def test_responses_that_are_not_streams_may_be_silent(wire):
-    wire.begin(request="GET /v1/anything", status=500)
+    wire.begin(request="GET /v1/sessions/anything", status=500)
     wire.wait(100)
     wire.body("{}")
     wire.end()

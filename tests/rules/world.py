@@ -585,18 +585,18 @@ def other(world, client, session):
     match world.rng.choice(["any", "good", "busy", "cancel", "resume", "rate"]):
         case "any":
             code = world.rng.choice(sorted(set(ERROR_CODES) - {"SESSION_BUSY", "RATE_LIMITED"}))
-            world.error(client, "POST", f"/v1/things/{world.number()}?limit=5", code)
+            world.error(client, "POST", f"/v1/sessions/things/{world.number()}?limit=5", code)
         case "good":
             world.exchange_json(client, "GET", f"/v1/sessions/{session.name}", 200, {"id": session.name})
         case "busy" if session.run is not None:
-            target = world.rng.choice([None, "/v1/runs", f"{session.path}/runs"])
+            target = world.rng.choice([None, "/v1/sessions", f"{session.path}/runs"])
             world.busy(client, session, session.run, target)
         case "cancel":
             cancel(world, client, session)
         case "resume" if session.run is not None and session.calls:
             resume(world, client, session)
         case "rate":
-            target = f"/v1/others/{world.number()}"
+            target = f"/v1/sessions/others/{world.number()}"
             seconds = world.rng.choice([0, 1, 2])
             world.error(client, "POST", target, "RATE_LIMITED", seconds=seconds)
             world.tick(seconds * SECOND)

@@ -40,7 +40,7 @@ STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer key-1"}
 
 
-def get(url, target="/v1/other", headers=KEY):
+def get(url, target="/v1/sessions/other", headers=KEY):
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     try:
@@ -94,7 +94,7 @@ def observations() -> list:
     plain = (("Content-Type", "application/json"), ("Content-Length", "2"))
     seen = []
     stream = ("/v1/sessions/s1/events/stream", chunked, [_event(number) for number in (1, 2, 3)])
-    for number, (target, headers, chunks) in enumerate([stream, ("/v1/other", plain, [b"{}"])], 1):
+    for number, (target, headers, chunks) in enumerate([stream, ("/v1/sessions/other", plain, [b"{}"])], 1):
         at = number * 1000 * _MS
         seen += [
             RequestStarted(number, at, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", key),

@@ -66,11 +66,11 @@ def test_a_broken_rule_is_an_assertion_error(recording, folders):
 
 def test_an_exception_of_the_block_gets_the_report_as_a_note(recording, folders):
     with pytest.raises(HTTPError) as error, replay(recording) as service:
-        urlopen(f"{service.url}/v1/other", timeout=45)  # noqa: S310 - and without a key
+        urlopen(f"{service.url}/v1/sessions/other", timeout=45)  # noqa: S310 - and without a key
     error.value.close()
     (note,) = error.value.__notes__
     assert note.startswith("The client broke rule CLI001 (1 finding).")
-    assert "\nRequests:\nGET /v1/other → 401" in note
+    assert "\nRequests:\nGET /v1/sessions/other → 401" in note
     assert folders()[1:] == ["replayed.db"]
 
 

@@ -209,7 +209,7 @@ def test_the_criteria_for_failure_can_be_chosen(project):
 
         def test_warning(wiretape_replay):
             replay = wiretape_replay("run.db", fail_on="warning", no_auth=True)
-            get(replay.url, "/v1/other?api_key=k")
+            get(replay.url, "/v1/sessions/other?api_key=k")
     """)
     result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines(["FAILED *::test_other_allowed *", "FAILED *::test_warning *"])
@@ -429,14 +429,14 @@ def test_requests_can_be_inspected(project):
 
         def test_requests(wiretape_replay):
             replay = wiretape_replay("run.db", mode="verbatim", allow_misses=True)
-            assert [entry.target for entry in replay.unconsumed] == [STREAM, "/v1/other"]
-            get(replay.url, "/v1/other")
+            assert [entry.target for entry in replay.unconsumed] == [STREAM, "/v1/sessions/other"]
+            get(replay.url, "/v1/sessions/other")
             connection = http.client.HTTPConnection(urlsplit(replay.url).netloc, timeout=45)
             connection.request("POST", "/v1/runs?a=1", body=json.dumps({"n": 1}), headers=KEY)
             connection.getresponse().read()
             connection.close()
             first, second = replay.requests
-            assert (first.number, first.method, first.path, first.status) == (1, "GET", "/v1/other", 200)
+            assert (first.number, first.method, first.path, first.status) == (1, "GET", "/v1/sessions/other", 200)
             assert (second.path, second.target, second.status) == ("/v1/runs", "/v1/runs?a=1", 501)
             assert second.json() == {"n": 1}
             assert second.header("authorization") == "Bearer key-1"

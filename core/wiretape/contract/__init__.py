@@ -13,6 +13,8 @@ from wiretape.contract.endpoints import INTERFACE as INTERFACE
 from wiretape.contract.endpoints import KEEP_ALIVE_SECONDS as KEEP_ALIVE_SECONDS
 from wiretape.contract.endpoints import OPERATIONS as OPERATIONS
 from wiretape.contract.endpoints import RESUME as RESUME
+from wiretape.contract.endpoints import SESSION_PARTS as SESSION_PARTS
+from wiretape.contract.endpoints import SESSIONS as SESSIONS
 from wiretape.contract.endpoints import STREAM as STREAM
 from wiretape.contract.endpoints import Match as Match
 from wiretape.contract.endpoints import Operation as Operation

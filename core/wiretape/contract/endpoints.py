@@ -25,6 +25,12 @@ EVENT_STREAM = "text/event-stream"
 INTERFACE = "/v1"
 """The path prefix of the interface version: every path of the service begins with it, after the base path."""
 
+SESSIONS = "/v1/sessions"
+"""The path of sessions: every operation of the specification is below it."""
+
+SESSION_PARTS = ("/v1/sessions/{session_id}/events", "/v1/sessions/{session_id}/runs")
+"""The paths below a session: hardly any other API has both."""
+
 LONGEST_BASE = 1000
 """The longest base path in characters.  A longer one is not the service's."""
 
@@ -73,28 +79,31 @@ def operation_of(method: str, target: str) -> Match | None:
             ids = _match_ids(pattern, segments[-len(pattern) :])
             if ids is not None:
                 base = "/".join(segments[: -len(pattern)])
-                if base.rstrip("/") not in bases_of(target):
+                if base.rstrip("/") not in bases_of(target, INTERFACE):
                     return None
                 return Match(operation, ids["{session_id}"], ids.get("{run_id}"), base)
     return None
 
 
 @cache_short
-def bases_of(target: str) -> tuple[str, ...]:
-    """Return the base paths that the service may have if a request is for it: what precedes a segment `v1`.
+def bases_of(target: str, *below: str) -> tuple[str, ...]:
+    """Return the base paths that the service may have if a request is for one of the paths `below` it, or below those.
 
-    A base path has no slash at its end.  Usually one; none for a path without such a segment.  Only the first four
-    such segments count, and only base paths of at most `LONGEST_BASE` characters: a client chooses the path, and may
-    repeat the segment any number of times.
+    The paths `below` begin with `/v1`, and may have placeholders.  A base path has no slash at its end.  Usually one;
+    none for any other path.  Only the first four segments `v1` count, and only base paths of at most `LONGEST_BASE`
+    characters: a client chooses the path, and may repeat the segment any number of times.
     """
     path = _path(target)
+    patterns = [each.removeprefix("/").split("/") for each in below]
     bases: list[str] = []
-    at = path.find("/")
-    while 0 <= at <= LONGEST_BASE and len(bases) < _MOST_BASES:
+    versions, at = 0, path.find("/")
+    while 0 <= at <= LONGEST_BASE and versions < _MOST_BASES:
         end = path.find("/", at + 1)
         segment = path[at + 1 :] if end < 0 else path[at + 1 : end]
         if segment == _VERSION or ("%" in segment and _decode_segment(segment) == _VERSION):
-            bases.append(path[:at].rstrip("/"))
+            versions += 1
+            if any(_begins_with(path[at + 1 :], pattern) for pattern in patterns):
+                bases.append(path[:at].rstrip("/"))
         at = end
     return tuple(bases)
 
@@ -151,7 +160,7 @@ _AUTHORIZATION = AUTHORIZATION.lower()
 _MOST_BASES = 4
 _VERSION = INTERFACE.removeprefix("/")
 
-_SESSIONS = tuple(STREAM.path.split("/")[1:3])
+_SESSIONS = tuple(SESSIONS.split("/")[1:])
 """The path segments before a session id: the version, and the collection of sessions."""
 
 _PATTERNS = tuple((operation, operation.path.removeprefix("/").split("/")) for operation in OPERATIONS.values())
@@ -161,6 +170,12 @@ def _path(target: str) -> str:
     path = target.partition("#")[0].partition("?")[0]
     scheme, separator, rest = path.partition("://")
     return "/" + rest.partition("/")[2] if separator and "/" not in scheme else path
+
+
+def _begins_with(path: str, pattern: list[str]) -> bool:
+    """Whether a path begins with the segments of a pattern, each of them whole."""
+    segments = path.split("/", len(pattern))[: len(pattern)]
+    return len(segments) == len(pattern) and _match_ids(pattern, segments) is not None
 
 
 def _match_ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None:

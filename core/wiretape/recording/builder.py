@@ -46,6 +46,7 @@ class RecordingMetadata:
     """Description of a recording that is about to be built."""
 
     upstream: str
+    """The URL of the service that the user named, or several; empty if there may be traffic of any host."""
     started_unix_ns: int
     """Wall clock at time 0."""
     captures: tuple[Capture, ...] = ()
@@ -125,7 +126,7 @@ def build_recording(source: RecordingSource, path: Path) -> None:
 
 
 def _write(source: RecordingSource, writer: Writer) -> None:
-    checker = None if source.findings is not None else Checker(readers=writer.stream_readers)
+    checker = None if source.findings is not None else Checker(readers=writer.stream_readers, upstream=writer.upstream)
     max_ns = MAX_UNIX_NS - source.metadata.started_unix_ns
     for batch in _batches(_check_limits(source.observations, max_ns)):
         writer.feed(batch)

@@ -20,6 +20,7 @@ from wiretape.recording import schema
 from wiretape.recording.disk_space import DiskSpace
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import Capture
+from wiretape.upstreams import join_upstreams
 
 _INTERRUPTED = "The recording was interrupted."
 _LAST_TIMES = """
@@ -234,9 +235,11 @@ class RecordingFile:
 
     def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy) -> None:
         if not self._last_id("recording"):
-            self._insert("recording", _recording_row(upstream, now_ns, policy))
+            self._insert("recording", _recording_row(now_ns, policy))
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
         self.redactor = Redactor(recording["salt"], policy)
+        self.upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
+        self.connection.execute("UPDATE recording SET upstream = ?", (self.upstream,))
         self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
         self._end_open_exchanges()
         self.last_exchange = self._last_id("exchange")
@@ -257,6 +260,7 @@ class RecordingFile:
         row = dict(previous.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone())
         self._insert("recording", {**row, "redacted": 0})
         self.redactor = previous.redactor
+        self.upstream = previous.upstream
         self.last_ns = previous_ns
         self.last_exchange = self.last_segment = self.last_loss = 0
         self.began_ns = previous_ns + 1
@@ -281,15 +285,14 @@ class RecordingFile:
         return int(number)
 
 
-def _recording_row(upstream: str, now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
-    salt = secrets.token_bytes(32)
+def _recording_row(now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
     return {
         "id": 1,
         "format": schema.FORMAT,
-        "upstream": Redactor(salt).redact_upstream(upstream),
+        "upstream": "",
         "started": _iso(now_ns),
         "started_unix_ns": now_ns,
-        "salt": salt,
+        "salt": secrets.token_bytes(32),
         "redaction": orjson.dumps(policy).decode(),
         "redacted": 0,
     }

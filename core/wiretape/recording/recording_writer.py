@@ -298,6 +298,8 @@ class Writer:
         self._segment_id = file.last_segment
         self._is_indexed = True
         self._closed = False
+        self.upstream = file.upstream
+        """What the recording names: the service of this capture, and those of the captures before."""
         self.first_exchange = file.last_exchange + 1
         """The number that the first new exchange must have."""
         self.began_ns = file.began_ns

@@ -48,6 +48,7 @@ class RecordingInfo:
     tool: str
     """Name and version of the program that recorded last."""
     upstream: str
+    """The URL of the service that the user named, or several; empty if there may be traffic of any host."""
     started: datetime
     """Wall clock (UTC) at time 0."""
     ended_ns: int | None

@@ -40,7 +40,7 @@ from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.resume_state import ResumeState
 from wiretape.rules.state.runs import SessionRuns
-from wiretape.rules.state.service_traffic import PathGroup, ScopeCount, ServiceTraffic
+from wiretape.rules.state.service_traffic import ScopeCount, ServiceTraffic
 from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.state.stream_state import EventStream, Silence, SilenceMonitor, StreamEnd, StreamState
 from wiretape.sse import FrameKind
@@ -48,8 +48,6 @@ from wiretape.sse import FrameKind
 # Python 3.11 takes 50 ns to look up a member of an enumeration.
 _COMMENT, _OVERSIZED = FrameKind.COMMENT, FrameKind.OVERSIZED
 _DEFAULT = Settings()
-_OTHER = PathGroup("", ())
-"""For what is not the service's."""
 
 
 class Checker:
@@ -65,15 +63,15 @@ class Checker:
         *,
         rules: Iterable[Rule] = BUILT_IN,
         readers: StreamReaders | None = None,
-        known_bases: Collection[str] = (),
+        upstream: str | None = None,
         only: Collection[int] | None = None,
     ) -> None:
         """`rules` are the rules to run, for example `[*BUILT_IN, my_rule]`.
 
-        `readers` are those that read the observations for `feed_read`.  `known_bases` are base paths under which
-        everything is the service's, even without an operation.  `only` are the numbers of the exchanges to judge, with
-        whole sessions: the others are only followed, and their event streams are not read.  Raises ValueError if two
-        rules have the same code or name.
+        `upstream` is that of the recording: it decides which exchanges are the service's, if the settings have no base.
+        None stands for traffic of the service alone, on any origin.  `readers` are those that read the observations for
+        `feed_read`.  `only` are the numbers of the exchanges to judge, with whole sessions: the others are only
+        followed, and their event streams are not read.  Raises ValueError if two rules have the same code or name.
         """
         self.settings = settings or _DEFAULT
         self.exchanges = 0
@@ -90,7 +88,7 @@ class Checker:
         self._open: dict[int, ExchangeState] = {}
         self._sessions = SessionRegistry()
         self._clients = ClientRegistry()
-        self._traffic = ServiceTraffic(self.settings.base, known_bases, on_drop=self._runner.discard)
+        self._traffic = ServiceTraffic(self.settings.base, upstream)
         self._request_ids = RequestIds()
         self._silence_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
         self._now_ns = 0
@@ -156,24 +154,24 @@ class Checker:
 
     def scopes(self) -> list[ScopeCount]:
         """Return how many exchanges were judged by which rules, and why."""
-        return self._traffic.counts(self.exchanges)
+        return self._traffic.counts()
 
     def _start_request(self, request: RequestStarted) -> None:
         self.exchanges += 1
-        match, group = self._traffic.operation_of(request), self._traffic.add(request)
-        if match is not None:
-            self._runner.release(self._traffic.recognize(request.authority, match))
+        base, match = self._traffic.add(request)
         client = self._clients.client_of(request)
         session = reader = None
         if match is not None:
             session = self._sessions.open((request.authority, match.base, match.session_id))
             reader = session.reader(client.key)
         key = header(request.headers, self.settings.idempotency_header)
-        state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, group, key)
+        state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, base, key)
         self._open[request.exchange] = state
         self._find_dependencies(state)
         if not request.is_invented:
-            self._runner.run(REQUEST, (state,), Location(request.exchange, request.time_ns), group)
+            self._runner.run(
+                REQUEST, (state,), Location(request.exchange, request.time_ns), is_service=state.is_service
+            )
         state.after_request()
 
     def _start_response(self, response: ResponseStarted) -> None:
@@ -185,14 +183,14 @@ class Checker:
         location = Location(response.exchange, response.time_ns)
         is_success = response.status // 100 == 2
         is_stream = is_event_stream(state.response_header("content-type"))
-        self._runner.run(RESPONSE, (state,), location, state.group)
+        self._runner.run(RESPONSE, (state,), location, is_service=state.is_service)
         if response.status == 200 and state.is_stream_request:
             self._runner.run(STREAM_RESPONSE, (state,), location)
             state.open_stream(SilenceMonitor(response.time_ns, self._silence_ns))
         elif is_success and is_stream:
-            self._runner.run(STREAM_RESPONSE, (state,), location, _OTHER)
+            self._runner.run(STREAM_RESPONSE, (state,), location, is_service=False)
             state.other_stream = EventStream(state.number)
-        if state.group.may_be_service and state.request.method != "HEAD":
+        if state.is_service and state.request.method != "HEAD":
             if response.status >= 400:
                 state.body = ErrorBody(response)
             elif is_success and not is_stream:
@@ -247,14 +245,15 @@ class Checker:
             self._end_stream(state.stream, ended, read.frames)
         elif state.other_stream is not None:
             self._add_other_frames(state.other_stream, read)
-            self._runner.run(STREAM_END, (_stream_end(state.other_stream, ended, read.frames),), location, _OTHER)
+            end = _stream_end(state.other_stream, ended, read.frames)
+            self._runner.run(STREAM_END, (end,), location, is_service=False)
         elif state.body is not None:
             state.body.close(ended.ending)
             self._find_dependencies(state)
             trigger = SUCCESS_RESPONSE if isinstance(state.body, SuccessBody) else ERROR_RESPONSE
-            self._runner.run(trigger, (state.body, state), location, state.group)
+            self._runner.run(trigger, (state.body, state), location)
             state.after_body(state.body)
-        self._runner.run(EXCHANGE_END, (state, ended.ending), location, state.group)
+        self._runner.run(EXCHANGE_END, (state, ended.ending), location, is_service=state.is_service)
         state.after_end(ended.ending)
 
     def _end_stream(self, stream: StreamState, ended: ExchangeEnded, frames: Sequence[SeenFrame]) -> None:

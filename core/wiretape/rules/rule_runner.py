@@ -9,7 +9,6 @@ are `steady`, and held for the one before, they hold for this as well: it is onl
 """
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -23,7 +22,6 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (
     ANY_SHAPE,
-    DROPPED_STATE,
     EVENT,
     HELD,
     LOST_EVENTS,
@@ -37,19 +35,15 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.finding import Finding, Location, Severity, Tally
 from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, FramedEvent, ParsedEvent, Shape, is_header_safe
 from wiretape.rules.selection import Settings
-from wiretape.rules.state.service_traffic import PathGroup
 from wiretape.rules.state.stream_state import EventStream, StreamState
 
 FOREVER = 1 << 63
 """Later than every time."""
 ReasonOrder = tuple[int, int, int]
 """When a rule was first inconclusive for a reason: the time, the phase at that time, and the order within that."""
-_RELEASED, _OBSERVED, _WAITED = range(3)
+_OBSERVED, _WAITED = range(2)
 _PLAIN = ""
 """Stands for the type of plain events of streams that are not the service's."""
-_MOST_HELD = 50_000
-"""Outcomes that are held for exchanges that may be the service's."""
-_MOST_HELD_OF_GROUP = 10_000
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
@@ -138,10 +132,6 @@ class RuleRunner:
         self._findings: list[Finding] = []
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
         self._numbers = count()
-        self._held = 0
-        """The number of outcomes held in groups."""
-        self._holding: dict[int, PathGroup] = {}
-        """The groups that hold them, the oldest first."""
         checks = [
             (check, _Entry(rule, check.function, self._tallies[code], settings.severities.get(code)))
             for code, rule in self.catalogue.items()
@@ -266,68 +256,16 @@ class RuleRunner:
                 self._add_inconclusive(entry.rule.code, LOST_EVENTS.reason, exchange)
 
     def run(
-        self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location, group: PathGroup | None = None
+        self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location, *, is_service: bool = True
     ) -> None:
-        """Run the rules of a trigger.
-
-        The group of the exchange decides which rules apply: all of them if it is the service's (or None), only those
-        that apply everywhere if it cannot be; and if that is unknown, the outcomes of the others are held.
-        """
+        """Run the rules of a trigger: all of them if the exchange is the service's, or those that apply everywhere."""
         if self._only is not None and location.exchange not in self._only:
             return
-        entries = self._on if group is None or group.may_be_service else self._on_other
+        entries = self._on if is_service else self._on_other
         for entry in entries.get(trigger.name, ()):
             outcome = entry.function(*arguments)
-            if outcome is None:
-                continue
-            if group is None or group.is_service or entry.rule.everywhere:
+            if outcome is not None:
                 self._settle(entry, outcome, location)
-            else:
-                self._hold(group, entry, outcome, location)
-
-    def release(self, groups: Iterable[PathGroup]) -> None:
-        """Settle what was held for groups that are now known to be the service's."""
-        held: list[tuple[_Entry, Outcome, Location]] = []
-        self._phase = _RELEASED
-        for group in groups:
-            held += group.held
-            for code, number in group.passed.items():
-                self._tallies[code].held += number
-            for code in group.dropped.elements():
-                self._add_inconclusive(code, DROPPED_STATE.reason, 0)
-            self.discard(group)
-        for entry, outcome, location in sorted(held, key=lambda each: each[2].time_ns):
-            self._settle(entry, outcome, location)
-        self._phase = _OBSERVED
-
-    def discard(self, group: PathGroup) -> None:
-        """Drop what was held for a group."""
-        self._held -= len(group.held)
-        self._holding.pop(id(group), None)
-        group.forget()
-
-    def _hold(self, group: PathGroup, entry: _Entry, outcome: Outcome, location: Location) -> None:
-        """Hold an outcome until it is known whether the exchange is the service's."""
-        if not outcome:
-            group.passed[entry.rule.code] += 1
-            return
-        if self._held >= _MOST_HELD:
-            self._make_room(group)
-        if self._held < _MOST_HELD and len(group.held) < _MOST_HELD_OF_GROUP:
-            self._held += 1
-            self._holding[id(group)] = group
-            group.held.append((entry, outcome, location))
-        else:
-            group.dropped[entry.rule.code] += 1
-
-    def _make_room(self, group: PathGroup) -> None:
-        """Drop what the group holds that has held longest, but not that of the given group."""
-        oldest = next((other for other in self._holding.values() if other is not group), None)
-        if oldest is not None:
-            dropped = oldest.dropped + Counter(entry.rule.code for entry, _, _ in oldest.held)
-            passed = oldest.passed
-            self.discard(oldest)
-            oldest.passed, oldest.dropped = passed, dropped
 
     def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:
         """Decide the rules that waited for a time before `now_ns`, or all if the recording is finished."""

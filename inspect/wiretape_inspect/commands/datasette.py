@@ -121,7 +121,7 @@ def _build_files(
         if not set(query["sql"].split()) & set(missing)
     }
     metadata = {
-        "title": f"wiretape: {info.upstream}",
+        "title": f"wiretape: {info.upstream or database}",
         "description": f"{info.started:%Y-%m-%d %H:%M:%S}Z, recorded by {info.tool}. It contains untrusted text.",
         "databases": {
             database: {

@@ -72,7 +72,7 @@ _PROGRESS_INTERVAL_S = 0.1
 @click.option(
     "--base",
     metavar="PATH_OR_URL",
-    help="Base path or URL of the service: the part before /v1.  [default: detected from the requests]",
+    help="Base path or URL of the service: the part before /v1.",
 )
 @click.option(
     "--fail-on",

@@ -145,7 +145,8 @@ def summary_lines(summary: RecordingSummary, terminal: Terminal | None) -> Itera
     """Yield the lines of `wiretape sessions`: a table, or blocks if the terminal is too narrow for it."""
     info = summary.info
     length = f"lasted {format_duration(info.ended_ns)}" if info.ended_ns is not None else "not closed"
-    yield wrapped(" · ".join((info.tool, f"upstream {info.upstream}", f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
+    upstream = [f"upstream {info.upstream}"] if info.upstream else []
+    yield wrapped(" · ".join((info.tool, *upstream, f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
     if summary.sessions:
         yield ""
         table = list(_table_lines(summary, has_colour=terminal is not None and terminal.has_colour))

@@ -102,7 +102,7 @@ def trim(
     check_recording_output(to, [file], force=force)
     with open_recording(file) as recording:
         head, read, redaction = _select(recording, part, targets)
-        minimal = None if prefix is None else minimize(read, prefix)
+        minimal = None if prefix is None else minimize(read, prefix, upstream=head.upstream)
         observations = read() if minimal is None else iter(minimal.observations)
         # The summary comes from the new recording, before it is moved into place.
         summary: list[str] = []
@@ -142,7 +142,7 @@ def _select(
 def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator[str]:
     """Describe the new recording.  Raises InputError if it does not show the finding."""
     if minimal is not None:
-        now = find_finding(written.observations(), minimal.finding)
+        now = find_finding(written.observations(), minimal.finding, upstream=written.info.upstream)
         if now is None:
             raise InputError("The finding does not occur in the part that would be kept; nothing was written.")
         yield finding_line(now.severity, now.code, now.exchange, now.event, now.message)

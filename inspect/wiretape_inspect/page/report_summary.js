@@ -25,6 +25,7 @@ export function reportSummary(app) {
   };
   const findings = tab(`Findings ${formatNumber(totalOf(report.severities))}`, false);
   box.append(element("div", { class: "report-tabs" }, findings, tab(`Rules ${formatNumber(report.selected)}`, true)));
+  if (report.notice) box.append(element("p", { class: "report-part", text: printable(report.notice) }));
   box.append(element("p", { class: "report-text", text: printable(report.summary) }));
   for (const line of report.inconclusive_reasons) box.append(element("p", { class: "dim", text: printable(line) }));
   const more = Object.entries(report.more).map(([code, number]) => `${formatNumber(number)} more of ${printable(code)}`);

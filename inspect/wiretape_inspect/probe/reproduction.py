@@ -121,7 +121,7 @@ async def reproduce(runner: ProbeRunner, code: str, case_name: str, tape: Path) 
 
 def _write_tape(file: ProbeFile, code: str, seen: list[Observation], path: Path) -> None:
     try:
-        observations = minimize(lambda: iter(seen), code).observations
+        observations = minimize(lambda: iter(seen), code, upstream=file.base_url).observations
     except InputError:
         # It shows only with the base URL of the probe file.
         observations = seen

@@ -27,7 +27,6 @@ _SHIFT_NS = 2**50
 """By how much times can be shifted because of other times."""
 _RESERVED_NS = 4
 """Time before losses and ends that the writer may need; see `Writer.feed`."""
-_UNKNOWN_UPSTREAM = "http://unknown"
 _EVENT_LINE = re.compile(rb"(?:^|[\r\n])(?:data|event|id|retry):")
 _TABLES = {8: "recording", 6: "capture", 25: "exchange"}
 """The tables by the number of their columns; `segment` and `lost` both have 7."""
@@ -192,14 +191,13 @@ class RecoveredRows:
         if row is not None and row["format"] == FORMAT:
             return RecordingMetadata(row["upstream"], row["started_unix_ns"], (), min(row["redacted"], 2**53))
         self.missing.append("The description of the recording is missing.")
-        upstream = self._db.execute("SELECT scheme || '://' || authority FROM exchange ORDER BY id LIMIT 1").fetchone()
         started_ns = 0
         for began, began_ns in self._db.execute("SELECT began, began_ns FROM capture ORDER BY id LIMIT 1"):
             with suppress(ValueError, OverflowError):
                 started_ns = int(datetime.fromisoformat(began).timestamp() * 1e9) - began_ns
         if not 0 <= started_ns <= valid["max"]:
             started_ns = 0
-        return RecordingMetadata(upstream[0] if upstream else _UNKNOWN_UPSTREAM, started_ns)
+        return RecordingMetadata("", started_ns)
 
     def _remove_impossible_numbers(self) -> None:
         for table in ("capture", "exchange", "segment", "lost"):

@@ -15,7 +15,7 @@ from wiretape.recording import open_recording
 from wiretape.recording.rotated_parts import group_parts
 from wiretape.rules import CATALOGUE, Settings, Severity, Verdict
 from wiretape_inspect.report.parallel_check import Part, open_part
-from wiretape_inspect.report.recording_report import check_observations, make_checker
+from wiretape_inspect.report.recording_report import check_observations, make_checker, scope_notice
 from wiretape_inspect.report.remote_files import is_url, local_copy
 
 _MOST_WAITING = 64
@@ -36,12 +36,14 @@ class FileSummary:
     """Number of findings by rule."""
     inconclusive: Sequence[str] = ()
     """The codes of inconclusive rules."""
+    notice: str = ""
+    """Why no exchange was checked as the service's, and what to do; empty if one was."""
     error: str = ""
     """Why the file cannot be checked; the other fields are empty then."""
 
     def document(self) -> dict[str, object]:
         """Return it as JSON."""
-        values = asdict(self)
+        values = {key: value for key, value in asdict(self).items() if value or key != "notice"}
         error = values.pop("error")
         return {"file": self.file, "error": error} if error else values
 
@@ -138,9 +140,9 @@ def _read_header(name: str) -> _File:
 
 def summarize(name: str, part: Part) -> FileSummary:
     """Check a recording."""
-    checker = make_checker(part.settings, part.selected)
     try:
         with open_part(part) as recording:
+            checker = make_checker(part.settings, part.selected, recording.info.upstream)
             found = Counter(finding.code for finding in check_observations(checker, recording.observations()))
             started = recording.info.started
     except InputError as error:
@@ -148,5 +150,11 @@ def summarize(name: str, part: Part) -> FileSummary:
     tallies = checker.tallies()
     inconclusive = [code for code in sorted(part.selected) if tallies[code].verdict is Verdict.INCONCLUSIVE]
     return FileSummary(
-        name, f"{started:%Y-%m-%d}", checker.exchanges, checker.events, dict(sorted(found.items())), inconclusive
+        name,
+        f"{started:%Y-%m-%d}",
+        checker.exchanges,
+        checker.events,
+        dict(sorted(found.items())),
+        inconclusive,
+        scope_notice(checker.scopes()),
     )

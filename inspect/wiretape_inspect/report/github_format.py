@@ -18,6 +18,8 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
     GitHub shows ten errors, ten warnings and ten notices of a step, so the worst come first.
     """
     for report in reports:
+        if report.notice:
+            yield f"::warning title=Nothing checked,file={_property(report.file)}::{_data(report.notice)}"
         source = SourceMap(report.recording.path)
         for severity in (severity for severity, number in report.severities.items() if number):
             yield from (_command(report, found, source) for found in report.new_findings if found.severity is severity)

@@ -98,6 +98,7 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
     return {
         "file": report.file,
         "summary": summary_text(report),
+        "notice": report.notice,
         "severities": _numbers(report),
         "more": {code: number - counts[code] for code, number in report.broken.items() if number > counts[code]},
         "inconclusive_reasons": [str(line) for line in (*inconclusive_lines(report), *scope_lines(report), *cases)],

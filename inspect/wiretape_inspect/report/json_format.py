@@ -199,6 +199,7 @@ def _summary(report: Report) -> dict[str, Any]:
         "exchanges": report.outcomes.exchanges,
         "events": report.outcomes.events,
         "scope": [_scope(scope) for scope in report.outcomes.scopes],
+        "notice": printable(report.notice) or None,
     }
 
 

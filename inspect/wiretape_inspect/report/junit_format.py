@@ -44,6 +44,8 @@ def _suite(root: ET.Element, report: Report, options: ReportOptions) -> None:
     rules = [rule for rule in CATALOGUE.values() if rule.code in report.selected]
     for rule in rules:
         _case(suite, report, rule, by_rule.get(rule.code, []), options)
+    if report.notice:
+        ET.SubElement(suite, "system-out").text = _text(printable(report.notice))
     _add_numbers(suite)
 
 

@@ -44,6 +44,8 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield ""
     yield f"### {code_span(report.file)}"
     yield ""
+    if report.notice:
+        yield from (f"> ⚠ {code_span(report.notice)}", "")
     yield f"{summary_text(report)}  "
     yield from (f"{code_span(str(line))}  " for line in scope_lines(report))
     yield from _cases(report)

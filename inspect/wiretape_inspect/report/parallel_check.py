@@ -62,8 +62,8 @@ class Part:
 
 def check_part(part: Part) -> "PartResult | None":
     """Check a part of a recording; return None if it has more findings than should be held in memory."""
-    checker = make_checker(part.settings, part.selected, part.exchanges)
     with open_part(part) as recording:
+        checker = make_checker(part.settings, part.selected, recording.info.upstream, part.exchanges)
         findings = list(islice(check_observations(checker, recording.observations()), MOST_FINDINGS + 1))
     return (findings, Outcomes.of(checker)) if len(findings) <= MOST_FINDINGS else None
 

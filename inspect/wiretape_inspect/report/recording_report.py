@@ -32,6 +32,14 @@ class ReportOptions:
     """Columns of the terminal that the text is written to; None if it is not a terminal."""
 
 
+def scope_notice(scopes: Sequence[ScopeCount]) -> str:
+    """Return why no exchange is checked as the service's, and what to do; empty if one is, or if there is none."""
+    if not scopes or any(scope.reason.is_service for scope in scopes):
+        return ""
+    reason = " and ".join(scope.text for scope in scopes)
+    return f"No exchange is checked as the service's, because {reason}. Use --base PATH_OR_URL: the part before /v1."
+
+
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """What checking some observations showed, besides the findings."""
@@ -102,6 +110,11 @@ class Report:
     """The number of these for each rule and severity."""
     cases: CaseResults | None = None
     """The results of the probe cases, if the recording is that of a probe."""
+
+    @property
+    def notice(self) -> str:
+        """Why no exchange is checked as the service's, and what to do; empty if one is."""
+        return scope_notice(self.outcomes.scopes)
 
     @property
     def coverage(self) -> Coverage:
@@ -191,9 +204,14 @@ def check_observations(checker: Checker, observations: Iterable[Observation]) ->
     yield from checker.finish()
 
 
-def make_checker(settings: Settings, selected: frozenset[str], only: Collection[int] | None = None) -> Checker:
-    """Return a checker that runs only the `selected` rules, on all exchanges or `only` on those with these numbers."""
-    return Checker(replace(settings, off=ALL_RULES - selected), only=only)
+def make_checker(
+    settings: Settings, selected: frozenset[str], upstream: str, only: Collection[int] | None = None
+) -> Checker:
+    """Return a checker of a recording that runs only the `selected` rules.
+
+    They judge all exchanges, or `only` those with these numbers.
+    """
+    return Checker(replace(settings, off=ALL_RULES - selected), upstream=upstream, only=only)
 
 
 def check_recording(
@@ -207,6 +225,6 @@ def check_recording(
     """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged."""
     settings = settings or Settings()
     selected -= settings.off
-    checker = make_checker(settings, selected)
+    checker = make_checker(settings, selected, recording.info.upstream)
     findings = FindingStore(check_observations(checker, watch(recording.observations())))
     return Report(file, recording, findings, Outcomes.of(checker), selected=selected, settings=settings)

@@ -39,6 +39,9 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     rules = [_rule(rule, options) for rule in CATALOGUE.values()]
     yield from array_items([*rules, *(_case_rule(result) for _, result in cases)])
     yield "]}},"
+    if notices := [{"level": "warning", "message": {"text": each.notice}} for each in reports if each.notice]:
+        run = {"executionSuccessful": True, "toolExecutionNotifications": notices}
+        yield f'"invocations": {ascii_json([run])},'
     yield '"columnKind": "unicodeCodePoints",'
     # Event streams may end their lines with a carriage return alone.
     yield f'"newlineSequences": {ascii_json(_LINE_ENDS)},'

@@ -37,6 +37,9 @@ def text_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[Li
     for number, report in enumerate(reports):
         if number:
             yield ""
+        if report.notice:
+            yield wrapped(f"{report.file}: ", (report.notice, Severity.WARNING))
+            yield ""
         most = 0 if options.statistics else None if options.all_findings else MAX_FINDINGS
         yield from _blocks(report, options, most)
         yield from _totals(report, most)
@@ -59,6 +62,8 @@ def concise_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterato
     """
     for report in reports:
         source = SourceMap(report.recording.path)
+        if report.notice:
+            yield f"{printable(report.file)}: warning: {printable(report.notice)}"
         for finding in report.new_findings:
             found = source.find(finding, report.recording.exchange(finding.exchange))
             numbers = found or (finding.exchange, finding.event)

@@ -152,21 +152,25 @@ class MinimalRecording:
     """How many frames were removed from the streams that are kept."""
 
 
-def minimize(read: ObservationReader, prefix: str = EVERY) -> MinimalRecording:
+def minimize(read: ObservationReader, prefix: str = EVERY, *, upstream: str | None = None) -> MinimalRecording:
     """Find the minimum that shows the first finding whose code begins with `prefix`.
 
-    Holds the result in memory.  Raises InputError if there is no such finding, and UnknownCodeError.
+    `upstream` is that of the recording; see `Checker`.  Holds the result in memory.  Raises InputError if there is no
+    such finding, and UnknownCodeError.
     """
-    finding, at_ns = _first_finding(read(), prefix)
+    finding, at_ns = _first_finding(read(), prefix, upstream)
 
     def read_until_finding() -> Iterator[Observation]:
         return cut_after(read(), at_ns)
 
-    numbers = _needed_exchanges(read_until_finding, finding)
+    def holds(observations: Iterable[Observation]) -> bool:
+        return find_finding(observations, finding, upstream=upstream) is not None
+
+    numbers = _needed_exchanges(read_until_finding, finding, holds)
     kept = [seen for seen in read_until_finding() if seen.exchange in numbers]
     split = split_streams(kept)
-    observations = split.join(_needed_pieces(split, finding))
-    if find_finding(observations, finding) is None:
+    observations = split.join(_needed_pieces(split, holds))
+    if not holds(observations):
         # Joining the streams again changed something that matters, such as the times of empty chunks.
         observations = kept
     exchanges, frames = _count(read(), numbers)
@@ -183,10 +187,12 @@ def _count(observations: Iterable[Observation], numbers: Collection[int]) -> tup
     return exchanges, frames
 
 
-def _first_finding(observations: Iterable[Observation], prefix: str) -> tuple[Finding, int | None]:
+def _first_finding(
+    observations: Iterable[Observation], prefix: str, upstream: str | None
+) -> tuple[Finding, int | None]:
     """The first finding, and when it was certain; None: only at the end of the recording."""
     codes = codes_of(prefix)
-    checker = Checker()
+    checker = Checker(upstream=upstream)
     for seen in observations:
         for finding in checker.feed(seen):
             if finding.code in codes:
@@ -198,9 +204,11 @@ def _first_finding(observations: Iterable[Observation], prefix: str) -> tuple[Fi
     raise InputError(f"The selected part of the recording has no findings{which}.")
 
 
-def find_finding(observations: Iterable[Observation], wanted: Finding) -> Finding | None:
+def find_finding(
+    observations: Iterable[Observation], wanted: Finding, *, upstream: str | None = None
+) -> Finding | None:
     """The same finding in other observations; None if they do not show it."""
-    checker, same = Checker(), _identity(wanted)
+    checker, same = Checker(upstream=upstream), _identity(wanted)
     for seen in observations:
         for finding in checker.feed(seen):
             if _identity(finding) == same:
@@ -219,13 +227,15 @@ def _identity(finding: Finding) -> Finding:
     return replace(finding, event=event, byte_offset=None, time_ns=time_ns, message=message)
 
 
-def _needed_exchanges(read: ObservationReader, finding: Finding) -> frozenset[int]:
+def _needed_exchanges(
+    read: ObservationReader, finding: Finding, shows_finding: Callable[[Iterable[Observation]], bool]
+) -> frozenset[int]:
     """The exchanges that the finding needs; tries those of its session first."""
     requests = {seen.exchange: seen for seen in read() if isinstance(seen, RequestStarted)}
 
     def holds(numbers: Iterable[int]) -> bool:
         kept = frozenset(numbers) | {finding.exchange}
-        return find_finding((seen for seen in read() if seen.exchange in kept), finding) is not None
+        return shows_finding(seen for seen in read() if seen.exchange in kept)
 
     others = [number for number in requests if number != finding.exchange]
     budget = Budget(_MAX_TRIES // 4, _MAX_FRAMES)
@@ -245,11 +255,13 @@ def _same_session(one: RequestStarted, other: RequestStarted) -> bool:
     return first is not None and second is not None and first.session_id == second.session_id
 
 
-def _needed_pieces(split: SplitObservations, finding: Finding) -> list[StreamPiece]:
+def _needed_pieces(
+    split: SplitObservations, shows_finding: Callable[[Iterable[Observation]], bool]
+) -> list[StreamPiece]:
     """The pieces of streams that the finding needs."""
 
     def holds(pieces: list[StreamPiece]) -> bool:
-        return find_finding(split.join(pieces), finding) is not None
+        return shows_finding(split.join(pieces))
 
     if not holds(split.pieces):
         return split.pieces

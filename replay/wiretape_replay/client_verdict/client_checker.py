@@ -15,7 +15,8 @@ from wiretape.files import exists_error, path_exists
 from wiretape.frame_reader import ReadObservation
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Writer, check_output
-from wiretape.rules import Checker, Finding, Party, ScopeReason, Settings, Verdict, codes_of
+from wiretape.rules import Checker, Finding, Party, Settings, Verdict, codes_of
+from wiretape.upstreams import join_upstreams
 from wiretape_replay.client_verdict.attribution import Attribution
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import HttpRequest
@@ -78,8 +79,7 @@ class ClientChecker:
         self._writer: Writer | DeferredWriter | None = None
         settings = settings or Settings()
         self._settings = replace(settings, off=settings.off | _OFF_RULES)
-        self._checker = Checker(self._settings, known_bases=[""])
-        self._base_url = ""
+        self._checker = Checker(self._settings)
         self._needs_key = True
         self._observer = ObservationBuilder("")
         self._numbers = count(1)
@@ -95,26 +95,23 @@ class ClientChecker:
     @property
     def report_options(self) -> list[str]:
         """The options with which `wiretape report` judges the recorded traffic as this checker does."""
-        options = [] if self._needs_key else ["--ignore", _KEY_RULE]
-        reasons = {count.reason for count in self._checker.scopes()}
-        if ScopeReason.CONFIGURED in reasons and ScopeReason.DETECTED not in reasons and self._settings.base is None:
-            options += ["--base", self._base_url]
-        return options
+        return [] if self._needs_key else ["--ignore", _KEY_RULE]
 
     def open(self, url: str, bases: Collection[str] = ("",), *, needs_key: bool = True) -> None:
         """Start; `url` is the address of the replay, and `bases` are the base paths of the service that it replays.
 
         `needs_key` says whether requests need a key.  Raises RecordingError if the recording cannot be written.
         """
-        self._base_url, self._needs_key = f"{url}{min(bases, default='')}", needs_key
+        self._needs_key = needs_key
+        upstream = join_upstreams(f"{url}{base}" for base in sorted(bases)) or url
         settings = self._settings
         if not needs_key:
             settings = replace(settings, off=settings.off | {_KEY_RULE})
-        self._checker = Checker(settings, known_bases=bases)
+        self._checker = Checker(settings, upstream=upstream)
         self._observer = ObservationBuilder(urlsplit(url).netloc, self._began_ns)
         if self._record is not None:
             create = DeferredWriter if self._deferred else Writer.create
-            self._writer = create(self._record, upstream=url)
+            self._writer = create(self._record, upstream=upstream)
         self._buffer.keeps_request_ends = self._writer is not None
 
     def keep(self) -> None:

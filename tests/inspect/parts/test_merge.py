@@ -162,10 +162,11 @@ def test_different_upstreams_and_unclosed_recordings_are_reported(merged, parts,
 
     output, both = merged(one, tmp_path / "two.db")
 
-    assert "different upstreams (http://a, http://b); the merged recording has http://a" in output
+    assert "The recordings have different upstreams: the merged recording has http://a, http://b." in output
     assert "two.db was never closed" in output
     with open_recording(both) as recording:
         assert recording.info.ended_ns is not None
+        assert recording.info.upstream == "http://a, http://b"
 
 
 def test_two_fingerprints_of_one_key_are_reported(merged, parts, tmp_path):

@@ -64,7 +64,7 @@ def read(path: Path, url: str = DEFAULT_URL) -> RecordingSource:
     request = RequestStarted(
         1, written_ns, "", "GET", parts.scheme, parts.netloc, target, "HTTP/1.1", (), is_invented=True
     )
-    metadata = RecordingMetadata(f"{parts.scheme}://{parts.netloc}", written_ns)
+    metadata = RecordingMetadata("", written_ns)
     observations = order_observations([_observations(path, request)], written_ns)
     return RecordingSource(metadata, observations, notes=[_NOTE.format(printable(url))])
 

@@ -31,7 +31,6 @@ from wiretape.rules.state.client_state import (
 )
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.runs import Run
-from wiretape.rules.state.service_traffic import PathGroup
 from wiretape.rules.state.session_state import SessionRegistry, SessionState
 from wiretape.rules.state.stream_state import EventStream, SilenceMonitor, StreamState
 
@@ -107,8 +106,8 @@ class ExchangeState:
     client: ClientState
     reader: SessionReader | None
     """The client as a reader of the session."""
-    group: PathGroup
-    """The exchanges that are the service's if this one is."""
+    base: str | None
+    """The base path of the service; None if the exchange is not the service's."""
     idempotency_key: str | None = None
     must_resume: bool = False
     """Whether it requested a stream and had to resume where the client stopped reading."""
@@ -138,10 +137,14 @@ class ExchangeState:
         return self.request.exchange
 
     @property
+    def is_service(self) -> bool:
+        """Whether the exchange is the service's own."""
+        return self.base is not None
+
+    @property
     def place(self) -> Place:
-        """Where the service is if the exchange is its own: for several possible base paths the longest."""
-        base = self.match.base.rstrip("/") if self.match is not None else max(self.group.bases, key=len, default="")
-        return self.request.authority, base
+        """Where the service is."""
+        return self.request.authority, self.base or ""
 
     @property
     def cursor(self) -> str | None:
@@ -240,8 +243,7 @@ class ExchangeState:
             self.request_ids.add(self.place, body.request_id, self.number)
         if isinstance(body, SuccessBody):
             for session_id in body.session_ids:
-                for base in self.group.bases:
-                    self.sessions.create((self.request.authority, base, session_id))
+                self.sessions.create((*self.place, session_id))
         code, cursor = body.code, self.cursor
         uses = 0 if self.run is None else self.run.custom_tool_uses
         if code in SAME_KEY_CODES:

@@ -1,37 +1,31 @@
 """Which exchanges are the service's own: the rules of the specification apply only to those.
 
-They are the exchanges under the interface prefix `/v1`, after a base path under which an operation of the
-specification was requested on the same origin.  Until that happens, the outcomes of rules are held.  So it makes no
-difference when it happens, and no rule has to know later observations.
+The path of a request alone decides, together with what the user named: the base of the service, or the upstream of the
+proxy.  So it is known when the request arrives.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
-from heapq import nsmallest
-from typing import Any
 from urllib.parse import urlsplit
 
-from wiretape.bounded_dict import put_bounded
-from wiretape.contract import INTERFACE, Match, bases_of, operation_of
+from wiretape.contract import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 from wiretape.observations import RequestStarted
+from wiretape.upstreams import split_upstreams
 
-_MOST_GROUPS = 10_000
-_MOST_BASES = 10_000
-"""Detected base paths on all origins."""
-_MOST_NAMED = 3
 _PORTS = {"http": "80", "https": "443"}
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceBase:
-    """Where the paths of the service begin, if that is not to be detected."""
+    """Where the paths of the service begin."""
 
     path: str
     """The path before `/v1`; empty, or with a slash at its beginning and none at its end."""
     origin: str | None = None
-    """`http://host:port`; None for every origin on which an operation is requested."""
+    """`http://host:port`; None for every origin."""
 
     def __str__(self) -> str:
         return f"{self.origin or ''}{self.path}" or "/"
@@ -56,18 +50,30 @@ def parse_service_base(text: str) -> ServiceBase:
     return ServiceBase(text.rstrip("/"))
 
 
+def _services_of(upstream: str) -> list[ServiceBase]:
+    """Return where the services are that an upstream names; it may be any text."""
+    found = []
+    for url in split_upstreams(upstream):
+        with suppress(ValueError):
+            parts = urlsplit(url)
+            # A password was redacted.
+            found.append(parse_service_base(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()))
+    return [service for service in found if service.origin is not None]
+
+
 class ScopeReason(StrEnum):
     """Why exchanges are judged by the rules of the specification, or are not."""
 
-    DETECTED = "an operation of the specification was requested under {}"
-    CONFIGURED = "the base is configured: {}"
-    OUTSIDE = "their paths are not under {}"
-    NO_OPERATION = "no operation of the specification was requested on their origin"
+    CONFIGURED = "their paths are under the configured base {base}"
+    UPSTREAM = "their paths are under {sessions} on the upstream"
+    SESSION_PART = "their paths are under {parts}"
+    OUTSIDE = "their paths are not under the configured base {base}"
+    OTHER = "their paths are not under {known}"
 
     @property
     def is_service(self) -> bool:
         """Whether the exchanges are the service's own."""
-        return self in {ScopeReason.DETECTED, ScopeReason.CONFIGURED}
+        return self not in {ScopeReason.OUTSIDE, ScopeReason.OTHER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,152 +83,63 @@ class ScopeCount:
     reason: ScopeReason
     exchanges: int
     text: str
-    """The reason as a clause that can follow `because`; quotes recorded text."""
-
-
-@dataclass(slots=True)
-class PathGroup:
-    """The exchanges of one origin whose paths allow the same base paths."""
-
-    authority: str
-    bases: tuple[str, ...]
-    """The possible base paths; none if the exchanges cannot be the service's."""
-    is_service: bool = False
-    """Whether they are known to be the service's."""
-    exchanges: int = 0
-    held: list[Any] = field(default_factory=list)
-    """The outcomes of rules while that was unknown, except those counted in `passed` and `dropped`."""
-    passed: Counter[str] = field(default_factory=Counter)
-    """For each rule how often it held meanwhile."""
-    dropped: Counter[str] = field(default_factory=Counter)
-    """For each rule how many outcomes were dropped because there were too many."""
-
-    @property
-    def may_be_service(self) -> bool:
-        """Whether they are the service's, or may turn out to be."""
-        return self.is_service or bool(self.bases)
-
-    def forget(self) -> None:
-        """Drop what was held."""
-        self.held, self.passed, self.dropped = [], Counter(), Counter()
+    """The reason as a clause that can follow `because`."""
 
 
 class ServiceTraffic:
-    """The exchanges of a recording, in groups: the exchanges of a group are all the service's, or all not."""
+    """Decides which exchanges are the service's, and counts them."""
 
-    def __init__(
-        self,
-        base: ServiceBase | None = None,
-        known_paths: Collection[str] = (),
-        *,
-        on_drop: Callable[[PathGroup], None] = PathGroup.forget,
-    ) -> None:
-        """`base` says where the service is, instead of detecting it.
+    def __init__(self, base: ServiceBase | None = None, upstream: str | None = None) -> None:
+        """`base` is where the user configured the service to be: everything under it and `/v1` is the service's.
 
-        `known_paths` are base paths under which everything is the service's without an operation.  `on_drop` is called
-        with each group that is dropped because there are too many.
+        Without it, what is under `/v1/sessions` is the service's on the upstream that a recording names; None stands
+        for every origin.  On other origins, which may have other APIs, that are the parts of a session.
         """
         self._base = base
-        self._known_paths = frozenset(known_paths)
-        self._groups: dict[tuple[str, tuple[str, ...]], PathGroup] = {}
-        self._on_drop = on_drop
-        self._undecided: dict[tuple[str, str], dict[tuple[str, ...], PathGroup]] = {}
-        """For each authority and base path the groups that are the service's if that base path is."""
-        self._detected: dict[tuple[str, str], None] = {}
-        """The authorities and base paths under which an operation was requested, the last requested at the end."""
-        self._origins: dict[str, None] = {}
-        """The authorities of which an operation was requested."""
-        self._dropped: Counter[ScopeReason] = Counter()
-        """The exchanges of dropped groups of the service."""
+        self._services = [ServiceBase("")] if upstream is None else _services_of(upstream)
+        self._counts: Counter[ScopeReason] = Counter()
 
-    def operation_of(self, request: RequestStarted) -> Match | None:
-        """Return the operation of the service that a request is for, if it is for one."""
+    def add(self, request: RequestStarted) -> tuple[str | None, Match | None]:
+        """Count a request; return the base path of the service and the operation, if the request is for them."""
+        reason, bases = self._find_bases(request)
+        self._counts[reason] += 1
+        if not bases:
+            return None, None
         match = operation_of(request.method, request.target)
-        return match if match is None or self._may_have(match.base.rstrip("/"), request) else None
+        if match is not None and (base := match.base.rstrip("/")) in bases:
+            return base, match
+        return bases[-1], None
 
-    def add(self, request: RequestStarted) -> PathGroup:
-        """Return the group of a request."""
-        bases = bases_of(request.target)
+    def counts(self) -> list[ScopeCount]:
+        """Return how many exchanges are judged by which rules, and why."""
+        sessions, parts = SESSIONS, " or ".join(SESSION_PARTS)
+        known = f"{sessions} on the upstream" if self._services else parts
+        texts = {
+            "base": f"{str(self._base or '').rstrip('/')}{INTERFACE}",
+            "sessions": sessions,
+            "parts": parts,
+            "known": known,
+        }
+        return [
+            ScopeCount(reason, self._counts[reason], reason.value.format_map(texts))
+            for reason in ScopeReason
+            if self._counts[reason]
+        ]
+
+    def _find_bases(self, request: RequestStarted) -> tuple[ScopeReason, Sequence[str]]:
+        """Return the base paths of the service that a path allows; none if the request is not for the service."""
         if self._base is not None:
-            bases = tuple(base for base in bases if self._may_have(base, request))
-        key = (request.authority, bases)
-        group = self._groups.get(key)
-        if group is None:
-            group = PathGroup(request.authority, bases, is_service=self._is_known(request.authority, bases))
-            if len(self._groups) >= _MOST_GROUPS:
-                self._drop_groups()
-            self._groups[key] = group
-            if not group.is_service:
-                for base in bases:
-                    self._undecided.setdefault((request.authority, base), {})[bases] = group
-        group.exchanges += 1
-        return group
-
-    def recognize(self, authority: str, match: Match) -> list[PathGroup]:
-        """An operation was requested: return the groups that were not known to be the service's and now are."""
-        place = authority, match.base.rstrip("/")
-        # Those in use are kept.
-        self._detected.pop(place, None)
-        put_bounded(self._detected, place, None, _MOST_BASES)
-        put_bounded(self._origins, authority, None, _MOST_BASES)
-        found = list(self._undecided.get(place, {}).values())
-        for group in found:
-            group.is_service = True
-            self._decide(group)
-        return found
-
-    def counts(self, exchanges: int) -> list[ScopeCount]:
-        """Return how many of all `exchanges` are judged by which rules, and why."""
-        numbers = dict.fromkeys(ScopeReason, 0) | self._dropped
-        for group in self._groups.values():
-            numbers[self._reason_of(group)] += group.exchanges
-        # Those of other dropped groups.
-        numbers[ScopeReason.NO_OPERATION] += exchanges - sum(numbers.values())
-        texts = dict.fromkeys(ScopeReason, self._name_prefixes()) | {ScopeReason.CONFIGURED: str(self._base or "")}
-        found = [(reason, number) for reason, number in numbers.items() if number]
-        return [ScopeCount(reason, number, reason.value.format(texts[reason])) for reason, number in found]
-
-    def _may_have(self, base: str, request: RequestStarted) -> bool:
-        """Whether the service may have a base path on the origin of a request."""
-        return self._base is None or (base == self._base.path and self._base.includes(request))
-
-    def _is_known(self, authority: str, bases: tuple[str, ...]) -> bool:
-        if self._base is not None and self._base.origin is not None:
-            return bool(bases)
-        return any(base in self._known_paths or (authority, base) in self._detected for base in bases)
-
-    def _decide(self, group: PathGroup) -> None:
-        """Remove a group from those that may turn out to be the service's."""
-        for base in group.bases:
-            place = group.authority, base
-            undecided = self._undecided.get(place, {})
-            undecided.pop(group.bases, None)
-            if not undecided:
-                self._undecided.pop(place, None)
-
-    def _drop_groups(self) -> None:
-        """Drop the oldest groups, and those of the service last."""
-        oldest = sorted(self._groups.items(), key=lambda item: (item[1].is_service, bool(item[1].bases)))
-        for key, group in oldest[: max(1, len(oldest) // 2)]:
-            del self._groups[key]
-            self._decide(group)
-            if group.is_service:
-                self._dropped[self._reason_of(group)] += group.exchanges
-            else:
-                # Nothing can show any more that its open exchanges are the service's.
-                group.bases = ()
-            self._on_drop(group)
-
-    def _reason_of(self, group: PathGroup) -> ScopeReason:
-        is_detected = group.authority in self._origins
-        if group.is_service:
-            return ScopeReason.DETECTED if is_detected else ScopeReason.CONFIGURED
-        return ScopeReason.OUTSIDE if is_detected else ScopeReason.NO_OPERATION
-
-    def _name_prefixes(self) -> str:
-        names = [f"{authority}{base}{INTERFACE}" for authority, base in nsmallest(_MOST_NAMED, self._detected)]
-        more = len(self._detected) - _MOST_NAMED
-        return " and ".join(names) + (f" and {more} more" if more > 0 else "")
+            path = self._base.path
+            if self._base.includes(request) and path in bases_of(request.target, INTERFACE):
+                return ScopeReason.CONFIGURED, [path]
+            return ScopeReason.OUTSIDE, ()
+        # Clients may have a base path that the upstream does not name.
+        paths = [service.path for service in self._services if service.includes(request)]
+        bases = [base for base in bases_of(request.target, SESSIONS) if "" in paths or base in paths]
+        if bases:
+            return ScopeReason.UPSTREAM, bases
+        parts = bases_of(request.target, *SESSION_PARTS)
+        return (ScopeReason.SESSION_PART, parts) if parts else (ScopeReason.OTHER, ())
 
 
 def _origin_of(scheme: str, authority: str) -> str:

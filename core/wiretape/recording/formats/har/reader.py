@@ -247,8 +247,7 @@ def read(path: Path) -> RecordingSource:
     notes.skipped = len(log.entries or ()) - len(http)
     if not http:
         raise InputError(f"{path} contains no HTTP requests.")
-    upstream = f"{http[0].scheme}://{http[0].authority}"
-    recording = RecordingSource(RecordingMetadata(upstream, http[0].began_ns), iter(()))
+    recording = RecordingSource(RecordingMetadata("", http[0].began_ns), iter(()))
     recording.observations = _observations(http, notes, recording)
     return recording
 
