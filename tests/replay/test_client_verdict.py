@@ -19,7 +19,7 @@ from wiretape.contract import Limit
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
-from wiretape.rules import Checker, Settings, Severity
+from wiretape.rules import Checker, Settings, Severity, parse_service_base
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, VerdictOptions, check_client, fails, verdict
@@ -125,6 +125,22 @@ async def test_a_replay_requires_keys_if_the_recorded_service_did(builder, recor
         async with keyless.stream("GET", f"{client.base_url}{STREAM}") as response:
             assert response.status_code == status
         assert codes(checker.client_findings) == (["CLI001"] if status == 401 else [])
+
+
+@pytest.mark.parametrize("base", ["/", "https://service.test", "https://service.test/api"])
+async def test_the_replay_stands_in_for_the_configured_service(builder, tmp_path, base):
+    path = "/api" if base.endswith("/api") else ""
+    builder.exchange(EVENTS, target=path + STREAM, request_headers=tuple(KEY.items()))
+    record = tmp_path / "client.db"
+    checker = ClientChecker(Settings(base=parse_service_base(base)), record=record)
+    async with checked_client(builder.close(), checker) as client:
+        await client.get(f"{path}/v1/sessions", headers={"Authorization": ""})
+        assert codes(checker.client_findings) == ["CLI001"]
+    config = tmp_path / "wiretape.toml"
+    config.write_text(f'base = "{base}"')
+    options = ["--config", str(config), *checker.report_options, "--format", "concise", "--select", "CLI"]
+    result = CliRunner().invoke(wiretape, ["report", str(record), *options])
+    assert [line.split()[1] for line in result.stdout.splitlines()] == ["CLI001"]
 
 
 async def test_reconnecting_with_a_cursor_breaks_no_rule(run):

@@ -78,7 +78,11 @@ class ClientChecker:
         """Called with each finding about the client; append to it."""
         self._writer: Writer | DeferredWriter | None = None
         settings = settings or Settings()
-        self._settings = replace(settings, off=settings.off | _OFF_RULES)
+        base = settings.base
+        self._has_other_origin = base is not None and base.origin is not None
+        # The replay stands in for the origin that is configured.
+        base = replace(base, origin=None) if base is not None else None
+        self._settings = replace(settings, off=settings.off | _OFF_RULES, base=base)
         self._checker = Checker(self._settings)
         self._needs_key = True
         self._observer = ObservationBuilder("")
@@ -95,7 +99,8 @@ class ClientChecker:
     @property
     def report_options(self) -> list[str]:
         """The options with which `wiretape report` judges the recorded traffic as this checker does."""
-        return [] if self._needs_key else ["--ignore", _KEY_RULE]
+        options = [] if self._needs_key else ["--ignore", _KEY_RULE]
+        return [*options, "--base", str(self._settings.base)] if self._has_other_origin else options
 
     def open(self, url: str, bases: Collection[str] = ("",), *, needs_key: bool = True) -> None:
         """Start; `url` is the address of the replay, and `bases` are the base paths of the service that it replays.
