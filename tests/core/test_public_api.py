@@ -63,6 +63,14 @@ def test_observations_are_checked(traffic):
     assert (result.exchanges, result.events, result.is_conforming) == (2, 2, False)
 
 
+def test_a_creation_alone_is_the_services_as_observations_and_as_a_recording(tmp_path):
+    traffic = wiretape.TrafficBuilder()
+    traffic.request("POST", "/api/v1/sessions").respond(500, body=b"<html>")
+    traffic.request("POST", "/v1/messages").respond(500, body=b"<html>")
+    for source in (traffic.observations(), traffic.write(tmp_path / "run.db")):
+        assert [(finding.code, finding.exchange) for finding in wiretape.check(source).findings] == [("ERR001", 1)]
+
+
 def test_a_recording_gives_exchanges_events_and_findings(traffic, tmp_path):
     path = traffic.write(tmp_path / "run.db")
     with wiretape.open_recording(path) as recording:

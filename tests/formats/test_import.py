@@ -10,10 +10,12 @@ import pytest
 from click.testing import CliRunner
 from wiretape_process import run_wiretape
 
+from wiretape.checking import check
 from wiretape.cli import wiretape
 from wiretape.observations import RequestStarted
-from wiretape.recording import Writer, open_recording
+from wiretape.recording import RecordingMetadata, RecordingSource, Writer, build_recording, open_recording
 from wiretape.recording.formats import FORMATS, find_format
+from wiretape.traffic_builder import TrafficBuilder
 
 TAPE = """\
 tape: 1
@@ -189,3 +191,18 @@ def test_every_format_can_be_loaded(kind):
         assert not kind.reader().matches(b"SQLite format 3\0")
     if kind.writes:
         assert kind.writer().write
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("jsonl", [1, 2]), ("tape", [1, 2]), ("har", [2])], ids=str)
+def test_only_formats_that_name_the_service_show_that_a_creation_is_its_own(run, name, numbers):
+    traffic = TrafficBuilder()
+    traffic.request("POST", "/v1/sessions").respond(500, body=b"<html>")
+    traffic.request("POST", "/v1/sessions/s/runs").respond(500, body=b"<html>")
+    metadata = RecordingMetadata("http://service.test", 1_795_253_400_000_000_000)
+    build_recording(RecordingSource(metadata, iter(traffic.observations())), Path("one.db"))
+    assert run("export", "one.db", "--format", name, "--output", "one.file").exit_code == 0
+    assert run("import", "one.file", "--output", "two.db").exit_code == 0
+    with open_recording("two.db") as recording:
+        stored = list(recording.findings())
+    assert stored == list(check("two.db").findings)
+    assert [finding.exchange for finding in stored if finding.code == "ERR001"] == numbers

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import Checker
+from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.atomic_output import write_recording
 from wiretape_inspect.trim.minimize import split_streams
 from wiretape_inspect.trim.recording_redaction import BodyRedaction, Replacement, overwrite
@@ -63,6 +64,17 @@ def test_everything_after_the_finding_counts_as_removed(run, tape, message, tmp_
     result = run("trim", tape.close(), "--to-first-finding", "SEQ004", "-o", tmp_path / "some.db")
 
     assert "\nRemoved: 1 exchange and 2 frames of streams." in result.output
+
+
+@pytest.mark.parametrize(("upstream", "kept"), [("http://service.test", 1), ("", 2)])
+def test_the_first_finding_is_about_what_the_upstream_makes_the_services(run, parts, tmp_path, upstream, kept):
+    traffic = TrafficBuilder()
+    traffic.request("POST", "/v1/sessions").respond(500, body=b"<html>")
+    traffic.request("POST", "/v1/sessions/s/runs").respond(500, body=b"<html>")
+    whole, small = parts.stored(traffic.observations(), tmp_path / "run.db", upstream=upstream), tmp_path / "small.db"
+    assert run("trim", whole, "--to-first-finding", "ERR001", "--output", small).exit_code == 0
+    with open_recording(small) as recording:
+        assert [exchange.number for exchange in recording.exchanges()] == [kept]
 
 
 @given(st.integers(0, 3), st.data())
