@@ -49,7 +49,7 @@ def refused(*args: object) -> str:
 @pytest.fixture
 def recording(builder) -> Path:
     builder.exchange([b"data: 1\n\n"])
-    builder.exchange([b"{}"], method="POST", target="/v1/runs", headers=JSON, status=201)
+    builder.exchange([b"{}"], method="POST", target="/v1/sessions", headers=JSON, status=201)
     builder.exchange([b"data: 2\n\n"], ending=Ending.CLIENT_CLOSED)
     return builder.close()
 
@@ -61,17 +61,17 @@ KEY_IN_URL = "Expected credentials only in the header Authorization, got the par
 def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(recording, number):
     with replaying(recording, "--listen", "127.0.0.1:0") as (process, line, url):
         assert httpx.get(url + STREAM).content == b"data: 1\n\n"
-        assert httpx.get(url + "/v1/nothing?api_key=sk-secret").status_code == 501
+        assert httpx.get(url + "/v1/sessions/nothing?api_key=sk-secret").status_code == 501
         process.send_signal(number)
         out, err = process.communicate(timeout=45)
 
     assert line == f"Replaying {recording} (3 exchanges) on {url} at the recorded speed; Ctrl-C to stop.\n"
     assert err.splitlines() == [
         f"GET {STREAM} → exchange 1, 200",
-        "GET /v1/nothing → no match, 501",
+        "GET /v1/sessions/nothing → no match, 501",
         "Served 1 request; 1 request had no match.",
         "Never requested: 2 recorded exchanges.",
-        "      2  POST /v1/runs",
+        "      2  POST /v1/sessions",
         f"      3  GET {STREAM}",
         "The client broke 1 rule (1 finding):",
         f"  warning CLI008 (exchange 2): {KEY_IN_URL}",

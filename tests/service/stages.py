@@ -16,6 +16,7 @@ from wiretape.observations import BytesArrived
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
+from wiretape.upstreams import join_upstreams
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.responses.access_settings import ApiKey
 from wiretape_replay.service.assumptions import default_settings
@@ -227,9 +228,15 @@ def against_service(record):
     return [(finding.code, finding.message) for finding in findings if finding.side is Party.SERVICE]
 
 
+def upstream_of(record):
+    """The address of the service in a recording."""
+    with open_recording(record) as recording:
+        return recording.info.upstream
+
+
 def joined(path, records):
     """Join recordings that were made one after the other."""
-    writer = Writer.create(path, upstream="http://service.test")
+    writer = Writer.create(path, upstream=join_upstreams(map(upstream_of, records)))
     exchanges, now = 0, writer.began_ns + 1
     for record in records:
         with open_recording(record) as recording:
