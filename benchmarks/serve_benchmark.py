@@ -91,7 +91,7 @@ def measure(program: Path, folder: Path, sessions: int, seconds: int) -> dict[st
     (folder / "service.toml").write_text(SERVICE, "utf-8")
     port = free_port()
     command: list[object] = [program, "serve", folder / "bench.toml", "--service", folder / "service.toml"]
-    command += ["--no-config", "--listen", f"127.0.0.1:{port}", "--data", folder / "data.db"]
+    command += ["--no-config", "--listen", f"127.0.0.1:{port}"]
     with running(command, port) as process:
         before, began_cpu = resident(process.pid), usage(process.pid).cpu
         client = [sys.executable, __file__, "--client", str(port), str(sessions)]

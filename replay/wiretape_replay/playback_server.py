@@ -1,11 +1,10 @@
 """The server that replays and services have in common: HTTP, authentication, faults, control API and client checks."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_api import ControlApi
@@ -32,9 +31,6 @@ class Playback:
     """Moves the playheads."""
     token: str
     """The control token."""
-    broken: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it cannot continue, because nothing can be stored any more."""
-
     has_playheads: bool = True
     """Whether there is a playhead to move."""
 

@@ -173,7 +173,7 @@ def serve_until_stopped(
                 url = loopback_url(running.url) if running.has_playheads else None
                 debugger.show(debug, replay=url, token=running.token)
             collector = asyncio.create_task(collect_garbage())
-            await _wait_for_any(stop, running.broken)
+            await stop.wait()
             collector.cancel()
             await debugger.stop()
         for line in summary(running):
@@ -211,13 +211,6 @@ async def collect_garbage() -> None:
     finally:
         gc.unfreeze()
         gc.enable()
-
-
-async def _wait_for_any(*events: asyncio.Event) -> None:
-    waiters = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-    for waiter in waiters:
-        waiter.cancel()
 
 
 def _control_line(running: Playback, *, chosen: bool) -> Iterable[str]:

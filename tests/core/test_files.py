@@ -65,7 +65,7 @@ OUTPUTS = [
     *("trim run.tape --exchange 1 -o {}", "merge run.tape b.tape -o {}", "import run.tape -o {}", "demo -o {}"),
     *("export run.tape --format har -o {}", "report run.tape --no-config -o {}", "replay run.tape --record {}"),
     "report run.tape --no-config --write-baseline {}",
-    *("replay run.tape --report text:{}", "proxy http://127.0.0.1:9 --output {}", "serve hello --data {}"),
+    *("replay run.tape --report text:{}", "proxy http://127.0.0.1:9 --output {}"),
 ]
 
 

@@ -12,11 +12,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from wiretape.observations import BytesArrived
-from wiretape.recording import Writer, open_recording
+from wiretape.recording import open_recording
 from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
-from wiretape.upstreams import join_upstreams
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.responses.access_settings import ApiKey
 from wiretape_replay.service.assumptions import default_settings
@@ -226,30 +224,3 @@ def against_service(record):
         findings = [finding for seen in recording.observations() for finding in checker.feed(seen)]
     findings += checker.finish()
     return [(finding.code, finding.message) for finding in findings if finding.side is Party.SERVICE]
-
-
-def upstream_of(record):
-    """The address of the service in a recording."""
-    with open_recording(record) as recording:
-        return recording.info.upstream
-
-
-def joined(path, records):
-    """Join recordings that were made one after the other."""
-    writer = Writer.create(path, upstream=join_upstreams(map(upstream_of, records)))
-    exchanges, now = 0, writer.began_ns + 1
-    for record in records:
-        with open_recording(record) as recording:
-            seen = [shifted(one, exchanges, now) for one in recording.observations()]
-        writer.feed(seen)
-        exchanges = max((one.exchange for one in seen), default=exchanges)
-        now = max((one.time_ns for one in seen), default=now) + 10**9
-    writer.close(now)
-    return path
-
-
-def shifted(one, exchanges, later_ns):
-    """An observation, moved by a number of exchanges and by nanoseconds."""
-    if isinstance(one, BytesArrived):
-        return replace(one, exchange=one.exchange + exchanges, times=[time + later_ns for time in one.times])
-    return replace(one, exchange=one.exchange + exchanges, time_ns=one.time_ns + later_ns)

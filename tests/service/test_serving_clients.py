@@ -239,7 +239,8 @@ async def test_an_invalid_time_is_refused_in_python_too(serve):
 
 
 async def test_virtual_time_ends_after_a_hundred_years():
-    clock = VirtualClock(now_ns=(100 * 365 - 1) * 86_400 * 10**9)
+    clock = VirtualClock()
+    await clock.advance((100 * 365 - 1) * 86_400)
     await clock.advance(3600)
     with pytest.raises(InputError, match="a hundred years"):
         await clock.advance(86_400)

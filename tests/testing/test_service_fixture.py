@@ -122,7 +122,6 @@ def test_a_broken_rule_fails_the_test(project):
         ("service='keys = 1'", "service: keys: expected a list, got 1."),
         ("service={'key': []}", "service: key: unknown key; did you mean keys?"),
         ("seed='x'", "Invalid seed 'x': expected a whole number."),
-        ("data=7", "Invalid data 7: expected the path of a file."),
         ("service=7", "Invalid service 7: expected a file, TOML text or a dictionary."),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from wiretape.addresses import parse_address
-from wiretape.files import PATH, path_exists
+from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.client_verdict.client_report import VerdictOptions
@@ -58,22 +58,15 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-@click.command(cls=GroupedCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data service.db")
+@click.command(cls=GroupedCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
 @serving("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
 @listen_option
 @serving(
-    "--data",
-    metavar="FILE",
-    type=PATH,
-    help="File that stores sessions and events, so that a later `wiretape serve` can continue them.  "
-    "[default: a temporary file]",
-)
-@serving(
     "--seed",
     metavar="N",
     type=int,
-    help="Seed for all generated ids.  [default: random, or the seed in the --data file]",
+    help="Seed for all generated ids.  [default: random]",
 )
 @timing(
     "--clock",
@@ -123,8 +116,8 @@ def serve(
         click.echo(scenario_list(), nl=False)
         return
     host, port = parse_address(listen)
-    chosen_seed, data = options["seed"], options["data"]
-    if chosen_seed is None and not (data and path_exists(data)):
+    chosen_seed = options["seed"]
+    if chosen_seed is None:
         options["seed"] = secrets.randbelow(_SEEDS)
     parsed = ServeOptions(**options)
     running, failed = serve_until_stopped(
@@ -137,18 +130,14 @@ def serve(
         summary=_summarize,
         chosen_token=control_token is not None,
     )
-    if running.sessions.failed is not None:
-        raise running.sessions.failed
     ctx.exit(int(failed or (strict and bool(running.faults.unused))))
 
 
 def _greet(running: Service, scenario: str, chosen_seed: int | None) -> Iterator[str]:
     yield f"Serving {shorten(scenario)} on {running.url}, Authorization: Bearer {shorten(running.key)}; Ctrl-C to stop."
     if chosen_seed is None:
-        seed = running.sessions.data.seed
+        seed = running.sessions.seed
         yield f"Seed: {seed}; --seed {seed} generates the same ids again."
-    if running.sessions.by_id:
-        yield f"Continuing {count_of(len(running.sessions.by_id), 'session')} from --data."
 
 
 def _summarize(running: Service) -> Iterator[str]:

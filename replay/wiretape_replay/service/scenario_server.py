@@ -1,14 +1,12 @@
 """Serve a scenario from Python."""
 
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-from wiretape.errors import InputError
 from wiretape.toml_files import is_toml_text, read_toml_text
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
@@ -21,16 +19,13 @@ from wiretape_replay.service.live_sessions import LiveSessions
 from wiretape_replay.service.scenario.scenario_file import find_scenario_path, parse_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.service.service_clock import VIRTUAL_EPOCH, Clock, VirtualClock
-from wiretape_replay.service.service_data import ServiceData
+from wiretape_replay.service.service_clock import Clock, VirtualClock
 from wiretape_replay.service.service_operations import ServiceOperations
 from wiretape_replay.service.service_routes import find_route
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session_streams import SessionStreams
 
 DEFAULT_SCENARIO = "hello"
-_MICROSECOND = timedelta(microseconds=1)
-_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,97 +60,55 @@ async def serve_scenario(
     Port 0 takes a free one.  `log` receives a line for each request.  `checker` checks the client, and has
     finished after the block.  `token` is the control token; None generates one.
 
-    Raises InputError for a scenario, data or an address that cannot be used.
+    Raises InputError for a scenario or an address that cannot be used.
     """
     options = options or ServeOptions()
-    name, text, parsed = _load_scenario(scenario)
-    broken = asyncio.Event()
-
-    def stop(error: InputError) -> None:
-        if log is not None:
-            log(f"Error: {error}")
-        broken.set()
-
-    with _open_data(options) as data:
-        clock = _clock(data, is_virtual=options.is_virtual)
-        playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
-        sessions = LiveSessions(data, clock, parsed, data.scenario(name, text), playheads, stop)
-        ids = RequestIds("req" if data.starts == 1 else f"req-{data.starts}")
-        server = PlaybackServer(options.script, log=log, checker=checker, token=token, ids=ids)
-        streams = SessionStreams(playheads, ids, server.faulty_sender)
-        access = AccessControl(options.settings.access, ids.next)
-        operations = ServiceOperations(sessions, streams, access, options.settings.assumed, ids)
-        control = _control(sessions, streams)
-        if checker is not None:
-            checker.use_clock(clock.checker_ns)
-        try:
-            sessions.restore(_stored_scenarios(data, sessions))
-            async with server.listen(
-                operations.respond,
-                control,
-                host,
-                port,
-                access=access,
-                clock_ns=clock.now_ns,
-                allowed_methods=lambda target: find_route(operations.routes, "", target).allowed_methods,
-            ) as url:
-                yield Service(
-                    url=url,
-                    faults=server.faults,
-                    control=control,
-                    token=server.token,
-                    key=_valid_key(options.settings),
-                    scenario=parsed,
-                    sessions=sessions,
-                    streams=streams,
-                    broken=broken,
-                )
-        finally:
-            sessions.stop()
-            playheads.stop()
-            clock.stop()
+    parsed = _load_scenario(scenario)
+    clock: Clock = VirtualClock() if options.is_virtual else Clock(datetime.now(UTC))
+    playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
+    sessions = LiveSessions(options.seed, clock, parsed, playheads)
+    ids = RequestIds("req")
+    server = PlaybackServer(options.script, log=log, checker=checker, token=token, ids=ids)
+    streams = SessionStreams(playheads, ids, server.faulty_sender)
+    access = AccessControl(options.settings.access, ids.next)
+    operations = ServiceOperations(sessions, streams, access, options.settings.assumed, ids)
+    control = _control(sessions, streams)
+    if checker is not None:
+        checker.use_clock(clock.checker_ns)
+    try:
+        async with server.listen(
+            operations.respond,
+            control,
+            host,
+            port,
+            access=access,
+            clock_ns=clock.now_ns,
+            allowed_methods=lambda target: find_route(operations.routes, "", target).allowed_methods,
+        ) as url:
+            yield Service(
+                url=url,
+                faults=server.faults,
+                control=control,
+                token=server.token,
+                key=_valid_key(options.settings),
+                scenario=parsed,
+                sessions=sessions,
+                streams=streams,
+            )
+    finally:
+        sessions.stop()
+        playheads.stop()
+        clock.stop()
 
 
-def _load_scenario(scenario: Scenario | Path | str) -> tuple[str, str, Scenario]:
-    """The name and the text of a scenario, and the scenario.  Raises InputError."""
+def _load_scenario(scenario: Scenario | Path | str) -> Scenario:
+    """Return the scenario, parsed.  Raises InputError."""
     if isinstance(scenario, Scenario):
-        return scenario.title, "", scenario
+        return scenario
     if isinstance(scenario, str) and is_toml_text(scenario):
-        return "scenario", scenario, parse_scenario(scenario)
+        return parse_scenario(scenario)
     path = find_scenario_path(scenario) if isinstance(scenario, str) else scenario
-    text = read_toml_text(path)
-    return path.stem, text, parse_scenario(text, str(path))
-
-
-def _stored_scenarios(data: ServiceData, sessions: LiveSessions) -> Mapping[int, Scenario]:
-    """The scenarios of the stored sessions.  Raises InputError."""
-    known = {sessions.scenario_number: sessions.scenario}
-    needed = {session.scenario for session in data.sessions()} - known.keys()
-    for number, text in data.scenario_texts().items():
-        if number in needed:
-            known[number] = parse_scenario(text) if text else sessions.scenario
-    return known
-
-
-@contextmanager
-def _open_data(options: ServeOptions) -> Iterator[ServiceData]:
-    """Open the data file; a temporary one is removed after the block.  Raises InputError."""
-    epoch = VIRTUAL_EPOCH if options.is_virtual else datetime.now(UTC)
-    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
-        data = ServiceData.open(
-            Path(options.data) if options.data is not None else Path(folder) / "service.db",
-            seed=options.seed,
-            epoch_unix_us=(epoch - _UNIX_EPOCH) // _MICROSECOND,
-        )
-        try:
-            yield data
-        finally:
-            data.close()
-
-
-def _clock(data: ServiceData, *, is_virtual: bool) -> Clock:
-    epoch = _UNIX_EPOCH + data.epoch_unix_us * _MICROSECOND
-    return (VirtualClock if is_virtual else Clock)(epoch, data.last_ns())
+    return parse_scenario(read_toml_text(path), str(path))
 
 
 def _valid_key(settings: ServiceSettings) -> str:

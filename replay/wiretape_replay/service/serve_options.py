@@ -20,10 +20,8 @@ class ServeOptions:
 
     clock: str = "real"
     """`virtual`: time advances to the next event at once; `real`: wait for it."""
-    seed: int | None = None
-    """Seed for generated ids; None: 0, or the seed of the data file."""
-    data: Path | str | None = None
-    """File that stores sessions and events; None: a temporary file."""
+    seed: int = 0
+    """Seed for generated ids."""
     service: "ServiceSettings | Path | str | Mapping[str, Any] | None" = None
     """Keys, scopes, limits and assumptions: a file, its text, or the same as a dictionary."""
     faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
@@ -36,10 +34,8 @@ class ServeOptions:
 
     def __post_init__(self) -> None:
         check_choice("clock", self.clock, CLOCKS)
-        if not isinstance(self.seed, int | None):
+        if not isinstance(self.seed, int):
             raise InputError(f"Invalid seed {shorten(repr(self.seed), 60)}: expected a whole number.")
-        if not isinstance(self.data, Path | str | None):
-            raise InputError(f"Invalid data {shorten(repr(self.data), 60)}: expected the path of a file.")
         settings = self.service
         if settings is None:
             settings = default_settings()

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
 
 from wiretape.errors import InputError
@@ -22,15 +22,13 @@ VIRTUAL_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 class Clock:
     """The clock of the machine.  Times are ns since `epoch` and never go back.  Only for the event loop's thread."""
 
-    def __init__(self, epoch: datetime, least_ns: int = 0) -> None:
-        """The time is at least `least_ns`, even if the clock of the machine was set back."""
+    def __init__(self, epoch: datetime) -> None:
         self.epoch = epoch
-        began_ns = (datetime.now(UTC) - epoch) // timedelta(microseconds=1) * 1000
-        self._ahead_ns = max(began_ns, least_ns) - time.monotonic_ns()
+        self._began_ns = time.monotonic_ns()
 
     def now_ns(self) -> int:
         """The time."""
-        return time.monotonic_ns() + self._ahead_ns
+        return time.monotonic_ns() - self._began_ns
 
     def checker_ns(self) -> int:
         """The time for the client checker."""
@@ -58,9 +56,9 @@ class VirtualClock(Clock):
     The time of calls that wait for a client passes only by `advance`.
     """
 
-    def __init__(self, epoch: datetime = VIRTUAL_EPOCH, now_ns: int = 0) -> None:
-        self.epoch = epoch
-        self._now_ns = now_ns
+    def __init__(self) -> None:
+        self.epoch = VIRTUAL_EPOCH
+        self._now_ns = 0
         self._heap: list[tuple[int, int, _VirtualTimer]] = []
         self._numbers = count()
         self._waking = 0

@@ -32,8 +32,7 @@ from wiretape_replay.service.assumptions import Assumptions
 from wiretape_replay.service.engine.commands import CommandKind, Refusal
 from wiretape_replay.service.engine.event_emitter import format_time
 from wiretape_replay.service.engine.run_interpreter import RunSnapshot, Wait
-from wiretape_replay.service.live_sessions import LiveSession, LiveSessions
-from wiretape_replay.service.service_data import StoredResponse
+from wiretape_replay.service.live_sessions import LiveSession, LiveSessions, StoredResponse
 from wiretape_replay.service.service_routes import RouteMatch, find_route
 from wiretape_replay.session.session_streams import SessionStreams
 
@@ -53,10 +52,7 @@ class ServiceRequest:
 
 
 class ServiceOperations:
-    """Responds to requests that passed authentication.
-
-    Every operation raises Refusal, and InputError if its result cannot be stored.
-    """
+    """Responds to requests that passed authentication.  Every operation raises Refusal."""
 
     def __init__(
         self,
@@ -120,7 +116,7 @@ class ServiceOperations:
         """
         session_id = request.match.ids["session_id"]
         live, key = self._sessions.by_id.get(session_id), request.key
-        if live is None or live.stored.tenant != key.tenant or key.workspace not in {None, live.stored.workspace}:
+        if live is None or live.tenant != key.tenant or key.workspace not in {None, live.workspace}:
             raise Refusal(RESOURCE_NOT_FOUND, session_not_found(shorten(session_id)))
         return live
 
@@ -138,10 +134,8 @@ class ServiceOperations:
         if idempotency.response is not None:
             return idempotency.response
 
-        def respond(live: LiveSession) -> tuple[Response, StoredResponse | None]:
-            return idempotency.store(Response.from_json(self._assumptions.session_created, self._session(live)))
-
-        return self._sessions.create(key.tenant, workspace, respond)
+        live = self._sessions.create(key.tenant, workspace)
+        return idempotency.store(Response.from_json(self._assumptions.session_created, self._session(live)))
 
     def _read_session(self, request: ServiceRequest) -> Response:
         live = self._find_session(request)
@@ -170,21 +164,18 @@ class ServiceOperations:
             live.engine.check(kind, run_id)  # the state of session and run comes before an invalid body
             raise
 
-        def respond(run: RunSnapshot) -> tuple[Response, StoredResponse | None]:
-            return idempotency.store(Response.from_json(status, self._run(run, live)))
-
-        return self._sessions.execute(live, kind, run_id, None if kind is CommandKind.CANCEL else body, respond)
+        run = self._sessions.execute(live, kind, run_id, None if kind is CommandKind.CANCEL else body)
+        return idempotency.store(Response.from_json(status, self._run(run, live)))
 
     def _idempotency(self, request: ServiceRequest, *more: str) -> "_Idempotency":
         """What is known about the idempotency key of a request.  Raises Refusal if another request used it."""
-        key = idempotency_key(request.http, self._assumptions.idempotency_header)
-        digest = request.digest(*more)
-        stored = self._sessions.data.response(request.key.tenant, key) if key is not None else None
-        if stored is None:
-            return _Idempotency(request.key.tenant, key, digest, None)
-        if stored.request != digest:
+        name = idempotency_key(request.http, self._assumptions.idempotency_header)
+        key = None if name is None else (request.key.tenant, name)
+        digest, responses = request.digest(*more), self._sessions.responses
+        stored = None if key is None else responses.get(key)
+        if stored is not None and stored.request != digest:
             raise Refusal(IDEMPOTENCY_CONFLICT, "The idempotency key was used for another request.")
-        return _Idempotency(request.key.tenant, key, digest, Response(stored.status, stored.body))
+        return _Idempotency(key, digest, responses, None if stored is None else stored.response)
 
     # The bodies of responses.  All of this is assumed: the specification shows none of it.
 
@@ -192,10 +183,10 @@ class ServiceOperations:
         active = live.engine.active
         facts = {
             "id": live.id,
-            "workspace_id": live.stored.workspace,
+            "workspace_id": live.workspace,
             "status": "idle" if active is None else "active",
             "active_run_id": None if active is None else active.id,
-            "created_at": self._time(live.stored.created_ns),
+            "created_at": self._time(live.created_ns),
         }
         return {key: facts[fact] for key, fact in self._assumptions.session_body.items()}
 
@@ -203,7 +194,7 @@ class ServiceOperations:
         facts = {
             "id": run.id,
             "session_id": live.id,
-            "workspace_id": live.stored.workspace,
+            "workspace_id": live.workspace,
             "status": run.status.value,
             "created_at": self._time(run.created_ns),
             "ended_at": self._time(run.ended_ns),
@@ -233,16 +224,18 @@ def _run_not_found(run_id: str, live: LiveSession) -> Refusal:
 class _Idempotency:
     """The idempotency key of a request, if it has one, and the response that was sent for it before."""
 
-    tenant: str
-    key: str | None
+    key: tuple[str, str] | None
+    """The tenant and the key."""
     request: bytes
+    """A digest of the request."""
+    responses: dict[tuple[str, str], StoredResponse]
     response: Response | None
 
-    def store(self, response: Response) -> tuple[Response, StoredResponse | None]:
-        """Return a response, and what of it has to be stored."""
-        if self.key is None:
-            return response, None
-        return response, StoredResponse(self.tenant, self.key, self.request, response.status, response.body)
+    def store(self, response: Response) -> Response:
+        """Keep a response for requests with the same key, and return it."""
+        if self.key is not None:
+            self.responses[self.key] = StoredResponse(self.request, response)
+        return response
 
 
 DEEPEST_JSON = 1024

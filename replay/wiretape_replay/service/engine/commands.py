@@ -28,7 +28,7 @@ class CommandKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A request to the engine, refused or not: all commands in order are enough to rebuild its state."""
+    """A request to the engine."""
 
     kind: CommandKind
     time_ns: int
@@ -39,10 +39,7 @@ class Command:
 
 
 class Refusal(Exception):  # noqa: N818 - a normal response, not an error of the program
-    """A command is refused with one of the 16 codes; the fields are those of the error envelope.
-
-    Refused commands count too: they have to be stored like all others.
-    """
+    """A command is refused with one of the 16 codes; the fields are those of the error envelope."""
 
     def __init__(
         self, code: str, message: str, *, active: ActiveRun | None = None, reasons: Sequence[ErrorDetail] = ()
