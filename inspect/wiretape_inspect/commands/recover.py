@@ -1,12 +1,11 @@
 """`wiretape recover`: save whatever can be read from a damaged recording."""
 
 import os
+import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -17,8 +16,8 @@ from wiretape.recording import RecordingSource, lock_for_writing
 from wiretape.recording.compressed_file import decompressed_parts, is_compressed
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
+from wiretape_inspect.recover.readable_rows import ReadableRows
 from wiretape_inspect.recover.recovered_rows import RecoveredRows
-from wiretape_inspect.recover.sqlite_pages import SqlitePages
 
 
 @click.command()
@@ -28,9 +27,9 @@ from wiretape_inspect.recover.sqlite_pages import SqlitePages
 def recover(file: Path, *, to: Path, force: bool) -> None:
     """Copy everything that is still readable in the damaged recording FILE to a new recording.
 
-    FILE is not changed. It is read page by page, ignoring its schema, so recovery works even if FILE is truncated,
-    lacks its journal, or contains corrupt data or foreign tables. The command lists what is missing; in the new
-    recording, REC001 findings mark where bytes were lost. The rules are run again on the new recording.
+    FILE is not changed. Its rows are copied as far as SQLite can read them, so recovery works even if FILE is
+    truncated, lacks its journal, or contains corrupt data or foreign tables. The command lists what is missing; in the
+    new recording, REC001 findings mark where bytes were lost. The rules are run again on the new recording.
 
     \b
     Example:
@@ -39,12 +38,12 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
     check_recording_output(to, [file], force=force)
     summary: list[str] = []
     with (
-        _open_damaged(file) as pages,
         tempfile.TemporaryDirectory(prefix="wiretape-") as folder,
+        closing(_open_copy(file, Path(folder))) as readable,
         closing(sqlite3.connect(Path(folder, "rows.db"), isolation_level=None)) as connection,
     ):
         rows = RecoveredRows(connection)
-        rows.add(pages.rows())
+        rows.add(readable.read())
         metadata = rows.repair()
         if metadata is None:
             raise RecordingError(f"{file} contains no readable exchanges.")
@@ -52,31 +51,35 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
         write_recording(source, to, lambda written: summary.append(describe_contents(written)))
     click.echo(f"{printable(str(to))}: {summary[0]}")
     missing = rows.missing
-    if unused := pages.damaged_rows + rows.unused_rows:
-        missing.append(f"Ignored {count_of(unused, 'damaged row')}.")
+    missing += [f"SQLite could not read all rows of the table {table}." for table in readable.damaged_tables]
+    if rows.unused_rows:
+        missing.append(f"Ignored {count_of(rows.unused_rows, 'damaged row')}.")
     print_sentences(missing, "more line", indent="  ")
 
 
-@contextmanager
-def _open_damaged(path: Path) -> Iterator[SqlitePages]:
-    """Open a file and the journal beside it.  Raises InputError."""
+def _open_copy(path: Path, folder: Path) -> ReadableRows:
+    """Copy a file, and the journal beside it, into a folder, and open the copy.  Raises InputError."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is not a regular file.")
+    copy, journal = folder / "copy.db", Path(f"{path}-wal")
     with ExitStack() as opened:
         try:
             if os.access(path, os.W_OK):
                 opened.callback(os.close, lock_for_writing(path))
-            file = opened.enter_context(_decompressed(path) if is_compressed(path) else path.open("rb"))
-            journal = Path(f"{path}-wal")
-            yield SqlitePages(file, opened.enter_context(journal.open("rb")) if journal.is_file() else None)
+            if is_compressed(path):
+                _decompress(path, copy)
+            else:
+                shutil.copyfile(path, copy)
+            if journal.is_file():
+                shutil.copyfile(journal, f"{copy}-wal")
+            return ReadableRows(copy)
         except OSError as error:
             raise InputError(read_error(path, error)) from None
+        except sqlite3.DatabaseError as error:
+            raise RecordingError(f"{path} contains no readable exchanges: {error}.") from None
 
 
-def _decompressed(path: Path) -> BinaryIO:
-    """Return a temporary file with everything before the damage in a compressed recording.  Raises OSError."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    with suppress(RecordingError):
+def _decompress(path: Path, copy: Path) -> None:
+    """Copy everything before the damage in a compressed recording.  Raises OSError."""
+    with copy.open("wb") as file, suppress(RecordingError):
         file.writelines(decompressed_parts(path))
-    file.seek(0)
-    return file

@@ -18,7 +18,7 @@ from wiretape.recording import Capture, RecordingMetadata
 from wiretape.recording.interleave import Bounds, interleave, read_marks
 from wiretape.recording.schema import FORMAT, MAX_UNIX_NS, RANGES, create_schema
 from wiretape.recording.table_rows import SEGMENT_COLUMNS, read_request, read_response, unpack_run
-from wiretape_inspect.recover.sqlite_pages import Row, Value
+from wiretape_inspect.recover.readable_rows import Row, Value
 
 _WHY = "it could not be recovered from the damaged recording"
 _MAX_CHUNK_NS = 2**53
@@ -28,8 +28,6 @@ _SHIFT_NS = 2**50
 _RESERVED_NS = 4
 """Time before losses and ends that the writer may need; see `Writer.feed`."""
 _EVENT_LINE = re.compile(rb"(?:^|[\r\n])(?:data|event|id|retry):")
-_TABLES = {8: "recording", 6: "capture", 25: "exchange"}
-"""The tables by the number of their columns; `segment` and `lost` both have 7."""
 _HEAD_COLUMNS = ("status", "reason", "response_version", "response_headers", "responded_ns")
 
 # A wrong bit moves a time out of the order of rows, which is that of time.
@@ -108,17 +106,11 @@ class RecoveredRows:
         self.missing: list[str] = []
         """A sentence for everything that is missing or was changed, after `repair`."""
 
-    def add(self, rows: Iterable[tuple[int, Row]]) -> None:
-        """Add the rows of a file that belong to a recording.  Derived rows are not needed."""
-        for row_id, row in rows:
-            table = _TABLES.get(len(row))
-            if len(row) == 7:
-                table, data = "lost", row[6]
-                if isinstance(data, bytes):
-                    table, row[5] = "segment", self._fit_chunks(row[5], len(data))
-            if table is None or row[0] is not None:
-                continue
-            row[0] = row_id
+    def add(self, rows: Iterable[tuple[str, Row]]) -> None:
+        """Add the rows of a file, each with its table."""
+        for table, row in rows:
+            if table == "segment" and isinstance(data := row[6], bytes):
+                row[5] = self._fit_chunks(row[5], len(data))
             try:
                 statement = f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})"  # noqa: S608
                 self.unused_rows += 1 - self._db.execute(statement, row).rowcount

@@ -55,11 +55,21 @@ def test_an_intact_recording_is_copied_unchanged(parts, whole, recover):
     assert whole.read_bytes() == before
 
 
-def test_the_header_and_the_schema_are_not_needed(parts, whole, recover, tmp_path):
+def test_rows_before_and_after_each_damaged_page_are_kept(parts, whole, recover, tmp_path):
+    content = bytearray(whole.read_bytes())
+    with closing(sqlite3.connect(whole)) as connection:
+        rows = list(connection.execute("SELECT bytes FROM segment ORDER BY id"))
+    pages = [content.index(rows[len(rows) * tenths // 10][0][:200]) // PAGE for tenths in (3, 6)]
+    for page in pages:
+        content[page * PAGE : (page + 1) * PAGE] = bytes(PAGE)
     damaged = tmp_path / "damaged.db"
-    damaged.write_bytes(bytes(PAGE) + whole.read_bytes()[PAGE:])
-    new, _ = recover(damaged)
-    assert parts.read(new) == parts.read(whole)
+    damaged.write_bytes(content)
+    new, output = recover(damaged)
+    assert "SQLite could not read all rows of the table segment." in output
+    original = [each.data for each in parts.read(whole) if isinstance(each, BytesArrived)]
+    found = {each.data for each in parts.read(new) if isinstance(each, BytesArrived)}
+    assert found < set(original)
+    assert {original[0], original[len(original) * 45 // 100], original[-1]} <= found
 
 
 @pytest.mark.parametrize("tenths", [6, 9])
@@ -159,7 +169,7 @@ def change(path: Path, statement: str, *values: object) -> None:
         connection.execute(statement, values)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0" + bytes(10_000)])
+@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0" + bytes(10_000), bytes(10_000)])
 def test_a_file_without_rows_of_a_recording_is_refused(run, tmp_path, content):
     (tmp_path / "note").write_bytes(content)
     result = run("recover", tmp_path / "note", "--output", tmp_path / "new.db")
