@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 
 from wiretape.observations import BytesArrived, Observation
@@ -16,8 +15,6 @@ from wiretape.recording.formats import find_format
 _spec = spec_from_file_location("wiretape_test_recordings", Path(__file__).with_name("recordings.py"))
 recordings = module_from_spec(_spec)
 _spec.loader.exec_module(recordings)
-
-FORMATS = ("jsonl", "tape")
 
 
 def single(recording: Recording) -> Iterator[Observation]:
@@ -38,24 +35,20 @@ def _written(recording: Recording, kind: str, to: Path) -> Path:
     return to
 
 
-@pytest.mark.parametrize("kind", FORMATS)
 @given(recordings.conversations())
-def test_every_observation_survives_a_round_trip(kind: str, seen: list[Observation]) -> None:
+def test_every_observation_survives_a_round_trip(seen: list[Observation]) -> None:
     """Bytes, chunks, times, heads, losses and endings are equal, whatever they contain and in any order."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
         recordings.record(path, seen)
         with (
             open_recording(path) as recording,
-            open_recording(_written(recording, kind, Path(folder, "again"))) as again,
+            open_recording(_written(recording, "tape", Path(folder, "again"))) as again,
         ):
             assert list(single(again)) == list(single(recording))
             assert again.info.upstream == recording.info.upstream
             assert again.info.started_unix_ns == recording.info.started_unix_ns
             assert again.info.ended_ns == recording.info.ended_ns
-            if kind == "jsonl":
-                assert list(again.findings()) == list(recording.findings())
-                assert again.captures() == recording.captures()
             # Written once more, it is the same file.
-            first, second = (b"".join(find_format(kind).writer().write(each, None)) for each in (recording, again))
+            first, second = (b"".join(find_format("tape").writer().write(each, None)) for each in (recording, again))
             assert first == second

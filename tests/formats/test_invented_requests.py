@@ -60,7 +60,7 @@ def test_an_invented_request_is_not_judged(imported):
     assert verdicts["EVT001"] == "pass"
 
 
-@pytest.mark.parametrize("form", ["jsonl", "tape", "har"])
+@pytest.mark.parametrize("form", ["tape", "har"])
 def test_the_mark_survives_export_and_import(imported, tmp_path, form):
     exported, again = tmp_path / f"again.{form}", tmp_path / "again.db"
     run("export", imported, "--format", form, "--output", exported)

@@ -138,7 +138,6 @@ KINDS: dict[str, Callable[[bytes, Path], object]] = {
     "parser": parse,
     "stream": import_as("sse"),
     "tape": open_directly,
-    "jsonl": open_directly,
     "har": import_as("har"),
     "flows": import_as("flows"),
     "scenario": reader(read_scenario, "file.toml"),

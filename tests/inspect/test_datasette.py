@@ -270,9 +270,9 @@ def test_a_recording_in_progress_is_not_changed(tmp_path: Path, run) -> None:
 
 
 def test_a_recording_in_another_format_is_refused_with_advice(session: Path, run) -> None:
-    lines = session.with_name("run.jsonl")
-    assert run("export", session, "--format", "jsonl", "--output", lines).exit_code == 0
-    result = run("datasette", lines)
+    tape = session.with_name("run.tape")
+    assert run("export", session, "--format", "tape", "--output", tape).exit_code == 0
+    result = run("datasette", tape)
     assert result.exit_code == 2
     assert "wiretape import" in result.stderr
     assert run("datasette", session.with_name("none.db")).exit_code == 2

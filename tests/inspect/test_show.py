@@ -243,7 +243,6 @@ def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
         "show --json",
         "sessions",
         "sessions --json",
-        "export --format jsonl",
         "export --format tape",
         "export --format events",
         "show --follow",

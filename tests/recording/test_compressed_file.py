@@ -33,7 +33,7 @@ def recording(begin, path, new_talk):
 
 def lines_of(path):
     """Return all observations, and no times of day."""
-    return run("export", path, "--format", "jsonl")[1].partition(b"\n")[2]
+    return run("export", path, "--format", "tape")[1].partition(b"\n---\n")[2]
 
 
 def run(*arguments):
@@ -49,7 +49,7 @@ def run(*arguments):
         ["sessions"],
         ["diff"],
         ["export", "--format", "sse"],
-        ["export", "--format", "jsonl"],
+        ["export", "--format", "tape"],
         ["replay", "--verify"],
     ],
     ids=lambda command: command[0] + command[-1],

@@ -128,7 +128,6 @@ LOOKS = (
     "show --json",
     "sessions",
     "sessions --json",
-    "export --format jsonl",
     "export --format tape",
     "export --format events",
     "report --no-config --all",

@@ -1,4 +1,4 @@
-"""Lines and columns of findings in tapes and JSON lines."""
+"""Lines and columns of findings in tapes."""
 
 import json
 import re
@@ -58,19 +58,6 @@ def test_findings_in_a_tape_have_the_line_and_column_of_what_they_are_about(run,
         assert lines[line - 1] == LINES[code]
         assert column == (3 if code == "DUR004" else 1)
     assert found["DUR004"][0] == 10, "not the first event, and lost bytes count"
-
-
-def test_findings_in_json_lines_have_the_line_and_column_of_what_they_are_about(run, tape):
-    path = Path("run.jsonl")
-    run("export", tape, "-f", "jsonl", "-o", path)
-    found = positions(run, path)
-
-    lines = path.read_text("utf-8").splitlines()
-    line, column = found["DUR004"]
-    assert lines[line - 1][column - 1 :].startswith(r"event: message.delta\nid: evt_1")
-    kinds = {code: (json.loads(lines[line - 1])["kind"], column) for code, (line, column) in found.items()}
-    assert kinds["CLI001"] == ("request", 1)
-    assert kinds["ERR001"] == ("response", 1)
 
 
 def test_other_formats_have_the_same_lines(run, tape):

@@ -21,7 +21,7 @@ from wiretape.rules import Checker, Finding
 from wiretape.safe_text import printable
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""Limit for what has to be held in memory at once: a whole HAR file, or a line of JSON lines."""
+"""Limit for what has to be held in memory at once, such as a whole HAR file."""
 MAX_REDACTED = 2**53
 """Largest number of redacted secrets that a file may declare."""
 MIN_STATUS, MAX_STATUS = 100, 999

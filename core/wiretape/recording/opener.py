@@ -1,4 +1,4 @@
-"""Open recordings in any form: SQLite files directly, compressed ones, tapes and JSON lines as a temporary file."""
+"""Open recordings in any form: SQLite files directly, compressed ones and tapes as a temporary file."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ from wiretape.recording.schema import is_sqlite_file
 
 
 def open_recording(path: Path | str) -> Recording:
-    """Open a recording read-only: a SQLite file, also a compressed one, a tape, or JSON lines.
+    """Open a recording read-only: a SQLite file, also a compressed one, or a tape.
 
     The format is detected from the content.  Raises RecordingError if the file does not exist, is not a recording, or
-    has a newer format, and InputError if a tape or JSON lines are invalid.
+    has a newer format, and InputError if a tape is invalid.
     """
     path = Path(path)
     convert = _find_conversion(path)

@@ -48,7 +48,7 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
     \b
     Examples:
         wiretape import run.tape
-        wiretape import run.jsonl --output run.db
+        wiretape import run.tape --output run.db
         wiretape import devtools.har
         gunzip -c run.har.gz | wiretape import - --output run.db
         wiretape import stream.sse --url http://127.0.0.1:8000/v1/sessions/ses_1/events/stream

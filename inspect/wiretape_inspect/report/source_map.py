@@ -1,4 +1,4 @@
-"""Lines and columns of findings, if the recording is a text file: a tape or JSON lines."""
+"""Lines and columns of findings, if the recording is a text file: a tape."""
 
 from bisect import bisect_right
 from pathlib import Path

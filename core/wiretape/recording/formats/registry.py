@@ -87,14 +87,6 @@ class Format:
 
 FORMATS = (
     Format(
-        "jsonl",
-        "JSON lines",
-        "one JSON object per observation, in time order; lossless",
-        reads="wiretape.recording.formats.jsonl:READER",
-        writes="wiretape.recording.formats.jsonl:WRITER",
-        opens_directly=True,
-    ),
-    Format(
         "tape",
         "a tape",
         "YAML for people and git, with events as data; lossless",

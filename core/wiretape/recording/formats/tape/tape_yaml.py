@@ -154,7 +154,7 @@ def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_TAPE_BYTES:
             raise InputError(
-                f"{path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. Use JSON lines instead."
+                f"{path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. Split it into several tapes."
             )
         data = path.read_bytes()
     except OSError as error:

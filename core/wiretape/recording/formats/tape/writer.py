@@ -51,8 +51,10 @@ def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterato
         data = text.encode()
         size += len(data)
         if size > MAX_TAPE_BYTES:
-            limit = f"the limit is {MAX_TAPE_BYTES >> 20} MiB"
-            raise InputError(f"{recording.path} is too large for a tape: {limit}. Use the jsonl format instead.")
+            raise InputError(
+                f"{recording.path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. "
+                "Use `wiretape trim` to keep part of it."
+            )
         yield data
 
 
