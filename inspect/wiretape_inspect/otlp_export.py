@@ -6,11 +6,14 @@ Needs the extra `otlp`.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+import requests
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -20,15 +23,17 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.propagation import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from urllib3.exceptions import HTTPError
 
 from wiretape import __version__
 from wiretape.contract import OPERATIONS
 from wiretape.errors import InputError
 from wiretape.event_facts import EventFacts, facts_of
 from wiretape.observations import Ending, header
-from wiretape.recording import Exchange, Recording, open_recording
+from wiretape.recording import Exchange, Recording, open_recording, redact_urls
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import shorten
+from wiretape.time_limit import call_within
 
 EVENT_LIMIT = 1000
 """Events of a stream that its span contains; `wiretape.events` counts them all."""
@@ -37,6 +42,9 @@ _LONGEST = 4096
 """Characters of an attribute."""
 _POLL_S = 1.0
 _TIMEOUT_S = 5.0
+_LONGEST_RESPONSE = 64 * 1024
+_MOST_RUNNING = 3
+"""Requests whose response has not ended."""
 _Attributes = dict[str, str | int | bool]
 
 
@@ -53,11 +61,18 @@ class Exporter:
 
     def __init__(self, url: str) -> None:
         """`url` is the base URL of an OTLP/HTTP receiver, such as `http://127.0.0.1:4318`.  Raises InputError."""
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise InputError(f"Invalid endpoint {shorten(url)!r}: expected a URL, for example http://127.0.0.1:4318.")
-        self._url = url
-        self._exporter = OTLPSpanExporter(f"{url.rstrip('/')}/v1/traces", timeout=_TIMEOUT_S)
+        self.url = shorten(redact_urls(url))
+        """The URL without credentials, for messages."""
+        try:
+            parts = urlsplit(url)
+            is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_valid = False
+        if not is_valid:
+            raise InputError(f"Invalid endpoint {self.url!r}: expected a URL, for example http://127.0.0.1:4318.")
+        self._session = _BoundedSession()
+        endpoint = f"{url.rstrip('/')}/v1/traces"
+        self._exporter = OTLPSpanExporter(endpoint, timeout=_TIMEOUT_S, session=self._session)
         # It logs each attempt; the error below says it once.
         logging.getLogger("opentelemetry").disabled = True
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
@@ -67,7 +82,8 @@ class Exporter:
         spans, sent = (span_of(recording, each) for each in exchanges), 0
         while batch := list(islice(spans, _BATCH)):
             if self._exporter.export(batch) is not SpanExportResult.SUCCESS:
-                raise InputError(f"The OTLP endpoint {self._url} does not accept spans: check that it is running.")
+                reason = self._session.problem or "check that it is running"
+                raise InputError(f"The OTLP endpoint {self.url} does not accept spans: {reason}.")
             sent += len(batch)
         return sent
 
@@ -98,6 +114,55 @@ class Exporter:
                 break
         if lost:
             report(f"Exchanges that were not exported: {lost}; send them with wiretape export --format otlp.")
+
+
+class _BoundedSession(requests.Session):
+    """Sends requests, each for a limited time, and reads responses of limited size from the endpoint itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = True
+        self.problem = ""
+        """Why the last request failed, if it is not that the endpoint cannot be reached."""
+        self._running = 0
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request, and read the response.  Raises requests.RequestException."""
+        self.problem = ""
+        late = f"its response takes longer than {_TIMEOUT_S:.0f} s"
+        if self._running == _MOST_RUNNING:
+            self._refuse(late)
+        self._running += 1
+        options["allow_redirects"] = False
+        try:
+            # The timeout of requests is that between two bytes.
+            response, size = call_within(_TIMEOUT_S, partial(self._send, request, options))
+        except TimeoutError:
+            self._refuse(late)
+        if size > _LONGEST_RESPONSE:
+            self._refuse(f"its response is larger than {_LONGEST_RESPONSE >> 10} KiB")
+        if response.status_code // 100 != 2:
+            self.problem = f"it responds with status {response.status_code}"
+        if response.status_code // 100 == 3:
+            # The exporter would take it for success.
+            self._refuse(self.problem)
+        return response
+
+    def _send(self, request: requests.PreparedRequest, options: dict[str, Any]) -> tuple[requests.Response, int]:
+        try:
+            response = super().send(request, **options)
+            # Only the status matters.  If this is the whole response, the connection is used again.
+            size = len(response.raw.read(_LONGEST_RESPONSE + 1))
+            response.close()
+        except HTTPError as error:
+            raise requests.RequestException(error) from None
+        finally:
+            self._running -= 1
+        return response, size
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self.problem = problem
+        raise requests.RequestException(problem)
 
 
 def span_of(recording: Recording, exchange: Exchange) -> ReadableSpan:

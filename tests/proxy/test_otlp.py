@@ -9,12 +9,15 @@ from threading import Thread
 
 import pytest
 from click.testing import CliRunner
+from hostile_server import BODY as ENDLESS_BODY
+from hostile_server import HEAD, REDIRECT, HostileServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 
 from wiretape.cli import wiretape
+from wiretape.errors import InputError
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -23,7 +26,8 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Writer
+from wiretape.recording import Writer, open_recording
+from wiretape_inspect.otlp_export import Exporter
 
 STREAM = "/v1/sessions/ses_1/events/stream"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -45,6 +49,7 @@ class Receiver(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.spans = []
+        self.authorization = None
         Thread(target=self.serve_forever, args=[0.01], daemon=True).start()
 
 
@@ -54,6 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body
         assert (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf")
         self.server.spans += spans_in(body)
+        self.server.authorization = self.headers["Authorization"]
         self.send_response(200)
         self.send_header("Content-Type", "application/x-protobuf")
         self.end_headers()
@@ -155,13 +161,64 @@ def test_the_spans_arrive_at_an_endpoint_with_the_same_ids_as_in_a_file(recordin
     ("endpoint", "message"),
     [
         ("nowhere", "Invalid endpoint 'nowhere': expected a URL, for example http://127.0.0.1:4318."),
-        ("http://127.0.0.1:9", "The OTLP endpoint http://127.0.0.1:9 does not accept spans: check that it is running."),
+        ("http://u:secret-1@[::1", "Invalid endpoint 'http://[redacted]@[::1': expected a URL, for example "),
+        ("http://127.0.0.1:99999", "Invalid endpoint 'http://127.0.0.1:99999': expected a URL, for example "),
+        (
+            "http://u:secret-1@127.0.0.1:9",
+            "The OTLP endpoint http://[redacted]@127.0.0.1:9 does not accept spans: check that it is running.",
+        ),
     ],
 )
-def test_an_endpoint_that_does_not_respond_is_one_sentence(recording, endpoint, message):
+def test_an_endpoint_that_is_invalid_or_does_not_respond_is_one_sentence(recording, endpoint, message):
     done = export(recording, "--format", "otlp", "--endpoint", endpoint)
 
-    assert (done.exit_code, done.stderr) == (2, f"Error: {message}\n")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"Error: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_password_in_the_endpoint_is_sent_but_not_printed(recording, receiver):
+    address = receiver.url.removeprefix("http://")
+    done = export(recording, "--format", "otlp", "--endpoint", f"http://user:secret-1@{address}")
+    assert (done.exit_code, done.stderr) == (0, f"Sent 2 spans to http://[redacted]@{address}.\n")
+    assert receiver.authorization == "Basic dXNlcjpzZWNyZXQtMQ=="
+
+
+LATE = "its response takes longer than "
+
+
+@pytest.mark.parametrize(
+    ("beginning", "repeated", "pause_s", "problem"),
+    [
+        (ENDLESS_BODY, b"x" * 65536, 0, "its response is larger than 64 KiB"),
+        (ENDLESS_BODY, b"x", 0.02, LATE),
+        (HEAD, b"X-More: x\r\n" * 1000, 0, "check that it is running"),
+        (HEAD, b"x", 0.02, LATE),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.02, LATE),
+        (REDIRECT, b"", 0, "it responds with status 307"),
+        (REDIRECT.replace(b"307", b"200"), b"", 0, None),
+    ],
+    ids=["endless body", "slow body", "endless head", "slow head", "endless continue", "redirect", "success"],
+)
+def test_a_response_that_does_not_end_is_bounded(recording, monkeypatch, beginning, repeated, pause_s, problem):
+    monkeypatch.setattr("wiretape_inspect.otlp_export._TIMEOUT_S", 0.3)
+    with HostileServer(beginning, repeated, pause_s) as server:
+        done = export(recording, "--format", "otlp", "--endpoint", f"http://{server.address}")
+        assert done.exit_code == (0 if problem is None else 2), done.output
+        assert problem is None or f"does not accept spans: {problem}" in done.stderr
+        assert server.sent < 32 << 20
+        assert not (problem and "status" in problem) or len(server.requests) == 1
+
+
+def test_responses_that_never_end_do_not_accumulate(recording, monkeypatch):
+    """While the proxy records, the endpoint gets requests again and again."""
+    monkeypatch.setattr("wiretape_inspect.otlp_export._TIMEOUT_S", 0.1)
+    with HostileServer(HEAD, b"x", 0.02) as server, open_recording(recording) as opened:
+        exporter = Exporter(f"http://{server.address}")
+        for _ in range(6):
+            with pytest.raises(InputError, match=LATE):
+                exporter.send(opened, opened.exchanges())
+        assert len(server.requests) == 3
 
 
 def test_without_opentelemetry_the_message_names_what_to_install(recording, monkeypatch):

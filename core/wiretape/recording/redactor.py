@@ -65,6 +65,9 @@ _PERCENT_CODE = re.compile("%..")
 _JSON_CODE = re.compile(r"\\u[0-9a-f]{4}")
 
 
+_URL_CHARACTERS = re.compile(r"[^\s'\"<>]+")
+
+
 @dataclass(frozen=True, slots=True)
 class RedactionPolicy:
     """Names of the headers and parameters that hold secrets, in lower case."""
@@ -86,6 +89,13 @@ def redaction_policy(headers: Iterable[str], parameters: Iterable[str], paths: I
         query_parameters=(*CREDENTIAL_PARAMETERS, *parameters),
         body_paths=tuple(paths),
     )
+
+
+def redact_urls(text: str) -> str:
+    """Return a text with `[redacted]` for the credentials in its URLs: user name, password, secret parameters."""
+    redactor = Redactor(b"")
+    redacted = _URL_CHARACTERS.sub(lambda match: redactor.redact_url(match.group()), text)
+    return _IS_REDACTED.sub("[redacted]", redacted)
 
 
 class _RedactedText(NamedTuple):
@@ -194,7 +204,7 @@ class Redactor:
             return self._redact_credential(value)
         if name in self.policy.secret_headers:
             return self._redact_cookies(name, value)
-        return self._redact_url(value)
+        return self.redact_url(value)
 
     def _redact_credential(self, value: str) -> str:
         if _REDACTED_CREDENTIAL.fullmatch(value):
@@ -217,7 +227,7 @@ class Redactor:
             self._remember(pair.partition("=")[2].strip(' \t"'))
         return self._replace(value)
 
-    def _redact_url(self, text: str, depth: int = 0) -> str:
+    def redact_url(self, text: str, depth: int = 0) -> str:
         """Redact the user information and the parameters of URLs in a text, and of URLs in these URLs."""
         text = self.redact_upstream(text)
         if "=" in text:
@@ -246,7 +256,7 @@ class Redactor:
         """Redact a URL, or parameters without a URL, in a URL."""
         if depth == _MOST_NESTED:
             return self._replace(text)
-        return self._redact_url(f"?{text}", depth + 1)[1:]
+        return self.redact_url(f"?{text}", depth + 1)[1:]
 
     def _replace_userinfo(self, match: re.Match[str]) -> str:
         if not match.group() or _IS_REDACTED.fullmatch(match.group()):

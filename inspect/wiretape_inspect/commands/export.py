@@ -12,7 +12,6 @@ from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, find_format
-from wiretape.safe_text import shorten
 from wiretape_inspect import event_export
 from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.exchange_selection import select_stream
@@ -123,7 +122,7 @@ def _send(file: Path, endpoint: str, number: int | None, *, with_parent: bool) -
         return
     with open_recording(file) as recording:
         sent = exporter.send(recording, recording.exchanges() if number is None else [recording.exchange(number)])
-    click.echo(f"Sent {count_of(sent, 'span')} to {shorten(endpoint)}.", err=True)
+    click.echo(f"Sent {count_of(sent, 'span')} to {exporter.url}.", err=True)
 
 
 def _stdin_closes_within(seconds: float) -> bool:
