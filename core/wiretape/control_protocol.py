@@ -1,6 +1,7 @@
 """What the replay and the clients of its control API both need to know."""
 
 from wiretape.errors import InputError
+from wiretape.recording import redact_urls
 from wiretape.safe_text import shorten
 
 CONTROL_ROOT = "/_wiretape/"
@@ -14,5 +15,5 @@ MOST_STEPS = 100_000
 def replay_url_error(url: str) -> InputError:
     """The error for a URL that cannot be the URL of a replay."""
     return InputError(
-        f"Invalid replay URL '{shorten(url)}': expected the URL printed by the replay, such as http://127.0.0.1:8090."
+        f"Invalid replay URL '{shorten(redact_urls(url))}': expected the URL printed by the replay, such as http://127.0.0.1:8090."
     )

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 from click.testing import CliRunner
+from hostile_server import BODY, HEAD, REDIRECT, HostileServer
 from wiretape_process import WiretapeProcess, run_wiretape
 
 from wiretape.cli import wiretape
+from wiretape_replay.control import control_command
 from wiretape_replay.serve_command import control_command_line
 
 STREAM = "/v1/sessions/s1/events/stream"
@@ -230,14 +232,39 @@ def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response):
 
         def serve_once() -> None:
             connection, _ = server.accept()
+            server.close()  # a GET without a response is sent again
             with connection:
                 connection.recv(65536)
                 connection.sendall(response)
 
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
         threading.Thread(target=serve_once).start()
-        output = refused(f"http://127.0.0.1:{server.getsockname()[1]}", "state")
+        output = refused(url, "state")
 
     assert "is not a wiretape replay" in output or "Cannot reach" in output
+
+
+@pytest.mark.parametrize(
+    ("beginning", "repeated", "pause_s", "problem"),
+    [
+        (BODY, b"x" * 65536, 0, "is not a wiretape replay"),
+        (BODY, b" ", 0.02, "does not respond"),
+        (HEAD, b"X-More: x\r\n" * 1000, 0, "is not a wiretape replay"),
+        (HEAD, b"x", 0.02, "does not respond"),
+        (REDIRECT, b"", 0, "is not a wiretape replay"),
+    ],
+    ids=["endless body", "slow body", "endless head", "slow head", "redirect"],
+)
+def test_a_response_that_does_not_end_is_bounded(monkeypatch, beginning, repeated, pause_s, problem):
+    monkeypatch.setattr(control_command, "_TIMEOUT_S", 0.3)
+    with HostileServer(beginning, repeated, pause_s) as server:
+        assert f" at {server.address} {problem}" in refused(f"http://{server.address}", "state")
+        assert server.sent < 32 << 20
+        assert len(server.requests) == 1
+
+
+def test_a_password_in_an_invalid_url_is_not_printed():
+    assert "'http://[redacted]@[::1'" in refused("http://user:secret-1@[::1", "state")
 
 
 def test_recorded_text_cannot_control_the_terminal(serve, new_builder):

@@ -1,14 +1,17 @@
 """The command `wiretape control`, and the HTTP client of the control API that it uses."""
 
-import http.client
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import click
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
+from wiretape.addresses import origin_of
 from wiretape.control_protocol import (
     CONTROL_ROOT,
     DEFAULT_WAIT_S,
@@ -26,6 +29,7 @@ from wiretape_replay.control.playhead_control import not_reached_message
 from wiretape_replay.session.playhead import StepTarget
 
 _TIMEOUT_S = 20.0
+_LONGEST_BODY = 16 * 1024 * 1024
 
 
 def _parse_replay_url(url: str) -> tuple[str, int]:
@@ -50,28 +54,37 @@ def _request(
     """
     host, port = _parse_replay_url(url)
     parameters = {name: value for name, value in parameters.items() if value is not None}
-    query = body = ""
+    options: dict[str, Any] = {"json": parameters}
     if method == "GET":
-        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in parameters.items())
-    else:
-        body = json.dumps(parameters)
-    path = CONTROL_ROOT + operation + (f"?{query}" if query else "")
-    headers = {TOKEN_HEADER: token, "Content-Type": "application/json", "Connection": "close"}
-    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S + takes_s)
+        options = {"params": {name: str(value) for name, value in parameters.items()}}
+    options["headers"] = {TOKEN_HEADER: token, "Accept-Encoding": "identity"}
+
+    async def send() -> tuple[int, bytes]:
+        async with (
+            ClientSession(origin_of(host, port), timeout=ClientTimeout(_TIMEOUT_S + takes_s)) as session,
+            session.request(method, CONTROL_ROOT + operation, allow_redirects=False, **options) as response,
+        ):
+            return response.status, await _read_body(response)
+
     address = shorten(f"{host}:{port}")
     try:
-        connection.request(method, path, body.encode(), headers)
-        response = connection.getresponse()
-        return _read_document(response.status, response.read())
+        return _read_document(*asyncio.run(send()))
     except TimeoutError:
         raise InputError(f"The replay at {address} does not respond.") from None
     except OSError as error:
         reason = error.strerror or str(error) or "the connection was closed"
         raise InputError(f"Cannot reach the replay at {address}: {reason}.") from None
-    except (http.client.HTTPException, ValueError):
+    except (ClientError, ValueError):
         raise InputError(f"The server at {address} is not a wiretape replay.") from None
-    finally:
-        connection.close()
+
+
+async def _read_body(response: ClientResponse) -> bytes:
+    """Return the body of a response.  Raises ValueError if it is larger than any of a replay."""
+    try:
+        await response.content.readexactly(_LONGEST_BODY + 1)
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
+    raise ValueError(response)
 
 
 def _read_document(status: int, body: bytes) -> dict[str, Any]:
@@ -79,7 +92,7 @@ def _read_document(status: int, body: bytes) -> dict[str, Any]:
     document = json.loads(body)
     if not isinstance(document, dict):
         raise ValueError(document)  # noqa: TRY004 - JSON, but not of a replay
-    if status == http.client.OK:
+    if status == HTTPStatus.OK:
         return document
     error = document.get("error")
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
