@@ -1,4 +1,4 @@
-"""Durations, times, sizes and integers: format them for people, and parse durations."""
+"""Durations, times, sizes and integers: format them for people, and parse durations and sizes."""
 
 import re
 
@@ -8,6 +8,8 @@ from wiretape.safe_text import printable
 
 _DURATION = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?(ns|us|ms|s|min|h)", re.ASCII)
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000, "h": 3_600_000_000_000}
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MAX_DIGITS = 20
 """Digits of an integer that are shown: as many as a 64-bit integer has."""
 
@@ -60,6 +62,14 @@ def parse_duration(text: str) -> int:
         raise ValueError("expected a duration with a unit (ns, us, ms, s, min, h), such as >1s or 200ms..2s")
     scale, fraction = _UNITS[match[3]], match[2] or ""
     return int(match[1]) * scale + int(fraction.ljust(9, "0")) * scale // 1_000_000_000
+
+
+def parse_size(text: str) -> int:
+    """Parse a number of bytes such as 256M.  Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"expected a size such as 64M or 1G, got {text!r}")
+    return int(match[1]) * _SIZE_UNITS[match[2].lower()]
 
 
 class Duration(click.ParamType[int]):

@@ -13,10 +13,8 @@ from urllib.parse import urlsplit
 
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
-from wiretape.units import parse_duration
+from wiretape.units import parse_duration, parse_size
 
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 INCONCLUSIVE = "inconclusive"
 NEVER = "never"
 NO_CONFIG = "none"
@@ -109,14 +107,6 @@ def parse_seconds(text: str) -> float | None:
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"expected a number of seconds, got {text!r}")
     return value
-
-
-def parse_size(text: str) -> int:
-    """Parse a number of bytes such as 256M.  Raises ValueError."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or int(match[1]) == 0:
-        raise ValueError(f"expected a size such as 64M or 1G, got {text!r}")
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import click
 from wiretape import addresses
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, path_exists, read_error
+from wiretape.units import parse_size
 from wiretape_proxy import addon_options
 from wiretape_proxy.addon_options import NO_CONFIG, Upstream
 
@@ -109,7 +110,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option(
     "--memory",
     metavar="SIZE",
-    type=_ValidText("size", addon_options.parse_size),
+    type=_ValidText("size", parse_size),
     default="256M",
     show_default=True,
     help="Maximum amount of data waiting to be recorded.",
