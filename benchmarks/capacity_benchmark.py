@@ -27,7 +27,7 @@ from rich.table import Table
 
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import open_recording
-from wiretape.recording.rotated_parts import group_parts, open_joined
+from wiretape.recording.rotated_parts import open_joined
 
 STREAMS, HZ = 2, 20
 PROXIES, HOURS = 1000, 24
@@ -103,8 +103,9 @@ def measure(streams: int, seconds: int, rotate: str | None) -> Result:
         proxy, recorder_use = (Usage(new.cpu - old.cpu, new.megabytes) for old, new in zip(before, after, strict=True))
         files = sorted(folder.glob("*.db"))
         with ExitStack() as opened:
-            (group,) = group_parts([opened.enter_context(open_recording(file)) for file in files])
-            recording = opened.enter_context(open_joined(group)) if len(group) > 1 else group[0]
+            parts = [opened.enter_context(open_recording(file)) for file in files]
+            parts.sort(key=lambda part: part.info.part)
+            recording = opened.enter_context(open_joined(parts)) if len(parts) > 1 else parts[0]
             recorded = {
                 exchange.session_id: b"".join(
                     run.data for run in recording.body(exchange.number, Side.RESPONSE) if isinstance(run, BytesArrived)

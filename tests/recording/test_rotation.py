@@ -1,18 +1,32 @@
 """A rotated recording: each of its files opens, and together they are the recording without rotation."""
 
+import json
 import random
 import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
+import zstandard
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.errors import RecordingError
-from wiretape.observations import BytesArrived, BytesLost
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
-from wiretape.recording.rotated_parts import group_parts, open_joined
+from wiretape.recording.rotated_parts import RotatedPart, group_parts, open_joined
 from wiretape.rules import Checker
 from wiretape.rules.vectors import vectors
 
@@ -85,16 +99,23 @@ def test_the_files_together_are_the_recording_without_rotation(tmp_path, seed):
     places = sorted(random.Random(seed).sample(range(1, len(observations)), 4))
     (whole,) = record(tmp_path / "whole.db", observations)
     paths = record(tmp_path / "run.db", observations, places)
-    parts = [open_recording(path) for path in paths]
-    assert [part.part for part in parts] == [1, 2, 3, 4, 5]
-    random.Random(seed).shuffle(parts)
-    (group,) = group_parts(parts)
+    random.Random(seed).shuffle(paths)
+    group = joinable(paths)
+    assert [part.info.part for part in group] == [1, 2, 3, 4, 5]
     # Rotation takes a few nanoseconds for each open exchange, which these times leave.
     with open_recording(whole) as expected, open_joined(group) as joined:
         assert bytes_of(joined.observations()) == bytes_of(expected.observations())
         assert findings_of(joined) == findings_of(expected)
         assert [each.ending for each in joined.exchanges()] == [each.ending for each in expected.exchanges()]
         assert len(joined.captures()) == 5
+
+
+def joinable(paths):
+    """Return the open parts of the only group, in order."""
+    parts = [open_recording(path) for path in paths]
+    (found,) = group_parts([RotatedPart.of(part.path.name, part) for part in parts])
+    assert (found.error, found.notes) == (None, ())
+    return [parts[index] for index in found.members]
 
 
 def test_each_file_alone_says_what_precedes_it(tmp_path):
@@ -112,17 +133,215 @@ def test_each_file_alone_says_what_precedes_it(tmp_path):
         findings_of(later)
 
 
-def test_files_that_are_not_consecutive_stay_apart(tmp_path):
-    observations = list(traffic(4))
-    paths = record(tmp_path / "run.db", observations, [5, 9, 12])
-    (other,) = record(tmp_path / "other.db", observations)
-    opened = {path.name: open_recording(path) for path in [*paths, other]}
-    groups = group_parts([opened["run.3.db"], opened["other.db"], opened["run.db"], opened["run.1.db"]])
-    assert [[part.path.name for part in group] for group in groups] == [
-        ["run.3.db"],
-        ["other.db"],
-        ["run.db", "run.1.db"],
+def exchange(number, time_ns):
+    target, headers = "/v1/sessions/s1/runs", (("Authorization", "Bearer key-1"),)
+    yield RequestStarted(number, time_ns, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", headers)
+    yield ResponseStarted(number, time_ns + 10, 200, "OK", "HTTP/1.1", ())
+    yield BytesArrived(number, Side.RESPONSE, 0, b"{}", (2,), (time_ns + 20,))
+    yield ExchangeEnded(number, time_ns + 30, Ending.COMPLETE)
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Three files with two exchanges each, none of which crosses two files."""
+    observations = [seen for number in range(1, 7) for seen in exchange(number, 10_000 * number)]
+    first, *others = record(tmp_path / "run.db", observations, [8, 16])
+    return [first, *(path.rename(tmp_path / f"run.000{number}.db") for number, path in enumerate(others, 2))]
+
+
+def wiretape_result(*arguments):
+    return CliRunner().invoke(wiretape, [str(each) for each in arguments])
+
+
+def report(*paths):
+    result = wiretape_result("report", *paths, "--format", "json", "--no-config")
+    documents = json.loads(result.stdout) if result.exit_code in {0, 1} else None
+    return result.exit_code, result.stderr, documents
+
+
+def test_a_missing_part_is_named_with_its_exchanges_by_every_command_that_reads_several(parts, tmp_path):
+    for given in ([parts[0], parts[2]], [parts[2], parts[0]]):
+        sentence = (
+            f"Part 2 (exchanges 3 to 4) of the recording is missing between {parts[0]} and {parts[2]}: "
+            "add it, or check the files before and after separately."
+        )
+        status, stderr, _ = report(*given)
+        assert (status, stderr.splitlines()[0]) == (2, f"Error: {sentence}")
+        merged = wiretape_result("merge", *given, "--output", tmp_path / "merged.db")
+        assert (merged.exit_code, merged.stderr) == (2, f"Error: {sentence}\n")
+        summary = wiretape_result("report", *given, "--summary", "--jobs", "1", "--no-config")
+        assert summary.exit_code == 2
+        assert json.loads(summary.stdout.splitlines()[0])["error"] == sentence
+
+
+def test_other_recordings_are_checked_although_a_part_of_one_is_missing(parts, tmp_path):
+    (other,) = record(tmp_path / "other.db", list(exchange(1, 10_000)))
+    result = wiretape_result("report", parts[0], other, parts[2], "--no-config")
+    assert result.exit_code == 2
+    assert "Part 2 " in result.stderr
+    assert f"{other}: no findings" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sentence"),
+    [
+        ([0], "{0} is part 1 of a rotated recording; not included: the parts after it."),
+        ([1], "{0} is part 2 of a rotated recording; not included: part 1 (exchanges 1 to 2) and the parts after it."),
+        ([2], "{0} is part 3 of a rotated recording; not included: parts 1 to 2 (exchanges 1 to 4)."),
+        ([1, 0], "{1} to {0} are parts 1 to 2 of a rotated recording; not included: the parts after them."),
+        ([1, 2], "{0} to {1} are parts 2 to 3 of a rotated recording; not included: part 1 (exchanges 1 to 2)."),
+        ([2, 0, 1], None),
+    ],
+)
+def test_some_parts_can_be_checked_and_the_report_states_what_is_not_included(parts, chosen, sentence):
+    given = [parts[index] for index in chosen]
+    sentence = sentence and sentence.format(*given)
+    status, stderr, document = report(*given)
+    assert (status, stderr) == (0, f"{sentence}\n" if sentence else "")
+    assert document["recording"].get("partial") == sentence
+    assert document["summary"]["exchanges"] == 2 * len(chosen)
+    text = wiretape_result("report", *given, "--no-config", "--format", "markdown").stdout
+    assert ("not included: " in text) == (sentence is not None)
+    summary = wiretape_result("report", *given, "--summary", "--jobs", "1", "--no-config")
+    assert json.loads(summary.stdout.splitlines()[0]).get("partial") == sentence
+
+
+def test_a_part_that_is_given_twice_is_read_once(parts, tmp_path):
+    compressed = tmp_path / "run.0002.db.zst"
+    compressed.write_bytes(zstandard.compress(parts[1].read_bytes()))
+    status, stderr, document = report(*parts, compressed)
+    assert (status, stderr) == (0, f"{compressed} is the same part as {parts[1]}, and is read once.\n")
+    assert document["summary"]["exchanges"] == 6
+    assert report(*parts, parts[0])[:2] == (0, f"{parts[0]} is listed twice, and is read once.\n")
+    merged = wiretape_result("merge", *parts, compressed, "--output", tmp_path / "merged.db")
+    assert merged.exit_code == 0, merged.output
+    assert "6 exchanges" in merged.stdout
+    assert "is the same part as" in merged.output
+
+
+def test_two_versions_of_a_part_are_refused(parts, tmp_path):
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(parts[1].read_bytes())
+    with closing(sqlite3.connect(copy)) as connection:
+        connection.executescript("DELETE FROM segment WHERE exchange_id = 4; DELETE FROM exchange WHERE id = 4")
+    status, stderr, _ = report(*parts, copy)
+    assert status == 2
+    assert f"{parts[1]} and {copy} are both part 2 of one recording, but differ: leave one of them out." in stderr
+    status, stderr, _ = report(parts[0], copy, parts[2])
+    assert status == 2
+    assert (
+        f"{copy} ends with exchange 3, but {parts[2]} continues after exchange 4: replace {copy} by a complete copy."
+    ) in stderr
+
+
+def test_parts_of_different_recordings_are_not_joined(parts, tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    observations = [seen for number in range(1, 5) for seen in exchange(number, 10_000 * number)]
+    foreign = record(folder / "run.db", observations, [8])[1]
+    status, stderr, document = report(parts[0], foreign)
+    assert status == 0
+    assert stderr.splitlines() == [
+        f"{parts[0]} is part 1 of a rotated recording; not included: the parts after it.",
+        f"{foreign} is part 2 of a rotated recording; not included: part 1 (exchanges 1 to 2).",
     ]
+    assert len(document["reports"]) == 2
+
+
+def test_copies_of_a_recording_that_was_not_rotated_are_reported_each(tmp_path):
+    (path,) = record(tmp_path / "run.db", list(exchange(1, 10_000)))
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(path.read_bytes())
+    status, stderr, document = report(path, copy)
+    assert (status, stderr, len(document["reports"])) == (0, "", 2)
+
+
+def test_nothing_is_appended_to_a_part_that_is_continued(parts):
+    before = parts[0].read_bytes()
+    with pytest.raises(RecordingError, match="continues in another file: append to the last one"):
+        Writer.create(parts[0], upstream="http://service.test", append=True)
+    assert parts[0].read_bytes() == before
+    Writer.create(parts[2], upstream="http://service.test", append=True).close(2**61 + 10**9)
+    assert report(*parts)[:2] == (0, "")
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from wiretape.observations import *
+from wiretape.recording import Writer, recording_file, schema
+
+moment, path = sys.argv[1], Path(sys.argv[2])
+
+def seen(number):
+    time_ns = 10_000 * number
+    target, headers = "/v1/sessions/s1/runs", (("Authorization", "Bearer key-1"),)
+    yield RequestStarted(number, time_ns, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", headers)
+    yield BytesArrived(number, Side.REQUEST, 0, b"{}", (2,), (time_ns + 20,))
+
+def end(*_):
+    os._exit(9)
+
+def derive():
+    writer.commit()
+    while writer.has_backlog:
+        writer.derive()
+
+writer = Writer.create(path, upstream="http://service.test", started_unix_ns=1_700_000_000_000_000_000)
+writer.feed(seen(1))
+derive()
+insert = recording_file.RecordingFile._insert
+if moment == "claimed":
+    recording_file.lock_for_writing = end
+elif moment == "without tables":
+    schema.create_schema = end
+elif moment == "without rows":
+    recording_file.RecordingFile._insert = end
+elif moment == "without a capture":
+    recording_file.RecordingFile._insert = lambda *row: insert(*row) if row[1] == "recording" else end()
+elif moment == "without exchanges":
+    Writer.commit, commit = lambda writer: end() if writer._file.path != path else commit(writer), Writer.commit
+assert writer.rotate(path.with_name("run.0002.db"))
+writer.feed(seen(2))
+derive()
+end()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "exchanges", "is_left_out"),
+    [
+        ("claimed", 1, True),
+        ("without tables", 1, True),
+        ("without rows", 1, True),
+        ("without a capture", 1, True),
+        ("without exchanges", 1, False),
+        ("later", 2, False),
+    ],
+)
+def test_the_parts_of_a_killed_recorder_are_read(tmp_path, moment, exchanges, is_left_out):
+    first, second = tmp_path / "run.db", tmp_path / "run.0002.db"
+    assert subprocess.run([sys.executable, "-c", KILLED, moment, str(first)], check=False).returncode == 9
+    assert second.exists()
+    status, stderr, document = report(second, first)
+    assert status in {0, 1}, stderr
+    note = f"{second} is left out: the recorder was killed before it stored anything in it.\n"
+    assert stderr == (note if is_left_out else "")
+    assert document["summary"]["exchanges"] == exchanges
+    merged = wiretape_result("merge", first, second, "--output", tmp_path / "merged.db")
+    assert merged.exit_code == 0, merged.output
+    assert (note.strip() in merged.output) == is_left_out
+    summary = wiretape_result("report", first, second, "--summary", "--jobs", "1", "--no-config")
+    assert json.loads(summary.stdout.splitlines()[-1])["total"]["exchanges"] == exchanges
+    assert (report(second)[0] == 2) == is_left_out
+
+
+def test_an_empty_file_of_another_name_is_an_error(parts, tmp_path):
+    empty = tmp_path / "other.0004.db"
+    empty.touch()
+    status, stderr, _ = report(*parts, empty)
+    assert status == 2
+    assert "other.0004.db is not a wiretape recording: it is empty." in stderr
 
 
 def test_recording_continues_in_the_same_file_if_the_next_cannot_be_created(tmp_path):

@@ -100,6 +100,7 @@ class RecordingFile:
             schema.protect(connection)
             if not is_new:
                 schema.check_schema(connection, path)
+                _refuse_continued(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_new:
@@ -199,16 +200,23 @@ class RecordingFile:
                 return
 
     def close(
-        self, ended_ns: int | None, captures: Sequence[Capture] = (), redacted_before: int = 0
+        self,
+        ended_ns: int | None,
+        captures: Sequence[Capture] = (),
+        redacted_before: int = 0,
+        *,
+        is_continued: bool = False,
     ) -> sqlite3.Error | None:
         """Store the end of the capture, and merge the journal into the file.  Returns the error if that failed.
 
-        For `captures` and `redacted_before` see `Writer.close`.
+        For `captures` and `redacted_before` see `Writer.close`; `is_continued` tells that another file follows.
         """
 
         def store_end() -> None:
             count = self.redactor.count + redacted_before
-            self.connection.execute("UPDATE recording SET redacted = redacted + ?", (count,))
+            self.connection.execute(
+                "UPDATE recording SET redacted = redacted + ?, continued = ?", (count, int(is_continued))
+            )
             self.connection.execute("UPDATE capture SET ended_ns = ? WHERE id = ?", (ended_ns, self.capture))
             if captures:
                 self._replace_captures(captures)
@@ -258,7 +266,9 @@ class RecordingFile:
     def _continue_capture(self, previous: "RecordingFile", previous_ns: int) -> None:
         """Begin the next file of a rotated recording: its times, salt and capture numbers continue."""
         row = dict(previous.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone())
-        self._insert("recording", {**row, "redacted": 0})
+        row |= {"redacted": 0, "part": row["part"] + 1}
+        row["earlier_exchanges"] = max(row["earlier_exchanges"], previous._last_id("exchange"))  # noqa: SLF001
+        self._insert("recording", row)
         self.redactor = previous.redactor
         self.upstream = previous.upstream
         self.last_ns = previous_ns
@@ -285,6 +295,14 @@ class RecordingFile:
         return int(number)
 
 
+def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise RecordingError if a rotated recording continues in another file, which has the next numbers."""
+    if connection.execute("SELECT 1 FROM recording WHERE continued").fetchone() is not None:
+        raise RecordingError(
+            f"{path} is part of a rotated recording that continues in another file: append to the last one."
+        )
+
+
 def _recording_row(now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
     return {
         "id": 1,
@@ -295,6 +313,9 @@ def _recording_row(now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
         "salt": secrets.token_bytes(32),
         "redaction": orjson.dumps(policy).decode(),
         "redacted": 0,
+        "part": 1,
+        "earlier_exchanges": 0,
+        "continued": 0,
     }
 
 

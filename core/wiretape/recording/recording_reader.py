@@ -353,11 +353,11 @@ class Recording:
             return row["started_unix_ns"], bytes(row["salt"])
 
     @property
-    def part(self) -> int:
-        """The number of this file in a rotated recording, from 1."""
+    def last_exchange(self) -> int:
+        """The largest number of an exchange; 0 if there are none."""
         with _report_damage(self.path):
-            number: int = self._connection.execute("SELECT min(id) FROM capture").fetchone()[0]
-            return number
+            (number,) = self._connection.execute("SELECT coalesce(max(id), 0) FROM exchange").fetchone()
+            return int(number)
 
     def findings(
         self, exchange: int | None = None, after: TailPosition = TailPosition(), until: TailPosition | None = None
@@ -410,4 +410,7 @@ def _read_info(connection: sqlite3.Connection) -> RecordingInfo:
         ended_ns=capture["ended_ns"],
         redacted=row["redacted"],
         started_unix_ns=row["started_unix_ns"],
+        part=row["part"],
+        earlier_exchanges=row["earlier_exchanges"],
+        is_continued=bool(row["continued"]),
     )

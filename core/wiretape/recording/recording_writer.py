@@ -471,7 +471,7 @@ class Writer:
             return False
         closed, file = self._file, self._file.continue_in(path, self.last_ns)
         file.on_locked = closed.on_locked
-        closed.close(self.last_ns)
+        closed.close(self.last_ns, is_continued=True)
         file.redactor.count = 0
         self._file, self._connection = file, file.connection
         self._index.continue_in(file.connection)

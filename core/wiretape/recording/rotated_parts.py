@@ -1,49 +1,188 @@
-"""The files of a rotated recording, read as one recording."""
+"""The files of a rotated recording ("parts"), read as one recording, and what is wrong with a set of them."""
 
+import re
+import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain, groupby, pairwise
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple
 
+from wiretape.errors import InputError, RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Observation
 from wiretape.recording.builder import RecordingMetadata, RecordingSource, build_recording
-from wiretape.recording.recording_reader import Recording, open_database
+from wiretape.recording.recording_reader import Recording, TailPosition, open_database
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
+from wiretape.recording.schema import check_schema, protect
+
+_NUMBERED_NAME = re.compile(r"(.+)\.\d{4,}((?:\.[^.]*)?)")
 
 
-class RotatedPart(Protocol):
-    """What `group_parts` has to know about a recording."""
+class RotatedPart(NamedTuple):
+    """What one file states about its place in a rotated recording; a whole recording is part 1."""
+
+    name: str
+    """For messages."""
+    series: tuple[int, bytes]
+    """What all parts have in common: when the recording began, and its salt."""
+    number: int
+    """From 1."""
+    earlier_exchanges: int
+    """The last exchange that began in the parts before."""
+    last_exchange: int
+    """The last exchange that began in this part or before."""
+    is_continued: bool
+    """Whether the recording continues in another file."""
+    end: TailPosition
+    ended_ns: int | None
+
+    @classmethod
+    def of(cls, name: str, recording: Recording) -> "RotatedPart":
+        """Describe an open recording."""
+        info, last = recording.info, recording.last_exchange
+        return cls(
+            name,
+            recording.series,
+            info.part,
+            info.earlier_exchanges,
+            max(info.earlier_exchanges, last),
+            info.is_continued,
+            recording.tail_position(),
+            info.ended_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartGroup:
+    """The files of one recording."""
+
+    members: tuple[int, ...]
+    """The indices of the files to read, in order."""
+    doubts: tuple[str, ...] = ()
+    """Which files are left out because they repeat others, and which may lack their end: sentences."""
+    partial: str = ""
+    """Which parts before and after are not included, in one sentence."""
+    error: InputError | None = None
+    """Why the files cannot be read as one recording."""
 
     @property
-    def series(self) -> tuple[int, bytes]:
-        """See `Recording.series`."""
-
-    @property
-    def part(self) -> int:
-        """See `Recording.part`."""
+    def notes(self) -> tuple[str, ...]:
+        """All sentences."""
+        return (*self.doubts, *((self.partial,) if self.partial else ()))
 
 
-_Part = TypeVar("_Part", bound=RotatedPart)
-
-
-def group_parts(recordings: Sequence[_Part]) -> list[list[_Part]]:
-    """Group recordings: consecutive files of one rotated recording in order, all others alone."""
-    groups: list[list[_Part]] = []
-    last: dict[tuple[int, bytes], list[_Part]] = {}
-    order = sorted(range(len(recordings)), key=lambda index: (recordings[index].part, index))
-    for index in order:
-        recording = recordings[index]
-        group = last.get(recording.series)
-        if group is not None and recording.part == group[-1].part + 1:
-            group.append(recording)
+def group_parts(parts: Sequence[RotatedPart]) -> list[PartGroup]:
+    """Group files in any order: the parts of one rotated recording together, all others alone."""
+    series: dict[tuple[int, bytes], list[int]] = {}
+    for index, part in enumerate(parts):
+        series.setdefault(part.series, []).append(index)
+    groups: list[PartGroup] = []
+    for indices in series.values():
+        if any(parts[index].number > 1 or parts[index].is_continued for index in indices):
+            groups.append(_group(parts, sorted(indices, key=lambda index: parts[index].number)))
         else:
-            group = [recording]
-            groups.append(group)
-        last[recording.series] = group
-    place = {id(recording): index for index, recording in enumerate(recordings)}
-    return sorted(groups, key=lambda group: min(place[id(recording)] for recording in group))
+            groups += [PartGroup((index,)) for index in indices]
+    return sorted(groups, key=lambda group: min(group.members))
+
+
+def _group(parts: Sequence[RotatedPart], indices: Sequence[int]) -> PartGroup:
+    members, repeated = [], []
+    for _, same in groupby(indices, key=lambda index: parts[index].number):
+        first, *others = same
+        members.append(first)
+        for other in others:
+            one, two = parts[first], parts[other]
+            if one[1:] != two[1:]:
+                problem = f"{one.name} and {two.name} are both part {one.number} of one recording, but differ"
+                return PartGroup(tuple(indices), error=InputError(f"{problem}: leave one of them out."))
+            what = "is listed twice" if two.name == one.name else f"is the same part as {one.name}"
+            repeated.append(f"{two.name} {what}, and is read once.")
+    found = [parts[index] for index in members]
+    for before, after in pairwise(found):
+        if (gap := _find_gap(before, after)) is not None:
+            return PartGroup(tuple(members), error=InputError(gap))
+    unclosed = [
+        f"{before.name} was not closed, so its last bytes may be missing."
+        for before, after in pairwise(found)
+        if not before.is_continued and after.end.segment
+    ]
+    return PartGroup(tuple(members), (*repeated, *unclosed), _describe_missing_ends(found))
+
+
+def _find_gap(before: RotatedPart, after: RotatedPart) -> str | None:
+    """Describe what is missing between two parts, and what to do."""
+    if after.number > before.number + 1:
+        which = _number_parts(before.number + 1, after.number - 1)
+        numbers = _number_exchanges(before.last_exchange + 1, after.earlier_exchanges)
+        verb = "is" if after.number == before.number + 2 else "are"
+        return (
+            f"{which.capitalize()}{numbers} of the recording {verb} missing between {before.name} and {after.name}: "
+            f"add {'it' if verb == 'is' else 'them'}, or check the files before and after separately."
+        )
+    if before.last_exchange != after.earlier_exchanges:
+        return (
+            f"{before.name} ends with exchange {before.last_exchange}, but {after.name} continues after exchange "
+            f"{after.earlier_exchanges}: replace {before.name} by a complete copy."
+        )
+    return None
+
+
+def _describe_missing_ends(parts: Sequence[RotatedPart]) -> str:
+    first, last = parts[0], parts[-1]
+    missing = []
+    if first.number > 1:
+        missing.append(_number_parts(1, first.number - 1) + _number_exchanges(1, first.earlier_exchanges))
+    if last.is_continued:
+        missing.append("the parts after it" if first is last else "the parts after them")
+    if not missing:
+        return ""
+    names = first.name if first is last else f"{first.name} to {last.name}"
+    verb = "is" if first is last else "are"
+    which = _number_parts(first.number, last.number)
+    return f"{names} {verb} {which} of a rotated recording; not included: {' and '.join(missing)}."
+
+
+def _number_parts(first: int, last: int) -> str:
+    return f"part {first}" if first == last else f"parts {first} to {last}"
+
+
+def _number_exchanges(first: int, last: int) -> str:
+    if first > last:
+        return ""
+    return f" (exchange {first})" if first == last else f" (exchanges {first} to {last})"
+
+
+def find_empty_part(path: Path, names: Iterable[str]) -> str | None:
+    """If the recorder was killed when it created this file, and stored nothing in it, return a sentence about that.
+
+    Only next to another part in `names`: alone, such a file is not a recording.
+    """
+    match = _NUMBERED_NAME.fullmatch(path.name)
+    if match is None or not any(match[1] + match[2] == _unnumbered(name) for name in names if name != str(path)):
+        return None
+    try:
+        is_empty = path.is_file() and (path.stat().st_size == 0 or _has_no_rows(path))
+    except (OSError, sqlite3.Error, RecordingError):
+        return None
+    return f"{path} is left out: the recorder was killed before it stored anything in it." if is_empty else None
+
+
+def _unnumbered(name: str) -> str:
+    name = name.rpartition("/")[2].removesuffix(".zst")
+    match = _NUMBERED_NAME.fullmatch(name)
+    return name if match is None else match[1] + match[2]
+
+
+def _has_no_rows(path: Path) -> bool:
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+        protect(connection)
+        if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+            return True
+        check_schema(connection, path)
+        query = "SELECT 1 FROM capture UNION ALL SELECT 1 FROM exchange LIMIT 1"
+        return connection.execute(query).fetchone() is None
 
 
 def join_parts(parts: Sequence[Recording]) -> RecordingSource:

@@ -36,7 +36,13 @@ MAX_UNIX_NS = 7_300_000_000 * 1_000_000_000
 _MAX_NS = 2**62
 _MAX_BODY = 2**60
 RANGES = {
-    "recording": {"started_unix_ns": MAX_UNIX_NS, "redacted": 2**53},
+    "recording": {
+        "started_unix_ns": MAX_UNIX_NS,
+        "redacted": 2**53,
+        "part": 2**53,
+        "earlier_exchanges": 2**53,
+        "continued": 1,
+    },
     "capture": {"began_ns": _MAX_NS, "ended_ns": _MAX_NS, "indexed_ns": _MAX_NS},
     "exchange": {
         "id": 2**53,

@@ -10,7 +10,10 @@ CREATE TABLE recording (
   started_unix_ns INTEGER NOT NULL,   -- the same, for arithmetic
   salt BLOB NOT NULL,                 -- key of the fingerprints that replace secrets
   redaction TEXT NOT NULL,            -- redaction policy, as JSON
-  redacted INTEGER NOT NULL           -- number of redacted secrets
+  redacted INTEGER NOT NULL,          -- number of redacted secrets
+  part INTEGER NOT NULL,              -- number of this file of a rotated recording, from 1
+  earlier_exchanges INTEGER NOT NULL, -- last exchange that began in an earlier file; 0: none
+  continued INTEGER NOT NULL          -- 1: the recording continues in another file
 ) STRICT;
 
 CREATE TABLE capture (                -- one row each time a proxy recorded into this file

@@ -57,6 +57,12 @@ class RecordingInfo:
     """Number of secrets that were replaced by fingerprints."""
     started_unix_ns: int
     """The same as `started`, in nanoseconds since 1970."""
+    part: int
+    """The number of this file of a rotated recording, from 1."""
+    earlier_exchanges: int
+    """The last exchange that began in an earlier file of it; 0 if there is none."""
+    is_continued: bool
+    """Whether the recording continues in another file."""
 
     def wall_clock(self, time_ns: int) -> datetime:
         """Return the wall clock (UTC) at a time of the recording, to the microsecond."""

@@ -1,17 +1,18 @@
 """`wiretape merge`: merge the recordings of several proxies."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
 
 import click
 
+from wiretape.errors import InputError
 from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
-from wiretape.recording.rotated_parts import group_parts, open_joined
+from wiretape.recording.rotated_parts import RotatedPart, find_empty_part, group_parts, open_joined
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
 from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, merge_recordings
@@ -38,19 +39,36 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
         raise click.UsageError("The same recording is listed twice.")
     check_recording_output(to, files, force=force)
     with ExitStack() as opened:
-        recordings = [opened.enter_context(open_recording(file)) for file in files]
-        # The files of a rotated recording become one recording, with its exchange numbers.
-        wholes = [
-            opened.enter_context(open_joined(group)) if len(group) > 1 else group[0]
-            for group in group_parts(recordings)
-        ]
+        notes: list[str] = []
+        wholes = list(_open_wholes(files, opened, notes))
         merged = merge_recordings(wholes)
-        conflicts = list(find_conflicts(merged))
+        conflicts = [*notes, *find_conflicts(merged)]
         write_recording(RecordingSource(merged.metadata(), merged.observations()), to)
         with open_recording(to) as written:
             conflicts += _finding_changes(merged, written)
             _print_summary(merged, written, to)
     print_sentences(conflicts, "more conflict")
+
+
+def _open_wholes(files: Sequence[Path], opened: ExitStack, notes: list[str]) -> Iterator[Recording]:
+    """Open recordings; the files of a rotated one become one recording, with its exchange numbers.
+
+    Adds sentences about missing and repeated files to `notes`.  Raises InputError.
+    """
+    recordings = []
+    for file in files:
+        try:
+            recordings.append(opened.enter_context(open_recording(file)))
+        except InputError:
+            if (note := find_empty_part(file, map(str, files))) is None:
+                raise
+            notes.append(note)
+    for group in group_parts([RotatedPart.of(str(each.path), each) for each in recordings]):
+        if group.error is not None:
+            raise group.error
+        notes += group.notes
+        members = [recordings[index] for index in group.members]
+        yield opened.enter_context(open_joined(members)) if len(members) > 1 else members[0]
 
 
 def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> None:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,7 @@ from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, recording_opener
-from wiretape.recording.rotated_parts import group_parts, open_joined
+from wiretape.recording.rotated_parts import RotatedPart, find_empty_part, group_parts, open_joined
 from wiretape.rules import Settings, Severity
 from wiretape_inspect.commands.baseline_options import BaselineOptions, baseline_options
 from wiretape_inspect.commands.report_outputs import (
@@ -30,7 +31,7 @@ from wiretape_inspect.commands.report_outputs import (
     write_report,
 )
 from wiretape_inspect.report import Report, ReportOptions, baseline, check_recording
-from wiretape_inspect.report.file_summaries import Totals, summarize_files
+from wiretape_inspect.report.file_summaries import Totals, print_note, summarize_files
 from wiretape_inspect.report.parallel_check import (
     SMALL,
     body_bytes,
@@ -39,7 +40,7 @@ from wiretape_inspect.report.parallel_check import (
     process_pool,
     rare_collections,
 )
-from wiretape_inspect.report.remote_files import expand_url, is_url, local_copy
+from wiretape_inspect.report.remote_files import expand_name, is_url, local_copy, shown_name
 from wiretape_inspect.terminal_output import find_terminal
 
 _NOT_WITH_SUMMARY = {
@@ -211,7 +212,7 @@ def _summarize(
             executor = opened.enter_context(dask_executor(dask))
         elif jobs > 1:
             executor = opened.enter_context(process_pool(jobs))
-        for each in summarize_files(chain.from_iterable(map(_expand, names)), executor, settings, codes):
+        for each in summarize_files(chain.from_iterable(map(expand_name, names)), executor, settings, codes):
             totals.add(each)
             click.echo(dump_json(each.document()))
     click.echo(dump_json(totals.document()))
@@ -241,63 +242,77 @@ def _check(
         failed.append(error)
         click.echo(f"Error: {error}", err=True)
 
-    parts: list[tuple[str, Recording]] = []
-    for name in chain.from_iterable(map(_expand, names)):
-        try:
-            file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
-            open_again = opened.enter_context(recording_opener(file))
-            parts.append((name, opened.enter_context(open_again())))
-        except InputError as error:
-            fail(error)
-    sources: dict[int, tuple[str, ...]] = {}
-    recordings = list(_join_parts(parts, opened, sources))
-    total = sum(body_bytes(recording) for _, recording in recordings)
-    with _progress_bar(total) as advance:
-        if dask is not None:
-            with dask_executor(dask) as cluster:
-                return check_recordings(
+    wholes = {id(whole.recording): whole for whole in _open_wholes(names, opened, fail)}
+    recordings = [(whole.name, whole.recording) for whole in wholes.values()]
+
+    def check() -> Iterator[Report]:
+        total = sum(body_bytes(recording) for _, recording in recordings)
+        with ExitStack() as used:
+            advance = used.enter_context(_progress_bar(total))
+            if dask is not None or (jobs > 1 and total > SMALL):
+                pool = process_pool(jobs) if dask is None else dask_executor(dask)
+                yield from check_recordings(
                     recordings,
-                    cluster,
-                    1,
+                    used.enter_context(pool),
+                    1 if dask is not None else jobs,
                     settings,
                     codes,
-                    sources_of=lambda recording: sources[id(recording)],
+                    sources_of=None if dask is None else lambda recording: wholes[id(recording)].sources,
                     advance=advance,
                     fail=fail,
                 )
-        if jobs > 1 and total > SMALL:
-            with process_pool(jobs) as pool:
-                return check_recordings(recordings, pool, jobs, settings, codes, advance=advance, fail=fail)
-        reports = []
-        for name, recording in recordings:
-            try:
-                with rare_collections():
-                    watch = partial(_watch, advance)
-                    reports.append(check_recording(recording, name, watch, settings=settings, selected=codes))
-            except InputError as error:
+                return
+            for name, recording in recordings:
+                try:
+                    with rare_collections():
+                        watch = partial(_watch, advance)
+                        yield check_recording(recording, name, watch, settings=settings, selected=codes)
+                except InputError as error:
+                    fail(error)
+
+    return [replace(report, partial=wholes[id(report.recording)].partial) for report in check()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A recording to check."""
+
+    name: str
+    """Its file as the user named it, without credentials; of a rotated one the first file, and how many follow."""
+    recording: Recording
+    sources: tuple[str, ...]
+    """The absolute names of its files, or their URLs."""
+    partial: str
+    """See `PartGroup`."""
+
+
+def _open_wholes(names: Sequence[str], opened: ExitStack, fail: Callable[[InputError], None]) -> Iterator[_Whole]:
+    """Open the recordings that can be read, those of a rotated recording joined; call `fail` for the others."""
+    files: list[tuple[str, Recording]] = []
+    expanded = list(chain.from_iterable(map(expand_name, names)))
+    for name in expanded:
+        try:
+            file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
+            open_again = opened.enter_context(recording_opener(file))
+            files.append((name, opened.enter_context(open_again())))
+        except InputError as error:
+            if (note := find_empty_part(Path(name), expanded)) is None:
                 fail(error)
-        return reports
-
-
-def _expand(name: str) -> list[str]:
-    return expand_url(name) if is_url(name) else [name]
-
-
-def _join_parts(
-    parts: Sequence[tuple[str, Recording]], opened: ExitStack, sources: dict[int, tuple[str, ...]]
-) -> Iterator[tuple[str, Recording]]:
-    """Yield the name of each recording, and the recording; the files of a rotated one are joined.
-
-    The absolute names of its files are added to `sources`, by the recording's identity.
-    """
-    names = {id(recording): name for name, recording in parts}
-    for group in group_parts([recording for _, recording in parts]):
-        name, recording = names[id(group[0])], group[0]
-        if len(group) > 1:
-            name, recording = f"{name} (+{len(group) - 1})", opened.enter_context(open_joined(group))
-        files = [names[id(part)] for part in group]
-        sources[id(recording)] = tuple(file if is_url(file) else str(Path(file).absolute()) for file in files)
-        yield name, recording
+            else:
+                print_note(note)
+    for group in group_parts([RotatedPart.of(shown_name(name), recording) for name, recording in files]):
+        for note in group.notes:
+            print_note(note)
+        if group.error is not None:
+            fail(group.error)
+            continue
+        members = [files[index] for index in group.members]
+        name, recording = shown_name(members[0][0]), members[0][1]
+        if len(members) > 1:
+            name = f"{name} (+{len(members) - 1})"
+            recording = opened.enter_context(open_joined([recording for _, recording in members]))
+        sources = tuple(name if is_url(name) else str(Path(name).absolute()) for name, _ in members)
+        yield _Whole(name, recording, sources, group.partial)
 
 
 def _check_formats(outputs: Sequence[ReportOutput], *, all_findings: bool, statistics: bool) -> None:

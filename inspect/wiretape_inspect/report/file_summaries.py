@@ -6,17 +6,21 @@ Nothing about a recording is kept but these counts, so memory does not grow with
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+
+import click
 
 from wiretape.errors import InputError
 from wiretape.recording import open_recording
-from wiretape.recording.rotated_parts import group_parts
+from wiretape.recording.rotated_parts import RotatedPart, find_empty_part, group_parts
 from wiretape.rules import CATALOGUE, Settings, Severity, Verdict
+from wiretape.safe_text import printable
 from wiretape_inspect.report.parallel_check import Part, open_part
 from wiretape_inspect.report.recording_report import check_observations, make_checker, scope_notice
-from wiretape_inspect.report.remote_files import is_url, local_copy
+from wiretape_inspect.report.remote_files import is_url, local_copy, shown_name
 
 _MOST_WAITING = 64
 """Files that are submitted before the first of them must be finished."""
@@ -38,12 +42,14 @@ class FileSummary:
     """The codes of inconclusive rules."""
     notice: str = ""
     """Why no exchange was checked as the service's, and what to do; empty if one was."""
+    partial: str = ""
+    """Which parts of a rotated recording are not included."""
     error: str = ""
     """Why the file cannot be checked; the other fields are empty then."""
 
     def document(self) -> dict[str, object]:
         """Return it as JSON."""
-        values = {key: value for key, value in asdict(self).items() if value or key != "notice"}
+        values = {key: value for key, value in asdict(self).items() if value or key not in {"notice", "partial"}}
         error = values.pop("error")
         return {"file": self.file, "error": error} if error else values
 
@@ -93,14 +99,6 @@ class Totals:
         }
 
 
-class _File(NamedTuple):
-    """A recording that was opened and closed again."""
-
-    name: str
-    series: tuple[int, bytes]
-    part: int
-
-
 def summarize_files(
     names: Iterable[str], executor: Executor | None, settings: Settings, selected: frozenset[str]
 ) -> Iterator[FileSummary]:
@@ -108,34 +106,51 @@ def summarize_files(
 
     `executor` None means this process.  The files of a rotated recording are checked as one.
     """
-    files: list[_File] = []
+    names = list(names)
+    parts: list[RotatedPart] = []
     for name in names:
         try:
-            files.append(_read_header(name))
+            parts.append(_read_part(name))
         except InputError as error:
-            yield FileSummary(name, error=error.message)
+            if (note := find_empty_part(Path(name), names)) is None:
+                yield FileSummary(shown_name(name), error=error.message)
+            else:
+                print_note(note)
     waiting: deque[Callable[[], FileSummary]] = deque()
-    for group in group_parts(files):
-        sources = tuple(file.name if is_url(file.name) else str(Path(file.name).absolute()) for file in group)
-        name = group[0].name + (f" (+{len(group) - 1})" if len(group) > 1 else "")
+    for group in group_parts([part._replace(name=shown_name(part.name)) for part in parts]):
+        files = [parts[index].name for index in group.members]
+        name = shown_name(files[0]) + (f" (+{len(files) - 1})" if len(files) > 1 else "")
+        for note in group.notes:
+            print_note(note)
+        if group.error is not None:
+            yield FileSummary(name, error=group.error.message)
+            continue
+        sources = tuple(file if is_url(file) else str(Path(file).absolute()) for file in files)
         part = Part(sources, None, settings, selected - settings.off)
         if executor is None:
-            yield summarize(name, part)
+            yield replace(summarize(name, part), partial=group.partial)
             continue
         future: Future[FileSummary] = executor.submit(summarize, name, part)
-        waiting.append(future.result)
+        waiting.append(partial(_result, future, group.partial))
         if len(waiting) >= _MOST_WAITING:
             yield waiting.popleft()()
     while waiting:
         yield waiting.popleft()()
 
 
-def _read_header(name: str) -> _File:
-    if is_url(name):
-        with local_copy(name) as copy, open_recording(copy) as recording:
-            return _File(name, recording.series, recording.part)
-    with open_recording(name) as recording:
-        return _File(name, recording.series, recording.part)
+def print_note(note: str) -> None:
+    """Print a sentence about the parts of a rotated recording."""
+    click.echo(printable(note), err=True)
+
+
+def _result(future: "Future[FileSummary]", missing: str) -> FileSummary:
+    return replace(future.result(), partial=missing)
+
+
+def _read_part(name: str) -> RotatedPart:
+    with ExitStack() as opened:
+        file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
+        return RotatedPart.of(name, opened.enter_context(open_recording(file)))
 
 
 def summarize(name: str, part: Part) -> FileSummary:

@@ -120,6 +120,7 @@ def _recording(report: Report) -> dict[str, Any]:
         "started": info.started.isoformat(timespec="milliseconds"),
         "ended_ns": info.ended_ns,
         "redacted": info.redacted,
+        **({"partial": printable(report.partial)} if report.partial else {}),
     }
 
 

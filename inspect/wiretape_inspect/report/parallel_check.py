@@ -22,7 +22,7 @@ from typing import Any, cast
 from wiretape.contract import CURSOR_HEADER, cursor_in
 from wiretape.errors import InputError
 from wiretape.observations import header
-from wiretape.recording import Recording, open_recording
+from wiretape.recording import Recording, open_recording, redact_urls
 from wiretape.recording.rotated_parts import open_joined
 from wiretape.rules import Finding, Settings
 from wiretape_inspect.report.finding_store import FindingStore
@@ -255,9 +255,10 @@ def dask_executor(address: str) -> Iterator[Executor]:
 
     Dask runs the tasks of a worker that is lost again on others.
     """
+    shown = redact_urls(address)
     if _SCHEDULER.fullmatch(address) is None:
         raise InputError(
-            f"Invalid address {address!r}: expected the address of a Dask scheduler, for example tcp://127.0.0.1:8786."
+            f"Invalid address {shown!r}: expected the address of a Dask scheduler, for example tcp://127.0.0.1:8786."
         )
     try:
         from distributed import Client  # noqa: PLC0415 - an extra
@@ -266,16 +267,15 @@ def dask_executor(address: str) -> Iterator[Executor]:
     try:
         client: Any = cast("Any", Client)(address, timeout=_SCHEDULER_TIMEOUT_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        reason = (str(error).strip().splitlines() or ["it does not respond"])[0].rstrip(".")
-        raise InputError(f"No Dask scheduler at {address}: {reason}.") from None
+        reason = redact_urls((str(error).strip().splitlines() or ["it does not respond"])[0]).rstrip(".")
+        raise InputError(f"No Dask scheduler at {shown}: {reason}.") from None
     try:
         executor = client.get_executor(pure=False)
         try:
             yield executor
         except ImportError as error:
             raise InputError(
-                f"The workers of {address} cannot check recordings ({error}): "
-                "install the same version of wiretape there."
+                f"The workers of {shown} cannot check recordings ({error}): install the same version of wiretape there."
             ) from None
         finally:
             executor.shutdown(wait=False)

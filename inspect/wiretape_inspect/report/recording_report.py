@@ -110,6 +110,8 @@ class Report:
     """The number of these for each rule and severity."""
     cases: CaseResults | None = None
     """The results of the probe cases, if the recording is that of a probe."""
+    partial: str = ""
+    """Which parts of a rotated recording are not included, in one sentence."""
 
     @property
     def notice(self) -> str:

@@ -1,13 +1,47 @@
-"""Recordings at URLs, read through fsspec: their names, and temporary copies of them."""
+"""Recordings at URLs, read through fsspec: their names, and temporary copies of them.
 
+A server may send without end, or a byte now and then: a copy has a limited size, and takes a limited time.
+"""
+
+import io
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wiretape.errors import InputError
+from wiretape.recording import redact_urls
+from wiretape.time_limit import call_within
+from wiretape.units import format_duration, format_size, parse_size
+
+LIMIT_VARIABLE = "WIRETAPE_URL_LIMIT"
+"""The environment variable for the largest size of a recording at a URL."""
+_SIZE, _SECONDS = 2 << 30, 300.0
+"""The default limits.  A larger size also gives more time."""
+_HTTP = ("http://", "https://")
+_LONGEST_NAME = 100
+_T = TypeVar("_T")
+
+
+class _TooLargeError(Exception):
+    """A file is larger than the limit."""
+
+
+class _BoundedFile(io.BufferedWriter):
+    """A new file of limited size."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        super().__init__(io.FileIO(path, "xb"))
+        self._left = size
+
+    def write(self, data: Any, /) -> int:
+        self._left -= len(data)
+        if self._left < 0:
+            raise _TooLargeError
+        return super().write(data)
 
 
 def is_url(text: str) -> bool:
@@ -15,46 +49,93 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
-def expand_url(url: str) -> list[str]:
-    """Return the URLs that match a pattern, or the URL itself.  Raises InputError."""
-    if "*" not in url:
-        _filesystem(url)
-        return [url]
-    filesystem, path = _filesystem(url)
-    try:
-        found = [str(filesystem.unstrip_protocol(each)) for each in sorted(filesystem.glob(path))]
-    except Exception as error:  # noqa: BLE001 - each filesystem has errors of its own
-        raise InputError(f"{url} cannot be listed: {_reason(error)}.") from None
+def shown_name(name: str) -> str:
+    """Return the name of a file, or a URL without its credentials."""
+    return redact_urls(name) if is_url(name) else name
+
+
+def expand_name(name: str) -> list[str]:
+    """Return the URLs that match a pattern; the name itself if it is not a URL.  Raises InputError."""
+    return _expand_url(name) if is_url(name) else [name]
+
+
+def _expand_url(url: str) -> list[str]:
+
+    def expand() -> list[str]:
+        filesystem, path = _filesystem(url)
+        if "*" not in url:
+            return [url]
+        return [str(filesystem.unstrip_protocol(each)) for each in sorted(filesystem.glob(path))]
+
+    if "*" in url and url.lower().startswith(_HTTP):
+        raise InputError(f"{shown_name(url)} cannot be listed, because HTTP has no lists of files: name each file.")
+    found = _call(url, "listed" if "*" in url else "read", _SECONDS, expand)
     if not found:
-        raise InputError(f"No file matches {url}.")
+        raise InputError(f"No file matches {shown_name(url)}.")
     return found
 
 
 @contextmanager
 def local_copy(url: str) -> Iterator[Path]:
     """Copy a file to this machine for the duration of the block.  Raises InputError."""
-    filesystem, path = _filesystem(url)
-    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
-        copy = Path(folder, Path(path).name or "run.db")
+    size = _read_limit()
+    seconds = max(_SECONDS, _SECONDS * size / _SIZE)
+    with tempfile.TemporaryDirectory(prefix="wiretape-", ignore_cleanup_errors=True) as folder:
+        name = url.partition("?")[0].rpartition("/")[2]
+        copy = Path(folder, name if 0 < len(name) <= _LONGEST_NAME else "run.db")
+
+        def download() -> None:
+            filesystem, path = _filesystem(url, seconds)
+            with _BoundedFile(copy, size) as target:
+                if url.lower().startswith(_HTTP):
+                    # One request; a file object of fsspec reads parts, and holds each in memory, whatever its size.
+                    filesystem.get_file(path, target)
+                    return
+                with filesystem.open(path, "rb") as source:
+                    shutil.copyfileobj(source, target, 1 << 20)
+
         try:
-            with filesystem.open(path, "rb") as source, copy.open("wb") as target:
-                shutil.copyfileobj(source, target, 1 << 20)
-        except Exception as error:  # noqa: BLE001 - each filesystem has errors of its own
-            raise InputError(f"{url} cannot be read: {_reason(error)}.") from None
+            _call(url, "read", seconds, download)
+        except _TooLargeError:
+            raise InputError(
+                f"{shown_name(url)} is larger than {format_size(size)}: set {LIMIT_VARIABLE} to a larger size, "
+                "for example 20G."
+            ) from None
         yield copy
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
+def _call(url: str, what: str, seconds: float, function: Callable[[], _T]) -> _T:
+    """Call a function that uses a file system of fsspec.  Raises InputError and _TooLargeError."""
+    try:
+        return call_within(seconds, function)
+    except (InputError, _TooLargeError):
+        raise
+    except TimeoutError:
+        reason = f"this takes longer than {format_duration(round(seconds * 1e9))}"
+    except Exception as error:  # noqa: BLE001 - each file system has errors of its own
+        reason = redact_urls((str(error).strip().splitlines() or [type(error).__name__])[0]).rstrip(".")
+    raise InputError(f"{shown_name(url)} cannot be {what}: {reason}.")
+
+
+def _filesystem(url: str, seconds: float = _SECONDS) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path in it.  Raises what a file system raises."""
     try:
         import fsspec  # noqa: PLC0415 - an extra
     except ImportError:
-        raise InputError(f"{url} is a URL, which needs fsspec: install wiretape[dask].") from None
-    try:
-        filesystem, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise InputError(f"{url} cannot be read: {_reason(error)}.") from None
+        raise InputError(f"{shown_name(url)} is a URL, which needs fsspec: install wiretape[dask].") from None
+    if url.lower().startswith(_HTTP):
+        from aiohttp import ClientTimeout  # noqa: PLC0415 - loaded only when it is used
+
+        return fsspec.filesystem("http", timeout=ClientTimeout(total=seconds)), url
+    if "::" in url:
+        raise InputError(f"{shown_name(url)} is a chain of URLs, which is not supported: name the file itself.")
+    filesystem, path = fsspec.core.url_to_fs(url)
     return filesystem, str(path)
 
 
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+def _read_limit() -> int:
+    text = os.environ.get(LIMIT_VARIABLE)
+    try:
+        return parse_size(text) if text else _SIZE
+    except ValueError as error:
+        raise InputError(f"Invalid {LIMIT_VARIABLE}: {error}.") from None

@@ -99,7 +99,12 @@ def inconclusive_lines(report: Report) -> Iterator[Line]:
 
 
 def scope_lines(report: Report) -> Iterator[Line]:
-    """Yield which exchanges were judged by which rules, and why; nothing if all are the service's."""
+    """Yield which parts of a rotated recording are not included, and which exchanges were judged by which rules.
+
+    The latter with the reasons, and only if not all exchanges are the service's.
+    """
+    if report.partial:
+        yield labelled(("scope: ", "dim"), (printable(report.partial).removesuffix("."), "dim"))
     if all(scope.reason.is_service for scope in report.outcomes.scopes):
         return
     for scope in report.outcomes.scopes:

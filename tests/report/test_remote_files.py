@@ -1,0 +1,165 @@
+"""Recordings at URLs: servers that do not end their responses, limits, and credentials in the URLs."""
+
+import gzip
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from click.testing import CliRunner
+from hostile_server import BODY, HEAD, REDIRECT, HostileServer
+
+from wiretape.cli import wiretape
+from wiretape.recording import Writer, redact_urls
+from wiretape.rules.vectors import vectors
+from wiretape_inspect.report import remote_files
+
+SECRETS = ("secret-1", "secret-2", "secret-3", "secret-4")
+FORMATS = ("text", "concise", "json", "ndjson", "junit", "github", "gitlab", "sarif", "markdown", "html")
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server of the files in a folder that also remembers the requests."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=tmp_path)
+
+        def log_message(self, *_):
+            requests.append((self.path, self.headers["Authorization"]))
+
+    requests = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.requests = requests
+        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def recording(tmp_path, together):
+    path = tmp_path / "run.db"
+    writer = Writer.create(path, upstream="http://service.test")
+    writer.feed(together([vector for vector in vectors() if vector.code == "SEQ001"]))
+    writer.close(2**61)
+    return path
+
+
+def report(*arguments):
+    return CliRunner().invoke(wiretape, ["report", *map(str, arguments), "--no-config"])
+
+
+def url_of(server, name):
+    query = "token=secret-2&X-Amz-Signature=secret-3&part=1"
+    return f"http://user:secret-1@127.0.0.1:{server.server_port}/{name}?{query}#key=secret-4"
+
+
+def test_a_report_of_a_url_contains_none_of_its_credentials(server, recording, tmp_path):
+    url = url_of(server, "run.db")
+    outputs = [tmp_path / f"report.{name}" for name in FORMATS]
+    options = [
+        each for name, output in zip(FORMATS, outputs, strict=True) for each in ("--format", name, "--output", output)
+    ]
+    done = report(url, *options, "--select", "SEQ")
+    assert done.exit_code == 1, done.output
+    assert server.requests[0][0] == "/run.db?token=secret-2&X-Amz-Signature=secret-3&part=1"
+    assert server.requests[0][1].startswith("Basic ")
+    written = {output.name: output.read_text() for output in outputs} | {"output": done.output}
+    written["summary"] = report(url, "--summary", "--jobs", "1").output
+    for name, text in written.items():
+        assert [secret for secret in SECRETS if secret in text] == [], name
+    assert f"http://[redacted]@127.0.0.1:{server.server_port}/run.db?token=[redacted]" in written["report.text"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--summary", "--jobs", "1")])
+def test_an_error_about_a_url_contains_none_of_its_credentials(server, arguments):
+    done = report(url_of(server, "none.db"), *arguments)
+    assert done.exit_code == 2
+    assert "none.db?token=[redacted]&X-Amz-Signature=[redacted]&part=1" in done.output
+    assert [secret for secret in SECRETS if secret in done.output] == []
+
+
+@pytest.mark.parametrize(
+    ("beginning", "repeated", "pause_s", "problem"),
+    [
+        (BODY, b"x" * 65536, 0, "is larger than 1.0 MB: set WIRETAPE_URL_LIMIT to a larger size, for example 20G."),
+        (BODY, b"x", 0.02, "cannot be read: this takes longer than 300 ms."),
+        (HEAD, b"X-More: x\r\n" * 1000, 0, "cannot be read: "),
+        (HEAD, b"x", 0.02, "cannot be read: this takes longer than 300 ms."),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.02, "cannot be read: this takes longer than 300 ms."),
+        (REDIRECT, b"", 0, "cannot be read: "),
+    ],
+    ids=["endless body", "slow body", "endless head", "slow head", "endless continue", "endless redirects"],
+)
+def test_a_response_that_does_not_end_is_bounded(monkeypatch, beginning, repeated, pause_s, problem):
+    monkeypatch.setattr(remote_files, "_SECONDS", 0.3)
+    monkeypatch.setenv("WIRETAPE_URL_LIMIT", "1M")
+    with HostileServer(beginning, repeated, pause_s) as server:
+        done = report(f"http://{server.address}/run.db")
+        assert done.exit_code == 2
+        assert f"Error: http://{server.address}/run.db {problem}" in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert server.sent < 16 << 20
+        assert len(server.requests) < 20
+
+
+def test_a_compressed_response_counts_with_its_decompressed_size(monkeypatch):
+    monkeypatch.setenv("WIRETAPE_URL_LIMIT", "1M")
+    bomb = gzip.compress(bytes(32 << 20))
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    with HostileServer(head + bomb) as server:
+        done = report(f"http://{server.address}/run.db")
+    assert (done.exit_code, "is larger than 1.0 MB" in done.stderr) == (2, True)
+
+
+def test_a_larger_limit_also_gives_more_time(monkeypatch, server, recording):
+    waited = []
+    monkeypatch.setattr(remote_files, "call_within", lambda seconds, function: (waited.append(seconds), function())[1])
+    url = f"http://127.0.0.1:{server.server_port}/run.db"
+    assert report(url).exit_code == 1
+    monkeypatch.setenv("WIRETAPE_URL_LIMIT", "20G")
+    assert report(url).exit_code == 1
+    assert waited == [300, 300, 300, 3000]
+    monkeypatch.setenv("WIRETAPE_URL_LIMIT", "much")
+    done = report(url)
+    assert done.stderr == "Error: Invalid WIRETAPE_URL_LIMIT: expected a size such as 64M or 1G, got 'much'.\n"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "reference://",
+        "http://[::1",
+        "http://",
+        "http://user:secret-1@127.0.0.1:1/*.db",
+        "simplecache::http://127.0.0.1:1/run.db",
+        "file://",
+        "s3://",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_one_sentence(url):
+    done = report(url)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert "bug" not in done.stderr
+    assert "secret-1" not in done.stderr
+
+
+def test_a_file_system_without_its_server_is_one_sentence(monkeypatch):
+    """That of GitHub uses the network when it is created."""
+
+    def fail(*_, **__):
+        raise OSError("no network for https://u:secret-1@host.test/?token=secret-2")
+
+    monkeypatch.setattr("requests.get", fail)
+    done = report("github://a:b@/x")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "no network for https://[redacted]@host.test/?token=[redacted]" in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_only_credentials_are_redacted_in_a_text():
+    assert redact_urls("a 'http://h/p?x=1&sig=abc' b s3://id:key@bucket/run.db?version=2") == (
+        "a 'http://h/p?x=1&sig=[redacted]' b s3://[redacted]@bucket/run.db?version=2"
+    )
