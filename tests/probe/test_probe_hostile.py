@@ -1,6 +1,7 @@
 """Services that misbehave get a verdict in every case, within the timeout."""
 
 import asyncio
+import gzip
 import json
 import ssl
 from contextlib import asynccontextmanager
@@ -48,6 +49,22 @@ async def endless_head(reader, writer):
         await writer.drain()
 
 
+async def endless_continue(reader, writer):
+    await reader.read(1000)
+    while True:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+        await writer.drain()
+
+
+async def slow_head(reader, writer):
+    await reader.read(1000)
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"x")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
 async def html(reader, writer):
     await reader.read(1000)
     writer.write(HTML)
@@ -88,6 +105,8 @@ async def serving(handle, **options):
 NO_ID = "Expected the id of the session at /id (create-session.id in probe.toml) in the response to POST /v1/sessions, "
 EXPECTED = {
     hang: "Expected a response to POST /v1/sessions within 1 s, got none.",
+    endless_continue: "Expected a response to POST /v1/sessions within 1 s, got none.",
+    slow_head: "Expected a response to POST /v1/sessions within 1 s, got none.",
     reset: "Expected a new session for POST /v1/sessions, got no response (the service reset the connection).",
     flood: NO_ID,
     endless_head: "Expected a new session for POST /v1/sessions, got no response (not HTTP: ",
@@ -101,13 +120,26 @@ EXPECTED = {
 async def test_every_case_has_a_verdict(handle, probe, monkeypatch):
     monkeypatch.setattr(probe_client, "MOST_EVENTS", 1000)
     cases = CASES[1:2] if handle is flood else CASES
-    timeout_s = 1 if handle is hang else 20
+    timeout_s = 1 if handle in {hang, endless_continue, slow_head} else 20
     async with serving(handle) as (_, url), probe(url, only=cases, timeout_s=timeout_s, shrink=False) as probed:
         results = probed.cases
         assert results["setup/completed-run"].reason.startswith(EXPECTED[handle])
         assert len(results) == (2 if handle is flood else 5)
         assert all(result.reason or result.findings for result in results.values())
         assert probed.report.cases.fails(Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"), [("application/json", b"[" * (8 << 20)), ("text/event-stream", b"data:{}\n\n" * 900_000)]
+)
+def test_a_compressed_response_is_decoded_up_to_the_limits(monkeypatch, kind, content):
+    """One read can decode to 8 MiB."""
+    monkeypatch.setattr(probe_client, "MOST_BYTES", 1 << 20)
+    exchange = probe_client.HttpExchange(1, "GET", "/", 200, (("Content-Type", kind), ("Content-Encoding", "gzip")))
+    exchange.add_body(gzip.compress(content))
+    assert exchange.excess
+    assert len(exchange.body) <= (1 << 20) + 65536
+    assert len(exchange.events) <= 20_000 + 65536
 
 
 async def test_what_is_in_the_baseline_does_not_fail(probe):

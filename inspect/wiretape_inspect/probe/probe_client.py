@@ -7,6 +7,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,7 +34,7 @@ from wiretape.sse import FrameKind, Parser
 from wiretape_inspect.probe.probe_file import ProbeFile
 
 MOST_BYTES, MOST_EVENTS = 16 * 1024 * 1024, 20_000
-"""Bytes and events of a response after which the probe closes the connection."""
+"""Bytes, also decoded ones, and events of a response after which the probe closes the connection."""
 _READ_SIZE = 64 * 1024
 _SLOW_READ_SIZE, _SLOW_PAUSE_S = 512, 0.01
 _LONGEST_HEAD = 256 * 1024
@@ -202,10 +203,20 @@ class HttpExchange:
         self.size += len(data)
         if self._decoder is None:
             self._decoder = decoder(header(self.headers, "content-encoding"))
-        try:
-            data = self._decoder.feed(data)
-        except DecodingError:
-            return  # the rules report it
+        with suppress(DecodingError):  # the rules report it
+            for part in self._decoder.slices(data):
+                self._add_decoded(part)
+                if self.excess:
+                    break
+
+    @property
+    def excess(self) -> str:
+        """Why the response is too large; empty if it is not."""
+        if max(self.size, len(self.body)) > MOST_BYTES:
+            return f"the response is larger than {MOST_BYTES >> 20} MiB"
+        return f"the stream has more than {MOST_EVENTS:,} events" if len(self.events) > MOST_EVENTS else ""
+
+    def _add_decoded(self, data: bytes) -> None:
         if not (self.is_stream and self.status == 200):
             self.body += data
             return
@@ -355,10 +366,8 @@ class _Response:
             self._flush(chunks)
             if ending is not None:
                 return ending
-            if self._exchange.size > MOST_BYTES:
-                return Ending.CLIENT_CLOSED, f"the response is larger than {MOST_BYTES >> 20} MiB"
-            if len(self._exchange.events) > MOST_EVENTS:
-                return Ending.CLIENT_CLOSED, f"the stream has more than {MOST_EVENTS:,} events"
+            if self._exchange.excess:
+                return Ending.CLIENT_CLOSED, self._exchange.excess
 
     def _take(self, chunks: list[bytes]) -> tuple[Ending, str] | None:
         """Take what h11 has; return how the response ended if it did."""
