@@ -162,7 +162,7 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort) or _is_full(error):
             raise
-        raise _CommandError(_message(error, ctx)) from error
+        raise _CommandError(_redact(_message(error, ctx))) from error
 
 
 def _with_suggestion(error: click.BadParameter) -> click.BadParameter:
@@ -193,6 +193,15 @@ def _message(error: Exception, ctx: click.Context) -> str:
         f"wiretape failed because of a bug ({shorten(what)}): please report the output of "
         f"wiretape --traceback {ctx.invoked_subcommand or 'COMMAND'} with the same arguments."
     )
+
+
+def _redact(message: str) -> str:
+    """Redact the credentials of URLs: logs of CI contain what is printed."""
+    if "://" not in message:
+        return message
+    from wiretape.recording import redact_urls  # noqa: PLC0415 - loaded only when it is used
+
+    return redact_urls(message)
 
 
 def _print_versions(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:

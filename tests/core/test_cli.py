@@ -244,6 +244,17 @@ def test_a_library_error_is_one_line_and_exits_with_status_2(program):
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", "Error: There is no file a\\nb.\n")
 
 
+@pytest.mark.parametrize("kind", [InputError, ValueError])
+def test_an_error_does_not_print_the_credentials_of_a_url(program, kind):
+    def action():
+        raise kind("Cannot read 'https://user:secret-1@h/run.db?sig=secret-2&part=1'.")
+
+    result = run("fake", program=program(action))
+
+    assert "'https://[redacted]@h/run.db?sig=[redacted]&part=1'" in result.stderr
+    assert "secret" not in result.stderr
+
+
 def test_an_interrupt_exits_quietly_with_status_130(program):
     def action():
         raise KeyboardInterrupt

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from hostile_server import BODY, HostileServer
 
 from wiretape import __version__
 from wiretape.cli import wiretape
@@ -174,6 +175,13 @@ def test_the_action_does_not_mistake_another_program_for_the_service(steps):
 
     assert done.returncode == 2
     assert done.stdout.startswith(f"::error::Another program already responds at {url}: ")
+
+
+def test_the_action_does_not_wait_for_the_end_of_a_response(steps):
+    with HostileServer(BODY, b"x" * 65536) as other:
+        done = steps(service="sleep 60", upstream=f"http://{other.address}")["Start the service"]
+        assert done.returncode == 2
+        assert other.sent < 32 << 20
 
 
 @pytest.mark.timeout(300)
