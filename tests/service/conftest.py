@@ -6,6 +6,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from wiretape_replay.service.engine.session_engine import SessionEngine
@@ -72,3 +73,10 @@ def _nothing_logged(caplog):
         if record.levelno >= logging.WARNING
     ]
     assert errors == []
+
+
+@pytest.fixture
+async def http():
+    """An HTTP client."""
+    async with aiohttp.ClientSession() as session:
+        yield session

@@ -17,7 +17,7 @@ def ask(service, method, path, body=None, **headers):
     finally:
         connection.close()
 
-def follow(service, session, cursor=None):
+def follow(service, session, cursor=None, advance=5):
     "Read a session until it is idle; the types of its events, and the last cursor."
     where = urlsplit(service.url)
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
@@ -32,7 +32,7 @@ def follow(service, session, cursor=None):
                 types.append(event["type"])
                 if event["type"] == "session.status_idle":
                     response.readline()
-                    service.control.advance(5)  # a client that leaves at once may not have read the last event
+                    service.control.advance(advance)  # a client that leaves at once may not have read the last event
                     return types, event["id"]
     finally:
         response.close()
@@ -105,6 +105,26 @@ def test_a_broken_rule_fails_the_test(project):
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["The client broke rule CLI002 (1 finding)."])
     assert len(project.kept) == 1
+
+
+def test_a_client_that_retries_too_soon_fails_the_test(project):
+    """Virtual time passes for the run only, so it does not count as the client's wait."""
+    result = project.run("""
+        import time
+        from talk import *
+
+        def test_hurry(wiretape_service):
+            limit = {"do": "error", "code": "RATE_LIMITED", "retry-after": 2, "operation": "POST /v1/sessions"}
+            service = wiretape_service("silence", faults=limit | {"skip": 1, "times": 1})
+            session = ask(service, "POST", "/v1/sessions")[1]["id"]
+            assert ask(service, "POST", "/v1/sessions")[0] == 429
+            ask(service, "POST", f"/v1/sessions/{session}/runs")
+            follow(service, session, advance=0)
+            time.sleep(0.1)
+            assert ask(service, "POST", "/v1/sessions")[0] == 201
+    """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["The client broke rule CLI004 (1 finding).", "*Expected a wait of 2 s*, got 0.? s."])
 
 
 @pytest.mark.parametrize(
