@@ -50,7 +50,8 @@ giving up there is not a finding.
 curl and httpx-sse do not reconnect by themselves: a few lines around them do.
 Chromium's EventSource cannot send a key, so the replay does not require one.
 For Chromium, a chunked stream that is cut short (*drop*) is an error: sometimes it discards events that it has
-received but not dispatched, whatever the server, and reconnects with an earlier id or none. Nothing is lost.
+received but not dispatched, whatever the server, and reconnects with an earlier id or none. Nothing is lost, and
+wiretape accepts every id that was sent within the last second before.
 """
 
 

@@ -1,13 +1,19 @@
 """Other people's clients read a replay that breaks its stream: none loses or repeats a durable event.
 
-`make clients` tries every place and every way to break; here it is one place each.
+`make clients` tries every place and every way to break, and Chromium 50 times; here it is one place each.
 """
 
 import asyncio
+import os
 
 import pytest
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
+
+RUNS = int(os.environ.get("WIRETAPE_CHROMIUM_RUNS", "3"))
+"""How often Chromium meets each broken connection."""
+AT_ONCE = 4
+"""Its tabs."""
 
 
 def resumed_rightly(playing, overtakes=False):
@@ -62,6 +68,28 @@ async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
             # Chunked and cut short is an error to Chromium, which now and then hands it on before what had come:
             # so it does with every server, with all bytes read off the socket (seen in 13 of 144 streams under load).
             assert resumed_rightly(playing, overtakes=how != "end"), (how, playing.player.streams.requests)
+
+
+@pytest.mark.timeout(30 + 10 * RUNS)
+async def test_chromium_breaks_no_rule_when_its_connection_breaks(clients, tmp_path):
+    """It may discard what was sent just before, and then resumes after an earlier event, or without a cursor."""
+    if (why := clients.no_chromium()) is not None:
+        pytest.skip(why)
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def try_once(follow, how):
+        path, script, ids = broken[how]
+        checker = ClientChecker()
+        async with turns, clients.served(path, script, checker) as playing:
+            seen = clients.Outcome.of(await follow(clients.told(playing, ids)), ids)
+        assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None), how
+        assert [finding.message for finding in checker.attribution.client.kept] == [], how
+        assert checker.inconclusive == {}, how
+
+    broken = {how: clients.broken(tmp_path, how, after=3, events=6) for how in ("drop", "cut-id")}
+    async with clients.chromium() as follow, asyncio.TaskGroup() as group:
+        for how in list(broken) * RUNS:
+            group.create_task(try_once(follow, how))
 
 
 def test_lost_and_repeated_events_are_counted(clients):

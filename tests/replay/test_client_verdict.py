@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from itertools import count
 from pathlib import Path
 
@@ -165,6 +166,31 @@ async def test_retrying_before_retry_after_is_a_client_finding(run):
     assert codes(checker.attribution.service.kept) == []
 
 
+TOO_MANY = (
+    ("Content-Type", "application/json"),
+    ("Retry-After", "2"),
+    ("Content-Length", "2"),
+)
+
+
+@pytest.mark.parametrize("mode", ["session", "verbatim"])
+@pytest.mark.parametrize("speed", ["0.05", "1", "1000", "max"])
+async def test_the_wait_of_a_client_is_real_time_at_every_speed(builder, mode, speed):
+    cancel = "/v1/sessions/s1/runs/r1/cancel"
+    builder.exchange([b"{}"], method="POST", target=cancel, status=429, headers=TOO_MANY)
+    builder.exchange([b"{}"], method="POST", target=cancel, headers=JSON)
+    checker = ClientChecker()
+    async with checked_client(builder.close(), checker, mode=mode, speed=speed) as client:
+        began = time.monotonic()
+        assert (await client.post(cancel)).status_code == 429
+        await asyncio.sleep(0.1)
+        assert (await client.post(cancel)).status_code == 200
+        most = time.monotonic() - began
+    (finding,) = checker.attribution.client.kept
+    assert finding.code == "CLI004"
+    assert 0.1 <= float(re.search(r"got (.+) s", finding.message)[1]) < most + 0.05
+
+
 async def test_a_missing_key_is_a_client_finding_if_a_key_is_required(run):
     for options, found in (
         ({}, ["CLI001"]),
@@ -227,7 +253,9 @@ async def test_only_findings_after_a_fault_are_attributed_to_it(builder, tmp_pat
 
 async def test_findings_about_the_client_after_a_fault_are_attributed_to_the_client(run, tmp_path):
     script = tmp_path / "faults.toml"
-    script.write_text('[[fault]]\ndo = "drop"\nafter = { sequence = 2 }\ntimes = 1\n')
+    # The client has time to read what was sent.
+    delay = '[[fault]]\ndo = "delay"\nafter = { sequence = 2 }\nseconds = 1.1\ntimes = 1\n'
+    script.write_text(f'{delay}[[fault]]\ndo = "drop"\nafter = {{ sequence = 2 }}\ntimes = 1\n')
     checker = ClientChecker()
     async with checked_client(run, checker, faults=read_fault_script(script)) as client:
         assert (await read(client)).count(b"\n\n") == 2

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from wiretape.rules import Checker, Settings, Verdict
-from wiretape.rules.state import event_log, runs
+from wiretape.rules.state import client_state, event_log, runs
 from wiretape.rules.state.event_log import LEAST_EVENTS, EventBudget
 from wiretape.rules.state.runs import MOST_RUNS, SessionRuns
 from wiretape.rules.state.session_state import SessionRegistry
@@ -182,15 +182,71 @@ def test_another_key_or_another_address_is_another_client(three):
     assert Played(first, again).codes == ["CLI002"]
 
 
-@pytest.mark.parametrize(
-    ("ending", "after", "codes"),
-    [("client-closed", 0.5, []), ("client-closed", 5, ["CLI002"]), ("service-closed", 0.5, ["CLI002"])],
-)
-def test_a_client_that_left_may_not_have_read_the_last_events(three, ending, after, codes):
-    first = read(three[0], {"text": three[1], "after": 5}, ending=ending, ends_after=after)
+@pytest.mark.parametrize(("after", "codes"), [(0.5, []), (5, ["CLI002"])])
+def test_a_client_that_left_may_not_have_read_the_last_events(three, after, codes):
+    first = read(three[0], {"text": three[1], "after": 5}, ending="client-closed", ends_after=after)
     played = Played(first, read(three[1], cursor="evt_1"))
     assert played.codes == codes
     assert played.verdict("CLI002") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
+
+
+BROKEN = ["service-closed", "service-reset", "service-invalid", "timed-out", "proxy-stopped"]
+
+
+@pytest.mark.parametrize("ending", BROKEN)
+def test_a_client_may_resume_after_any_event_of_the_second_before_its_connection_broke(three, ending):
+    def resumed(after, cursor):
+        late = [{"text": three[1], "after": 5}, {"text": three[2], "after": 0.1}]
+        first = read(three[0], *late, ending=ending, ends_after=after)
+        return Played(first, read(cursor=cursor))
+
+    for cursor in ("evt_1", "evt_2", "evt_3"):
+        played = resumed(0.5, cursor)
+        assert (played.codes, played.verdict("CLI002")) == ([], Verdict.PASS)
+    wanted = "Expected `evt_1`, `evt_2` or `evt_3` as Last-Event-ID, got none."
+    assert [finding.message for finding in resumed(0.5, None).findings] == [wanted]
+    for cursor in (None, "evt_1", "evt_2"):
+        (finding,) = resumed(2, cursor).findings
+        assert finding.message.startswith("Expected `evt_3` as Last-Event-ID, got ")
+
+
+def test_a_client_whose_connection_broke_at_once_may_have_read_nothing(three, event):
+    def resumed(cursor):
+        return Played(read(event(1), ending="client-closed", ends_after=5), broken, read(event(9), cursor=cursor))
+
+    broken = read(*(event(number) for number in range(2, 7)), cursor="evt_1", ending="service-reset", ends_after=0.5)
+    for number in range(1, 7):
+        assert "CLI002" not in resumed(f"evt_{number}").codes
+    (finding,) = (finding for finding in resumed(None).findings if finding.code == "CLI002")
+    assert finding.message == "Expected one of the 6 ids from `evt_1` to `evt_6` as Last-Event-ID, got none."
+
+    first = read(*three, ending="service-reset", ends_after=0.5)
+    assert Played(first, read(*three)).verdict("CLI002") is Verdict.PASS
+
+
+def test_every_byte_before_an_orderly_end_is_read(three):
+    first = read(*three, ending="complete", ends_after=0.001)
+    (finding,) = Played(first, read(*three)).findings
+    assert finding.message == "Expected `evt_3` as Last-Event-ID, got none."
+
+
+def test_a_client_is_not_blamed_if_more_ids_are_possible_than_are_kept(event, monkeypatch):
+    monkeypatch.setattr(client_state, "_MOST_UNREAD", 10)
+    first = read(*(event(number) for number in range(1, 31)), ending="service-reset", ends_after=0.001)
+    for cursor, verdict in (("evt_30", Verdict.PASS), ("evt_21", Verdict.PASS), ("evt_20", Verdict.INCONCLUSIVE)):
+        assert Played(first, read(cursor=cursor)).verdict("CLI002") is verdict
+    assert Played(first, read(event(1))).verdict("CLI002") is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("cursor", "codes"), [("evt_1", []), ("evt_2", []), ("evt_3", []), (None, ["CLI005"])])
+def test_a_client_whose_connection_broke_may_not_have_read_a_resync(three, cursor, codes):
+    late = [{"text": three[1], "after": 5}, RESYNC, three[2]]
+    first = read(three[0], *late, ending="service-closed", ends_after=0.1)
+    played = Played(first, read(cursor=cursor))
+    assert [code for code in played.codes if code.startswith("CLI")] == codes
+    assert [finding.message for finding in played.findings if finding.code == "CLI005"] == [
+        "Expected a reconnect with `evt_1`, `evt_2` or `evt_3` after stream.resync, got none." for _ in codes
+    ]
 
 
 def test_a_cursor_is_right_only_once_per_stream(three):

@@ -3,6 +3,7 @@
 `wiretape.rules.state.client_state` defines which requests are from one client.
 """
 
+from collections.abc import Collection
 from urllib.parse import unquote_plus
 
 from wiretape.contract import (
@@ -47,6 +48,8 @@ from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import StreamState
 
 _TOLERANCE_NS = 500_000_000
+_MOST_NAMED = 3
+"""Cursors that a message names; if there are more, it names the first and the last."""
 
 
 @rule(
@@ -94,9 +97,10 @@ def _find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     """A client that has read a session reconnects with a cursor other than the last durable id delivered to it.
 
-    That is an older one, none, one of another session, that of an event that was cut off, or one that no event has and
-    that the service refuses.  This does not apply after `invalid_cursor` or `stream.resync`, or while another stream of
-    the client is open.
+    A wrong cursor is an older one, none, one of another session, that of an event that was cut off, or one that no
+    event has and that the service refuses.  If the connection broke, the client may not have read what was sent within
+    the last second: the ids of that second and the one before them are then right, too.  This does not apply after
+    `invalid_cursor` or `stream.resync`, or while another stream of the client is open.
     """
     reader = exchange.reader
     if reader is None or exchange.session is None or not exchange.is_stream_request:
@@ -104,7 +108,7 @@ def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     cursor = exchange.cursor
     if not reader.must_resume(cursor):
         return None
-    if any(cursor == position.last and not position.is_unsure for position in reader.positions):
+    if any(position.allows(cursor) for position in reader.positions):
         return HELD
     cut = reader.cut_position(cursor)
     if cut is not None and not _was_received_since(cut, exchange.session, reader):
@@ -115,11 +119,21 @@ def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
 
 
 def _wrong_cursor(reader: SessionReader, cursor: str | None, why: str = "") -> Outcome:
-    lasts = list(dict.fromkeys(position.last for position in reader.positions if position.last is not None))
-    wanted = " or ".join(quote(identity) for identity in lasts[-2:])
-    expected = f"{wanted} as {CURSOR_HEADER}" if wanted else f"no {CURSOR_HEADER}"
+    last_positions = {position.last: position for position in reader.positions if position.last is not None}
+    cursors = [cursor for position in list(last_positions.values())[-2:] for cursor in position.possible]
+    expected = f"{_list_cursors(cursors, 'none')} as {CURSOR_HEADER}" if cursors else f"no {CURSOR_HEADER}"
     got = f"{quote_or_none(cursor)}: {why}" if why else quote_or_none(cursor)
     return problem(f"Expected {expected}, got {got}.")
+
+
+def _list_cursors(cursors: Collection[str | None], none: str) -> str:
+    ids = list(dict.fromkeys(cursor for cursor in cursors if cursor is not None))
+    if len(ids) > _MOST_NAMED:
+        named = [f"one of the {len(ids):,} ids from {quote(ids[0])} to {quote(ids[-1])}"]
+    else:
+        named = [quote(identity) for identity in ids]
+    *others, last = [*named, none] if None in cursors else named
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _was_received_since(cut: ReadPosition, session: SessionState, reader: SessionReader) -> bool:
@@ -128,7 +142,7 @@ def _was_received_since(cut: ReadPosition, session: SessionState, reader: Sessio
         return True
     others = (other for other in session.readers.values() if other is not reader)
     return any(
-        position.opened_ns > cut.ended_ns and cut.incomplete in {position.last, *position.possible}
+        position.opened_ns > cut.ended_ns and position.may_be_at(cut.incomplete)
         for other in others
         for position in other.positions
     )
@@ -159,7 +173,10 @@ def _is_unclear(reader: SessionReader, cursor: str | None) -> bool:
     """Whether it is too uncertain which event the client read last."""
     return any(
         # SSE011 reports an id that does not survive a header.
-        position.is_unsure or cursor in position.possible or not is_header_safe(position.last or "")
+        position.is_unsure
+        or position.may_be_other
+        or cursor in position.possible
+        or not is_header_safe(position.last or "")
         for position in reader.positions
     )
 
@@ -256,9 +273,8 @@ def _decide_resync(resync: PendingResync, due_ns: int, now_ns: int) -> Outcome:
         return HELD
     if resync.is_unsure:
         return UNKNOWN_POSITION
-    wanted = " or ".join(sorted(quote(identity) for identity in resync.right_cursors if identity is not None))
-    got = quote_or_none(resync.cursor)
-    return problem(f"Expected a reconnect with {wanted or 'no cursor'} after {STREAM_RESYNC}, got {got}.")
+    wanted, got = _list_cursors(resync.right_cursors, "no cursor"), quote_or_none(resync.cursor)
+    return problem(f"Expected a reconnect with {wanted} after {STREAM_RESYNC}, got {got}.")
 
 
 @rule(

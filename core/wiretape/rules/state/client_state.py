@@ -20,12 +20,16 @@ RECONNECT_NS = 60_000_000_000
 _MOST_REQUESTS = 1000
 """Requests of a client that are kept with what the service told it to do."""
 _MOST_CURSORS = 100
+_MOST_UNREAD = 1000
+"""Ids of a stream that are kept because the client may not have read them."""
 _MOST_RUNS = 1000
 _MOST_RESYNCS = 20
 _IN_FLIGHT_NS = 1_000_000_000
-"""If a connection breaks, the client may not have read what was forwarded this shortly before."""
+"""If a connection breaks, the client may not have read what was sent this shortly before.
+
+Chromium, for example, discards what its page has not handled yet.
+"""
 _UNKNOWN_END = frozenset({Ending.OPEN, Ending.PROXY_STOPPED})
-_ORDERLY = frozenset({Ending.COMPLETE, Ending.SERVICE_CLOSED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,8 @@ class PendingResync:
     """A client received `stream.resync` and has to reconnect."""
 
     time_ns: int
-    right_cursors: set[str | None]
-    """The cursors that it may reconnect with."""
+    right_cursors: dict[str | None, None]
+    """The cursors that it may reconnect with, in order."""
     delivered_after: dict[str, None] = field(default_factory=dict)
     """Ids that still arrived on the stream."""
     followed_ns: int | None = None
@@ -129,10 +133,13 @@ class PendingResync:
         if self.followed_ns is None and time_ns <= self.time_ns + RECONNECT_NS:
             self.delivered_after[identity] = None
 
-    def end(self, ending: Ending, time_ns: int) -> None:
-        """The stream ended."""
+    def end(self, ending: Ending, time_ns: int, position: "ReadPosition | None") -> None:
+        """The stream ended, and the client had read up to a position; None if it cannot resume from there."""
         self.ending = ending
-        self.may_be_unread = ending not in _ORDERLY and time_ns - self.time_ns <= _IN_FLIGHT_NS
+        self.may_be_unread = ending is not Ending.COMPLETE and time_ns - self.time_ns <= _IN_FLIGHT_NS
+        if self.may_be_unread and position is not None:
+            self.right_cursors = dict.fromkeys([*position.possible, *self.right_cursors])
+            self.is_unsure |= position.may_be_other
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +148,15 @@ class ReadPosition:
 
     last: str | None
     """The last durable id delivered on the stream, or the cursor with which it was opened."""
-    possible: frozenset[str | None] = frozenset()
-    """Other ids that may have been the last that it read, because the connection broke shortly afterwards."""
+    possible: tuple[str | None, ...]
+    """All ids that may have been the last that it read, in order: several if the connection ended shortly afterwards.
+
+    None stands for no id.
+    """
+    may_be_other: bool = False
+    """Whether there may be more of them than are kept."""
+    has_left: bool = False
+    """Whether the client itself closed the connection."""
     is_unsure: bool = False
     """Whether it is unknown which durable id was delivered last."""
     incomplete: str | None = None
@@ -150,6 +164,14 @@ class ReadPosition:
     opened_ns: int = 0
     """When the stream was requested."""
     ended_ns: int = 0
+
+    def may_be_at(self, cursor: str | None) -> bool:
+        """Whether the cursor may be the last id that the client read."""
+        return cursor == self.last or cursor in self.possible
+
+    def allows(self, cursor: str | None) -> bool:
+        """Whether it is right to resume with the cursor."""
+        return not self.is_unsure and (cursor == self.last or (not self.has_left and cursor in self.possible))
 
 
 class SessionReader:
@@ -211,7 +233,7 @@ class SessionReader:
 
     def may_be_at(self, cursor: str | None) -> bool:
         """Whether the cursor may be the last id on one of its streams."""
-        return any(cursor == position.last or cursor in position.possible for position in self.positions)
+        return any(position.may_be_at(cursor) for position in self.positions)
 
     def request_stream(self, cursor: str | None, time_ns: int) -> None:
         """It sent a stream request."""
@@ -241,17 +263,28 @@ class SessionReader:
 
     def close_stream(
         self, delivered: "DeliveredIds", cursor: str | None, ending: Ending, opened_ns: int, time_ns: int
-    ) -> None:
-        """A stream ended on which durable events may have been delivered."""
+    ) -> ReadPosition | None:
+        """A stream ended on which durable events may have been delivered; return how far the client has read it."""
         last = delivered.last or cursor
         # If the recording ended first, the client may have received the rest of the event.
         incomplete = None if ending in _UNKNOWN_END else delivered.incomplete
         if last is None and not delivered.is_unsure and incomplete is None:
-            return
-        possible = set() if ending in _ORDERLY else delivered.since(time_ns - _IN_FLIGHT_NS, cursor)
-        position = ReadPosition(last, frozenset(possible), delivered.is_unsure, incomplete, opened_ns, time_ns)
+            return None
+        since_ns = time_ns if ending is Ending.COMPLETE else time_ns - _IN_FLIGHT_NS
+        possible, may_be_other = delivered.since(since_ns, cursor)
+        position = ReadPosition(
+            last,
+            possible,
+            may_be_other,
+            has_left=ending is Ending.CLIENT_CLOSED,
+            is_unsure=delivered.is_unsure,
+            incomplete=incomplete,
+            opened_ns=opened_ns,
+            ended_ns=time_ns,
+        )
         self.may_be_several |= len(self.positions) >= _MOST_CURSORS
         self.positions = [*self.positions[1 - _MOST_CURSORS :], position]
+        return position
 
     def refuse_cursor(self, cursor: str) -> None:
         """The service refused its cursor with `invalid_cursor`."""
@@ -284,18 +317,25 @@ class DeliveredIds:
         """The id of the event in which the stream was cut off."""
         self.is_unsure = False
         """Whether an unreadable event, or one that resets the cursor of some clients, has arrived since."""
-        self._recent: deque[tuple[int, str]] = deque(maxlen=_MOST_CURSORS)
+        self._recent: deque[tuple[int, str]] = deque(maxlen=_MOST_UNREAD)
+        """The ids that the client may not have read if the connection broke now, and the one before them."""
 
     def add(self, identity: str, time_ns: int) -> None:
         """Add a delivered id."""
         self.last = identity
         self.is_unsure = False
-        self._recent.append((time_ns, identity))
+        recent = self._recent
+        while len(recent) > 1 and recent[1][0] < time_ns - _IN_FLIGHT_NS:
+            recent.popleft()
+        recent.append((time_ns, identity))
 
-    def since(self, time_ns: int, cursor: str | None) -> set[str | None]:
-        """Return the ids that were the last one at any time since; `cursor` is the one that opened the stream."""
-        late = {identity for when, identity in self._recent if when >= time_ns}
+    def since(self, time_ns: int, cursor: str | None) -> tuple[tuple[str | None, ...], bool]:
+        """Return the ids that were the last one at any time since, in order, and whether there are more.
+
+        `cursor` is the one that opened the stream.
+        """
         before = [identity for when, identity in self._recent if when < time_ns]
-        if before:
-            return {*late, before[-1]}
-        return {*late, cursor} if len(self._recent) < _MOST_CURSORS else {*late}
+        late = [identity for when, identity in self._recent if when >= time_ns]
+        if not before and len(self._recent) == _MOST_UNREAD:
+            return tuple(dict.fromkeys(late)), True
+        return tuple(dict.fromkeys([before[-1] if before else cursor, *late])), False

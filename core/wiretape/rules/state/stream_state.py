@@ -344,9 +344,9 @@ class StreamState(EventStream):
         """End the stream, after the rules have run."""
         self.gone_ns = time_ns
         self.session.log.budget.return_ids(len(self.event_numbers))
-        self.reader.close_stream(self.delivered, self.cursor, ending, self.opened_ns, time_ns)
+        position = self.reader.close_stream(self.delivered, self.cursor, ending, self.opened_ns, time_ns)
         if self.resync is not None:
-            self.resync.end(ending, time_ns)
+            self.resync.end(ending, time_ns, position)
 
     def _add_ephemeral(self, event: ParsedEvent) -> None:
         if event.type not in EVENT_TYPES:
@@ -474,7 +474,8 @@ class StreamState(EventStream):
         if self.resync is not None:
             return
         last = self.delivered.last or self.cursor
-        self.resync = PendingResync(event.time_ns, {last, event.id or last}, is_unsure=self.delivered.is_unsure)
+        cursors = dict.fromkeys([last, event.id or last])
+        self.resync = PendingResync(event.time_ns, cursors, is_unsure=self.delivered.is_unsure)
         self.reader.add_resync(self.resync)
 
 
