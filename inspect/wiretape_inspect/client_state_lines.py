@@ -9,6 +9,7 @@ from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.view.client_state_at_event import JoinedText, State
 from wiretape_inspect.view.runs_and_calls import RunsAndCalls, Span
 
+_UNREAD = "if it has read this event: the connection ended within a second"
 _MAX_TEXT = 400
 """Characters of a text that are shown: the last ones."""
 _MAX_SPANS = 10
@@ -31,8 +32,8 @@ def label_line(label: str, text: str) -> Line:
     return labelled((f"{label:>8}  ", "dim"), text)
 
 
-def state_lines(state: State) -> Iterator[Line]:
-    """Yield the lines of what a client knows after an event."""
+def state_lines(state: State, *, may_be_unread: bool) -> Iterator[Line]:
+    """Yield the lines of what a client knows after an event, which it may not have read."""
     yield label_line("session", state.session)
     for run in state.runs[-_MAX_SPANS:]:
         yield label_line("run", f"{run.id}  {_outcome(run)}")
@@ -45,6 +46,8 @@ def state_lines(state: State) -> Iterator[Line]:
     sequence = "" if state.last_sequence is None else f", after sequence {format_integer(state.last_sequence)}"
     cursor = f"Last-Event-ID: {state.cursor}" if state.cursor else "no Last-Event-ID"
     yield label_line("resume", f"{cursor}{sequence}")
+    if may_be_unread:
+        yield label_line("", _UNREAD)
     if len(state.connections) > 1:
         yield label_line("from", f"exchanges {', '.join(map(str, state.connections))}")
 

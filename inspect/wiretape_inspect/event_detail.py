@@ -20,7 +20,7 @@ from wiretape_inspect.client_state_lines import label_line, state_lines
 from wiretape_inspect.rule_explanation import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
-from wiretape_inspect.view.client_state_at_event import state_at
+from wiretape_inspect.view.client_state_at_event import is_unread_possible, state_at
 from wiretape_inspect.view.timeline_rows import EventRow
 
 MAX_BYTES = 4096
@@ -116,7 +116,8 @@ def detail_lines(
     yield from _field_lines(recording, exchange, seen)
     yield from _data_lines(seen.frame.data)
     yield _BLANK
-    yield from state_lines(state_at(recording, exchange, seen.event or 0))
+    state = state_at(recording, exchange, seen.event or 0)
+    yield from state_lines(state, may_be_unread=is_unread_possible(exchange, seen))
     yield _BLANK
     yield from _hex_lines(seen.frame.raw, seen.frame.start)
 

@@ -18,7 +18,7 @@ from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
-from wiretape_inspect.view.client_state_at_event import state_at
+from wiretape_inspect.view.client_state_at_event import is_unread_possible, state_at
 from wiretape_inspect.view.filter_match import Match
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
@@ -147,6 +147,7 @@ def event_document(
         **row_document(exchange.number, replace(detail_row(seen, since_ns), findings=findings)),
         "fields": [[_decode(name), _decode(value)] for name, value in seen.frame.fields],
         "cursor": _decode(seen.frame.last_event_id),
+        "may_be_unread": is_unread_possible(exchange, seen),
         "chunks": _chunks_of_identity(exchange, event_chunks),
         "data": _decode(seen.frame.data),
     }

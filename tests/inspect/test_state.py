@@ -166,3 +166,19 @@ def test_show_at_prints_the_state(run, tape, stream):
     assert shown["state"]["text"] == {"text": "It is.", "characters": 6, "final": False}
     assert shown["state"]["open_calls"][0]["began"] == {"exchange": 1, "event": 6, "time_ns": 24_000_001}
     assert shown["chunks"] == [[shown["start"], shown["end"], shown["time_ns"]]]
+
+
+@pytest.mark.parametrize(
+    ("ending", "wait_ms", "unread"),
+    [(Ending.SERVICE_CLOSED, 900, True), (Ending.SERVICE_CLOSED, 1100, False), (Ending.COMPLETE, 1, False)],
+)
+def test_an_event_that_the_client_may_not_have_read_is_marked(run, tape, message, ending, wait_ms, unread):
+    first = message("run.started", id="e1", sequence=1, run_id="r1")
+    last = message("run.completed", id="e2", sequence=2, run_id="r1")
+    number = tape.exchange(chunks=[(1, first), (5000, last)], ending=None)
+    tape.after(wait_ms)
+    tape.extend(number, [], ending)
+    path = tape.close()
+    mark = "if it has read this event: the connection ended within a second"
+    assert [mark in run("show", path, "--at", at).output for at in ("1:1", "1:2")] == [False, unread]
+    assert json.loads(run("show", path, "--at", "1:2", "--json").output)["may_be_unread"] is unread

@@ -120,7 +120,7 @@ export class DetailPane {
     const isMessage = item.kind !== "row" || ["event", "deltas"].includes(item.row.row);
     if (tab === "state") {
       const text = "No event precedes this row, so the client knew nothing from this connection.";
-      if (detail) showState(panel, detail.state, this.app);
+      if (detail) showState(panel, detail, this.app);
       else panel.append(element("p", { class: "empty", text }));
     } else if (!isMessage && detail) showBytes(panel, detail);
     else if (!isMessage) {

@@ -10,13 +10,13 @@ import { longText } from "./payload_tab.js";
 
 const MOST_SPANS = 200;
 
-export function showState(panel, state, { navigation, head }) {
+export function showState(panel, { state, may_be_unread }, { navigation, head }) {
   const copy = () => copyText(curlCommand(resumed(head, state.cursor)), "the curl command that resumes after this event");
   const title = "Copy the command that resumes the stream after this event";
   panel.append(element("p", { class: "dim", text: "What the client has read just after this event:" }));
   panel.append(factList([
     ["session", element("span", { class: `session ${state.session}`, text: state.session })],
-    ["would resume with", cursorText(state)],
+    ["would resume with", cursorText(state, may_be_unread)],
     ["connections", connectionLinks(state, navigation)],
   ]));
   panel.append(element("div", { class: "tools" }, element("button", { type: "button", class: "plain", text: "Copy resume as curl", title, onclick: copy })));
@@ -32,7 +32,7 @@ function resumed(head, cursor) {
   return { ...head, request_headers: cursor === null ? others : [...others, [CONTRACT.cursorHeader, cursor]] };
 }
 
-function cursorText(state) {
+function cursorText(state, mayBeUnread) {
   const cursor = state.cursor;
   const box = element("span");
   if (cursor === null) box.append("no cursor: from the beginning");
@@ -40,6 +40,7 @@ function cursorText(state) {
   if (state.last_sequence !== null) {
     box.append(element("span", { class: "dim", text: ` after sequence ${shortenNumber(state.last_sequence)}` }));
   }
+  if (mayBeUnread) box.append(element("span", { class: "dim", text: " if it has read this event: the connection ended within a second" }));
   return box;
 }
 

@@ -3,6 +3,7 @@
 import pytest
 from playwright.async_api import expect
 
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape_inspect.page_export import export_page
 
@@ -56,3 +57,19 @@ async def test_exported_page_opens_with_its_start_view(window, exported):
         await expect(shown.chosen().locator(".n")).to_have_text("40")
         await expect(shown.panel()).to_contain_text("word word")
         await shown.has_hash("x=2", "e=40", "tab=state")
+
+
+async def test_the_client_state_marks_an_event_that_the_client_may_not_have_read(window, reading, tape, message):
+    first, last = message("run.started", id="e1", sequence=1), message("run.completed", id="e2", sequence=2)
+    tape.exchange(chunks=[(1, first), (5000, last)], ending=Ending.SERVICE_RESET)
+    path = tape.close()
+    page = path.with_suffix(".html")
+    with open_recording(path) as recording:
+        page.write_bytes(b"".join(export_page(recording)))
+    mark = "if it has read this event"
+    for opened in (reading(path, "#x=1&e=1&tab=state"), window(f"{page.as_uri()}#x=1&e=1&tab=state")):
+        async with opened as shown:
+            await expect(shown.panel()).to_contain_text("Last-Event-ID: e1")
+            await expect(shown.panel()).not_to_contain_text(mark)
+            await shown.go("#x=1&e=2&tab=state")
+            await expect(shown.panel()).to_contain_text(f"Last-Event-ID: e2 after sequence 2 {mark}")

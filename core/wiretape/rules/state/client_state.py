@@ -32,6 +32,11 @@ Chromium, for example, discards what its page has not handled yet.
 _UNKNOWN_END = frozenset({Ending.OPEN, Ending.PROXY_STOPPED})
 
 
+def may_be_unread(sent_ns: int, ending: Ending, ended_ns: int) -> bool:
+    """Whether a client may not have read what was sent, because its connection ended shortly afterwards."""
+    return ending is not Ending.COMPLETE and ended_ns - sent_ns <= _IN_FLIGHT_NS
+
+
 @dataclass(frozen=True, slots=True)
 class RetryWait:
     """The service told a client to wait before it repeats a request."""
@@ -136,7 +141,7 @@ class PendingResync:
     def end(self, ending: Ending, time_ns: int, position: "ReadPosition | None") -> None:
         """The stream ended, and the client had read up to a position; None if it cannot resume from there."""
         self.ending = ending
-        self.may_be_unread = ending is not Ending.COMPLETE and time_ns - self.time_ns <= _IN_FLIGHT_NS
+        self.may_be_unread = may_be_unread(self.time_ns, ending, time_ns)
         if self.may_be_unread and position is not None:
             self.right_cursors = dict.fromkeys([*position.possible, *self.right_cursors])
             self.is_unsure |= position.may_be_other
