@@ -221,7 +221,7 @@ def test_a_client_whose_connection_broke_at_once_may_have_read_nothing(three, ev
     assert finding.message == "Expected one of the 6 ids from `evt_1` to `evt_6` as Last-Event-ID, got none."
 
     first = read(*three, ending="service-reset", ends_after=0.5)
-    assert Played(first, read(*three)).verdict("CLI002") is Verdict.PASS
+    assert Played(first, read(*three)).verdict("CLI002") is Verdict.INCONCLUSIVE, "perhaps it keeps no cursor"
 
 
 def test_every_byte_before_an_orderly_end_is_read(three):

@@ -175,8 +175,13 @@ class ReadPosition:
         return cursor == self.last or cursor in self.possible
 
     def allows(self, cursor: str | None) -> bool:
-        """Whether it is right to resume with the cursor."""
-        return not self.is_unsure and (cursor == self.last or (not self.has_left and cursor in self.possible))
+        """Whether it is right to resume with the cursor.
+
+        That is unknown of no cursor after events that the client may not have read.
+        """
+        if self.is_unsure or cursor is None:
+            return False
+        return cursor == self.last or (not self.has_left and cursor in self.possible)
 
 
 class SessionReader:
