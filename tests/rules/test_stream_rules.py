@@ -118,10 +118,7 @@ def test_an_unrequested_delta_is_reported_after_other_events(wire, event):
 
 @pytest.mark.parametrize("sequence", [2**63, 2**64, 10**30])
 def test_a_very_long_sequence_is_an_integer(wire, event, sequence):
-    assert wire.stream(event(sequence), event(sequence + 1), event(sequence, sse_id="a", id="a")) == [
-        "SEQ001",
-        "SEQ002",
-    ]
+    assert wire.stream(event(sequence), event(sequence + 1), event(sequence, sse_id="a", id="a")) == ["SEQ002"]
     assert wire.findings[0].sequence is None, "what SQLite cannot store is left out of the finding"
 
 
@@ -219,8 +216,9 @@ def test_the_last_id_without_nul_wins(wire, event):
     ids = "id: first\nid: evt_1\nid: a\0\n"
     assert wire.stream(event(1).replace("id: evt_1\n", ids)) == ["SSE004", "SSE005"]
     wire.findings.clear()
+    ids = ids.replace("evt_1", "evt_2")
     assert wire.stream(event(2, id="a\0", sse_id="x").replace("id: x\n", ids)) == ["DUR003", "SSE004", "SSE005"]
-    assert wire.findings[0].message == "Expected the SSE id `evt_1` as JSON `id`, got the string `a\\x00`."
+    assert wire.findings[0].message == "Expected the SSE id `evt_2` as JSON `id`, got the string `a\\x00`."
 
 
 def test_each_repeated_and_each_unknown_field_is_a_finding(wire):
@@ -318,7 +316,7 @@ def test_an_oversized_event_counts_as_lost(wire, event):
 
 def test_a_reused_sequence_is_found_once_and_not_again_in_the_replay(wire, event):
     wire.stream(event(1) + event(1, sse_id="b", id="b"))
-    assert wire.codes == ["SEQ001", "SEQ002"]
+    assert wire.codes == ["SEQ002"]
     wire.findings.clear()
     wire.stream(event(1, sse_id="b", id="b"))
     wire.stream(event(1))

@@ -228,6 +228,8 @@ class Rule:
     checks: tuple[Check[Any], ...]
     explanation: Explanation | None = None
     """For rules of other packages; those of built-in rules are in `families/explanations.toml`."""
+    once_per: Scope | None = None
+    """STREAM or SESSION: the rule runner reports at most one finding for each.  Only for rules about a `StreamState`."""
     everywhere: bool = False
     """Whether it also applies to traffic that is not the service's (see `state.service_traffic`)."""
 
@@ -253,11 +255,12 @@ def rule(
     steady: bool = False,
     also: Sequence[Check[Any]] = (),
     explanation: Explanation | None = None,
+    once_per: Scope | None = None,
     everywhere: bool = False,
 ) -> Callable[[Callable[P, Outcome]], Rule]:
     """Make the decorated function a rule; its docstring describes what breaks the rule.
 
-    `also` are further functions of the rule that run on other triggers.  A rule that applies `everywhere` is not only
+    `also` are further functions of the rule that run on other triggers.  `once_per` limits its findings.  A rule that applies `everywhere` is not only
     about the service's own traffic; on other event streams it gets a `FramedEvent` and an `EventStream`, whatever the
     shapes and types.  Raises ValueError for an invalid code or name, and for a function without a docstring.
     """
@@ -271,7 +274,7 @@ def rule(
         if not about:
             raise ValueError(f"Rule {code} has no docstring: add one that describes what breaks the rule.")
         checks = (Check(on, function, shapes, types, fast_path, steady), *also)
-        return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation, everywhere)
+        return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation, once_per, everywhere)
 
     return decorate
 

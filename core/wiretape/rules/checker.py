@@ -303,7 +303,6 @@ class Checker:
         location = Location(stream.exchange, comment.time_ns, byte_offset=comment.frame.start)
         self._runner.run(AFTER_COMMENT, (stream, kind), location)
         stream.last_comment = None
-        stream.has_blank_after_comment |= kind is FrameKind.BLANK
 
     def _add_silence(self, stream: StreamState, silence: Silence | None) -> None:
         """Run the rules on a silence, whose location is the event before it."""

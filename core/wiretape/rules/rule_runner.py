@@ -29,6 +29,7 @@ from wiretape.rules.catalogue import (
     Later,
     Outcome,
     Rule,
+    Scope,
     Trigger,
     catalogue_of,
 )
@@ -83,6 +84,16 @@ def _has_ordinary_id(event: ParsedEvent) -> bool:
     if event.sequence is None or identity is None or not is_header_safe(identity):
         return False
     return bool(event.document.get("id") == identity)
+
+
+def _is_reported(rule: Rule, outcome: Outcome, stream: StreamState) -> bool:
+    """Whether a rule that reports one finding for a stream or a session has reported it; it has after this call."""
+    if rule.once_per is None or not outcome or isinstance(outcome, Inconclusive | Later):
+        return False
+    reported = stream.reported if rule.once_per is Scope.STREAM else stream.session.reported
+    is_reported = rule.code in reported
+    reported.add(rule.code)
+    return is_reported
 
 
 @dataclass(slots=True)
@@ -188,7 +199,7 @@ class RuleRunner:
                 entry.held += 1
                 continue
             is_steady = False
-            if outcome is not None:
+            if outcome is not None and not _is_reported(entry.rule, outcome, stream):
                 self._settle(entry, outcome, event.location(stream.exchange))
         if is_steady:
             stream.steady_delta = event
@@ -264,7 +275,7 @@ class RuleRunner:
         entries = self._on if is_service else self._on_other
         for entry in entries.get(trigger.name, ()):
             outcome = entry.function(*arguments)
-            if outcome is not None:
+            if outcome is not None and not _is_reported(entry.rule, outcome, arguments[0]):
                 self._settle(entry, outcome, location)
 
     def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:

@@ -111,6 +111,7 @@ def stored_event_without_id(event: ParsedEvent, _stream: StreamState) -> Outcome
     steady=True,
     shapes=_WITH_OBJECT,
     scope=Scope.STREAM,
+    once_per=Scope.STREAM,
     clause='Events 2: "They are sent only when `event_deltas=true`."',
 )
 def unrequested_delta(event: ParsedEvent, stream: StreamState) -> Outcome:
@@ -121,8 +122,6 @@ def unrequested_delta(event: ParsedEvent, stream: StreamState) -> Outcome:
         return HELD if event.is_delta else None
     if not event.is_delta:
         return HELD
-    if stream.has_unrequested_delta:
-        return None
     return problem(f"Expected no deltas without `{EVENT_DELTAS}=true` in the request, got a {event.type}.")
 
 

@@ -80,16 +80,15 @@ def _is_keep_alive_name(name: str) -> bool:
     on=AFTER_COMMENT,
     severity=Severity.NOTE,
     scope=Scope.STREAM,
+    once_per=Scope.STREAM,
     basis=Basis.INFERRED,
     clause=_KEEP_ALIVE,
 )
-def keep_alive_with_blank_line(stream: StreamState, following: FrameKind) -> Outcome:
+def keep_alive_with_blank_line(_stream: StreamState, following: FrameKind) -> Outcome:
     """A blank line follows a keep-alive comment; some clients dispatch an empty event for it.
 
     Those clients include httpx-sse and the decoders of the OpenAI and Anthropic Python SDKs.  One finding per stream.
     """
     if following is not FrameKind.BLANK:
         return HELD
-    if stream.has_blank_after_comment:
-        return None
     return problem("Expected no blank line after a comment, got one, which makes some clients dispatch an event.")

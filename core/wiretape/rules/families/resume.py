@@ -43,6 +43,7 @@ _MOST_NAMED = 3
     on=EVENT,
     shapes=_DURABLE,
     scope=Scope.SESSION,
+    once_per=Scope.STREAM,
     clause=_REPLAY,
 )
 def event_repeated_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
@@ -51,9 +52,12 @@ def event_repeated_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome
     One finding per stream.
     """
     resume = stream.resume
-    if resume is None or resume.has_repetition or event.id in stream.event_numbers:
+    if resume is None or event.id in stream.event_numbers:
         return None
     if event.id == resume.cursor:
+        if not stream.is_repeated_on_resume(event):
+            # SEQ003 reports another event with that id.
+            return None
         return problem(f"Expected events after the cursor {quote(resume.cursor)}, got that event itself.")
     if event.sequence is None or stream.is_out_of_order(event) or stream.has_used_number(event):
         # SEQ001 or SEQ002 reports the sequence.
@@ -96,7 +100,7 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
 def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
     """A durable event arrives again on another connection with a different JSON value."""
     known = stream.session.log.find(event)
-    if known is None or event.id in stream.event_numbers:
+    if known is None or event.id is None or event.id in stream.event_numbers:
         return None
     now = json_hash(event)
     if now is None or known.json_hash is None:
@@ -106,14 +110,22 @@ def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
     return problem(f"Expected the same JSON for {quote(event.id or '')} as the first time, got different JSON.")
 
 
-@rule("RES004", "live-before-replay-ended", on=EVENT, shapes=_DURABLE, scope=Scope.SESSION, clause=_REPLAY)
+@rule(
+    "RES004",
+    "live-before-replay-ended",
+    on=EVENT,
+    shapes=_DURABLE,
+    scope=Scope.SESSION,
+    once_per=Scope.STREAM,
+    clause=_REPLAY,
+)
 def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
     """On a stream with a cursor, an ephemeral event arrives before a durable event that has to be replayed.
 
     That is one that was seen before the connection was requested.  One finding per stream.
     """
     resume = stream.resume
-    if resume is None or resume.has_late_replay or not stream.is_replayed(event):
+    if resume is None or not stream.is_replayed(event):
         # RES001, SEQ001, SEQ002 or SEQ003 reports an event that is not a replay in order.
         return None
     if not resume.has_live_output:

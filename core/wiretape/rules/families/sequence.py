@@ -24,7 +24,8 @@ def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
     For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
     """
     before, sequence = stream.sequence, event.sequence
-    if sequence is None:
+    if sequence is None or stream.has_used_number(event):
+        # SEQ002 reports a sequence that another event has.
         return None
     if before is None:
         if stream.resume is None or stream.resume.sequence is None or not stream.is_out_of_order(event):
@@ -71,14 +72,19 @@ def sequence_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
     clause='Durable event, id: "Used as the replay cursor."',
 )
 def id_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """The same id occurs twice on one connection."""
+    """The same id occurs twice on one connection, or another event has it on another connection."""
     identity = event.id
-    if identity is None or not stream.event_numbers:
+    if identity is None:
         return None
-    if identity not in stream.event_numbers:
-        return DROPPED_STATE if stream.dropped_ids else HELD
-    number = stream.event_numbers[identity]
-    return problem(f"Expected a new id, got {quote(identity)}, which event {number} already has.")
+    if identity in stream.event_numbers:
+        number = stream.event_numbers[identity]
+        return problem(f"Expected a new id, got {quote(identity)}, which event {number} already has.")
+    log = stream.session.log
+    if log.is_new(event) and log.has_other_event(event):
+        return problem(f"Expected a new id, got {quote(identity)}, which an event on another connection already has.")
+    if not stream.event_numbers:
+        return None
+    return DROPPED_STATE if stream.dropped_ids else HELD
 
 
 @rule(
@@ -88,11 +94,12 @@ def id_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
     shapes=_DURABLE,
     severity=Severity.NOTE,
     scope=Scope.STREAM,
+    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause=_ORDER_NUMBER,
 )
 def sequence_gap(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """The sequence increases by more than one, which the specification does not forbid."""
+    """The sequence increases by more than one, which the specification does not forbid.  One finding per session."""
     before, sequence = stream.sequence, event.sequence
     if before is None or sequence is None or stream.is_out_of_step:
         # After an unreadable sequence, or one out of order, a gap is only a consequence.

@@ -1,5 +1,8 @@
 """The durable events seen in one session, on any connection: what a replay is compared with.
 
+An event is identified by its id.  If it has none (DUR002), or the id of another event (SEQ003), its sequence
+identifies it as well.
+
 If there are very many, the oldest are dropped; rules about those are then inconclusive.
 """
 
@@ -73,16 +76,31 @@ class EventBudget:
 class EventLog:
     """The durable events of one session by id, in the order in which they were first seen."""
 
-    __slots__ = ("_ascending", "_highest", "budget", "dropped", "dropped_up_to", "events", "first_ids", "other_ids")
+    __slots__ = (
+        "_ascending",
+        "_highest",
+        "budget",
+        "dropped",
+        "dropped_up_to",
+        "events",
+        "first_ids",
+        "has_disorder",
+        "other_events",
+        "other_ids",
+    )
 
     def __init__(self, budget: EventBudget) -> None:
         self.events: dict[str, KnownEvent] = {}
+        self.other_events: dict[tuple[str | None, int], KnownEvent] = {}
+        """By id and sequence the events without an id, and those with the id of another event."""
         self.first_ids: dict[int, str] = {}
         """For each sequence the first id seen with it."""
         self.other_ids: dict[int, set[str]] = {}
         """For each sequence the other ids seen with it."""
         self.dropped = False
         """Whether events were dropped."""
+        self.has_disorder = False
+        """Whether sequences do not show the order of the session: one was reused, or not above the one before it."""
         self.dropped_up_to: int | None = None
         """The highest sequence of the dropped events."""
         self.budget = budget
@@ -91,61 +109,93 @@ class EventLog:
 
     def find(self, event: ParsedEvent) -> KnownEvent | None:
         """Return what is kept of the event from the first time that it was seen."""
-        return None if event.id is None else self.events.get(event.id)
+        identity, sequence = event.id, event.sequence
+        known = None if identity is None else self.events.get(identity)
+        if sequence is None or (known is not None and known.sequence == sequence):
+            return known
+        if known is not None and not self.has_other_event(event):
+            return known
+        return self.other_events.get((None if known is None else identity, sequence)) or (
+            self.events.get(self.first_ids.get(sequence, "")) if identity is None else None
+        )
+
+    def has_other_event(self, event: ParsedEvent) -> bool:
+        """Whether another event has the id of this one (SEQ003): one that differs not only in its sequence."""
+        known = None if event.id is None else self.events.get(event.id)
+        if known is None or event.sequence is None or known.sequence is None or known.sequence == event.sequence:
+            return False
+        return known.json_hash is not None and _hash_json(event, known.sequence) not in {None, known.json_hash}
+
+    def is_ambiguous(self, identity: str) -> bool:
+        """Whether several events have an id."""
+        return any(identity == other for other, _ in self.other_events)
 
     def is_new(self, event: ParsedEvent) -> bool:
         """Whether the event is certainly seen for the first time."""
         identity, sequence = event.id, event.sequence
-        if identity is not None and identity in self.events:
-            return False
         if sequence is None:
-            return identity is not None and not self.dropped
-        if identity is None:
-            return self._highest is None or sequence > self._highest
+            return identity is not None and identity not in self.events and not self.dropped
+        if identity in self.events and not self.has_other_event(event):
+            return False
+        if identity is None and sequence in self.first_ids:
+            return False
+        others = self.other_events
+        if others and ((identity, sequence) in others or (identity not in self.events and (None, sequence) in others)):
+            return False
         return self.dropped_up_to is None or sequence > self.dropped_up_to
 
     def add(self, event: ParsedEvent) -> None:
-        """Add a new event."""
+        """Add an event that is new, or whose id is."""
         identity, sequence = event.id, event.sequence
         if sequence is not None:
             if self._highest is None or sequence > self._highest:
                 self._highest = sequence
             else:
                 self._ascending = False
-        if identity is None:
-            return
-        self.events[identity] = _new_tuple(KnownEvent, (sequence, event.time_ns, json_hash(event)))
-        if sequence is not None and self.first_ids.setdefault(sequence, identity) != identity:
+        known = _new_tuple(KnownEvent, (sequence, event.time_ns, json_hash(event)))
+        if identity is not None and identity not in self.events:
+            self.events[identity] = known
+        elif sequence is not None:
+            self.other_events[identity, sequence] = known
+        if identity is not None and sequence is not None and self.first_ids.setdefault(sequence, identity) != identity:
             self.other_ids.setdefault(sequence, set()).add(identity)
-        budget, count = self.budget, len(self.events)
+        budget, count = self.budget, len(self.events) + len(self.other_events)
         budget.events += 1
         if count > MOST_EVENTS or (count > LEAST_EVENTS and budget.is_spent):
             self._drop(count // 2)
 
-    def after(self, sequence: int, before_ns: int) -> dict[str, int]:
-        """Return id and sequence of each event after `sequence` first seen before `before_ns`, in ascending order."""
-        return dict(sorted(self._after(sequence, before_ns), key=itemgetter(1)))
+    def after(self, cursor: KnownEvent, before_ns: int) -> dict[str, tuple[int, int]]:
+        """Return, for each event after a cursor first seen before `before_ns`, its id, its sequence and that time.
+
+        They are in ascending order of their sequences.
+        """
+        return dict(sorted(self._after(cursor, before_ns), key=itemgetter(1)))
 
     def release(self) -> None:
         """Return the events to the budget, because the session is dropped."""
-        self.budget.return_events(len(self.events))
+        self.budget.return_events(len(self.events) + len(self.other_events))
 
-    def _after(self, sequence: int, before_ns: int) -> Iterator[tuple[str, int]]:
+    def _after(self, cursor: KnownEvent, before_ns: int) -> Iterator[tuple[str, tuple[int, int]]]:
+        if cursor.sequence is None:
+            return
         for identity, known in reversed(self.events.items()):
-            if known.sequence is not None and known.sequence > sequence:
-                if known.first_ns < before_ns:
-                    yield identity, known.sequence
+            if known.sequence is not None and known.sequence > cursor.sequence:
+                # In a session out of order, what was seen before the cursor may precede it.
+                if known.first_ns < before_ns and not (self.has_disorder and known.first_ns < cursor.first_ns):
+                    yield identity, (known.sequence, known.first_ns)
             elif self._ascending and known.sequence is not None:
                 return
 
     def _drop(self, count: int) -> None:
-        for identity in list(islice(self.events, count)):
-            sequence = self.events.pop(identity).sequence
+        dropped = [self.events.pop(identity).sequence for identity in list(islice(self.events, count))]
+        others = list(islice(self.other_events, count - len(dropped)))
+        dropped += [self.other_events.pop(key).sequence for key in others]
+        for sequence in dropped:
             if sequence is not None:
                 self.dropped_up_to = sequence if self.dropped_up_to is None else max(self.dropped_up_to, sequence)
                 self.first_ids.pop(sequence, None)
                 self.other_ids.pop(sequence, None)
-        self.budget.return_events(count)
+        self.budget.return_events(len(dropped))
         self.dropped = True
 
 
@@ -160,14 +210,16 @@ def json_hash(event: ParsedEvent) -> int | None:
     return event.json_hash
 
 
-def _hash_json(event: ParsedEvent) -> int | None:
+def _hash_json(event: ParsedEvent, sequence: int | None = None) -> int | None:
+    """Hash the JSON; with another sequence if one is given."""
+    document = event.document if sequence is None else event.document | {"sequence": sequence}
     if event.has_unusual_json:
-        return _exact_hash(event)
+        return _exact_hash(event, sequence)
     try:
-        text = orjson.dumps(event.document, option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     except (TypeError, orjson.JSONEncodeError):
-        return _exact_hash(event)
-    return _exact_hash(event) if _has_float(text, event) else hash(text)
+        return _exact_hash(event, sequence)
+    return _exact_hash(event, sequence) if _has_float(text, event) else hash(text)
 
 
 def _has_float(text: bytes, event: ParsedEvent) -> bool:
@@ -181,13 +233,15 @@ def _has_float(text: bytes, event: ParsedEvent) -> bool:
     return _FLOAT.search(text) is not None
 
 
-def _exact_hash(event: ParsedEvent) -> int | None:
+def _exact_hash(event: ParsedEvent, sequence: int | None = None) -> int | None:
     """Hash the JSON with exact numbers.  It is equal to that of the text if all numbers are integers of 64 bits."""
     if not event.is_utf8:
         # SSE001 reports it.
         return None
     try:
         value = json.loads(event.data or b"", parse_int=_exact_integer, parse_float=_exact_number)
+        if sequence is not None:
+            value["sequence"] = _exact_integer(str(sequence))
         try:
             return hash(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
         except (TypeError, orjson.JSONEncodeError):

@@ -13,13 +13,12 @@ class ResumeState:
     """
 
     __slots__ = (
+        "_log",
         "cursor",
         "cursor_ns",
         "expected",
-        "has_late_replay",
         "has_live_output",
         "has_losses",
-        "has_repetition",
         "has_replayed",
         "is_checked",
         "is_over",
@@ -31,21 +30,23 @@ class ResumeState:
     )
 
     def __init__(self, cursor: str, opened_ns: int, log: EventLog) -> None:
-        known = log.events.get(cursor)
+        # The service may continue after any event with that id.
+        known = None if log.is_ambiguous(cursor) else log.events.get(cursor)
         self.cursor = cursor
         self.opened_ns = opened_ns
         self.sequence = known.sequence if known is not None else None
         """The sequence of the cursor's event, if the recording shows it."""
         self.cursor_ns = known.first_ns if known is not None else 0
         """When the cursor's event was first seen."""
-        self.expected: dict[str, int] = {} if self.sequence is None else log.after(self.sequence, opened_ns)
-        """The sequence of each event that is still to be replayed, by id, in ascending order."""
+        self.expected = {} if known is None else log.after(known, opened_ns)
+        """For each event that is still to be replayed, by id, its sequence and when it was first seen, in order."""
         self.is_partly_known = self.sequence is None or (
             log.dropped_up_to is not None and self.sequence < log.dropped_up_to
         )
         """Whether more events may have to be replayed than are known."""
-        self.missing: dict[str, int] = {}
+        self.missing: dict[str, None] = {}
         """The events that the replay skipped."""
+        self._log = log
         self.location: Location | None = None
         """The first event after a missing one."""
         self.has_replayed = False
@@ -57,10 +58,6 @@ class ResumeState:
         """Whether the rules about the whole replay have run."""
         self.has_live_output = False
         """Whether an ephemeral event has arrived."""
-        self.has_repetition = False
-        """Whether an event arrived that is not after the cursor (RES001)."""
-        self.has_late_replay = False
-        """Whether an event was replayed after live output had begun (RES004)."""
 
     def is_replay(self, known: KnownEvent | None) -> bool:
         """Whether an event, of which `known` is kept, was seen before the connection was opened."""
@@ -68,30 +65,32 @@ class ResumeState:
 
     def skips(self, sequence: int) -> bool:
         """Whether events before `sequence` are still to be replayed."""
-        return not self.is_over and next(iter(self.expected.values()), sequence) < sequence
+        return not self.is_over and next(iter(self.expected.values()), (sequence, 0))[0] < sequence
 
     def add(self, event: ParsedEvent, known: KnownEvent | None, exchange: int) -> None:
         """Add an event with an id or a sequence that arrived before the replay was over."""
         identity = event.id or ""
-        sequence = self.expected.pop(identity, event.sequence)
-        if self.missing.pop(identity, None) is not None:
+        if identity in self.missing:
+            del self.missing[identity]
             self.has_replayed = True
             return
+        first_ns = event.time_ns if known is None else known.first_ns
+        sequence, first_ns = self.expected.pop(identity, (event.sequence, first_ns))
         if sequence is not None:
-            self._skip_to(sequence, event, exchange)
+            self._skip_to(sequence, first_ns, event, exchange)
         if self.is_replay(known):
             self.has_replayed = True
         elif event.is_durable and event.sequence is not None:
             self.is_over = True
 
-    def _skip_to(self, sequence: int, event: ParsedEvent, exchange: int) -> None:
-        """Move the expected events before `sequence` to the missing ones."""
+    def _skip_to(self, sequence: int, first_ns: int, event: ParsedEvent, exchange: int) -> None:
+        """Move the expected events before an event with that sequence, first seen at that time, to the missing ones."""
         while self.expected:
-            identity = next(iter(self.expected))
-            if self.expected[identity] > sequence:
+            identity, (other, other_ns) = next(iter(self.expected.items()))
+            if other > sequence or (self._log.has_disorder and other_ns > first_ns):
                 return
-            other = self.expected.pop(identity)
+            del self.expected[identity]
             # An event may arrive under another id, which SEQ002 reports.
             if other < sequence:
-                self.missing[identity] = other
+                self.missing[identity] = None
                 self.location = self.location or event.location(exchange)

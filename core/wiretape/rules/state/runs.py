@@ -205,7 +205,17 @@ class ToolCall:
 class SessionRuns:
     """The runs and tool calls seen in one session, on any connection."""
 
-    __slots__ = ("_claims", "calls", "dropped_calls", "dropped_runs", "last_at", "last_claim_at", "overlaps", "runs")
+    __slots__ = (
+        "_claims",
+        "calls",
+        "dropped_calls",
+        "dropped_runs",
+        "has_disorder",
+        "last_at",
+        "last_claim_at",
+        "overlaps",
+        "runs",
+    )
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}
@@ -213,6 +223,8 @@ class SessionRuns:
         self.dropped_runs = False
         """Whether runs were dropped because there were too many."""
         self.dropped_calls = False
+        self.has_disorder = False
+        """Whether sequences do not show the order of the session."""
         self.overlaps: list[Overlap] = []
         """The overlaps that were proven since the list was last emptied."""
         self.last_claim_at: Position = 0
@@ -290,8 +302,9 @@ class SessionRuns:
             for run_id, other in list(self.runs.items()):
                 self.refute_claims(run_id, other)
 
-    def drop_claims(self) -> None:
-        """Forget the claims, because the order of the session is unknown."""
+    def doubt_order(self) -> None:
+        """Sequences do not show the order of the session: forget the claims."""
+        self.has_disorder = True
         self._claims.clear()
         self.last_claim_at = 0
 
@@ -448,13 +461,13 @@ class StreamRuns:
             return run_id in self.ended
         if run is None or run.ended_ns is None:
             return None if run is None and self._all.dropped_runs else False
-        if event.sequence is not None and run.ended_sequence is not None:
+        if event.sequence is not None and run.ended_sequence is not None and not self._all.has_disorder:
             return event.sequence > run.ended_sequence
         return True if run_id in self.ended else None
 
-    def add_delta(self, event: ParsedEvent) -> None:
-        """Add a delta."""
-        self.is_live = True
+    def add_delta(self, event: ParsedEvent, *, live: bool) -> None:
+        """Add a delta; `live` is whether it is certainly live output."""
+        self.is_live |= live
         run_id = event.document.get("run_id")
         if run_id != self._noted_run_id:
             self._note_early_event(event)

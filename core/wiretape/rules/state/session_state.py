@@ -50,8 +50,8 @@ class SessionState:
     """Whether it began before the recording."""
     is_understood: bool = True
     """Whether every event of it was seen and understood."""
-    has_disorder: bool = False
-    """Whether a sequence was not above the one before it on some stream."""
+    reported: set[str] = field(default_factory=set)
+    """The codes of the rules that report at most one finding for a session, and did."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What rules of other packages remember about it, by their code.  Built-in rules do not use it."""
 
@@ -78,16 +78,15 @@ class SessionState:
 
         It arrived on `exchange`, which was requested with that cursor.
         """
-        # Sequences start at 0 or at 1, or anywhere if all sessions share them.
-        is_late = event.sequence is not None and event.sequence > 1
         is_ahead = any(stream.exchange == self.first_stream != exchange for stream in self.streams)
-        if is_late and is_ahead and not self.began_earlier:
+        if cursor is not None and is_ahead and not self.began_earlier:
             # The first stream shows where the session begins.
             return
         self.first_event = event
-        # Without a cursor, a stream has every durable event; earlier streams may have ended before there were any.
-        is_whole = cursor is None and (exchange == self.first_stream or not self.log.events)
-        self.began_earlier |= is_late and not (self.was_created and is_whole)
+        # Without a cursor, a stream has every durable event that the service still has: all of them if the recording
+        # shows how the session was created.  Otherwise only the first sequences show that, unless sessions share them.
+        is_late = event.sequence is not None and event.sequence > 1
+        self.began_earlier |= cursor is not None or (is_late and not self.was_created)
 
     def reader(self, key: ClientKey) -> SessionReader:
         """Return the client as a reader of this session."""

@@ -136,16 +136,15 @@ class StreamState(EventStream):
         "dropped_ids",
         "event_numbers",
         "gone_ns",
-        "has_blank_after_comment",
         "has_gap",
         "has_losses",
         "has_unreadable_event",
-        "has_unrequested_delta",
         "is_out_of_step",
         "last_comment",
         "last_event",
         "opened_ns",
         "reader",
+        "reported",
         "resume",
         "resync",
         "runs",
@@ -191,9 +190,8 @@ class StreamState(EventStream):
         """Whether the sequence of the last event was unreadable, out of order, or not above that of the cursor."""
         self.has_gap = False
         """Whether events may have been lost since the last sequence."""
-        self.has_blank_after_comment = False
-        """Whether a comment was followed by a blank line."""
-        self.has_unrequested_delta = False
+        self.reported: set[str] = set()
+        """The codes of the rules that report at most one finding for a stream, and did."""
         self.has_losses = False
         """Whether bytes were lost."""
         self.has_unreadable_event = False
@@ -225,23 +223,25 @@ class StreamState(EventStream):
         """Whether the event is not known from before; copies of ephemeral events cannot be recognized."""
         return not event.is_durable or self.session.log.is_new(event)
 
+    def is_repeated(self, event: ParsedEvent) -> bool:
+        """Whether the stream has carried a durable event before, and not another one with its id (SEQ003)."""
+        return event.id in self.event_numbers and not self.session.log.has_other_event(event)
+
     def is_new_since_opened(self, event: ParsedEvent) -> bool:
         """Whether the event was, as far as known, first seen after this stream was requested, and is not repeated."""
         if self.is_new(event):
             return True
-        if event.id in self.event_numbers:
-            return False
         known = self.session.log.find(event)
-        return known is not None and known.first_ns >= self.opened_ns
+        return known is not None and known.first_ns >= self.opened_ns and not self.is_repeated(event)
 
     def is_out_of_order(self, event: ParsedEvent) -> bool:
-        """Whether the sequence of a durable event is not above the last one, or that of the cursor (SEQ001)."""
+        """Whether the sequence of a durable event is not above the last one, or that of the cursor (SEQ001, SEQ002)."""
         sequence = event.sequence
         if sequence is None:
             return False
         if self.sequence is not None:
             return sequence <= self.sequence
-        return self._is_up_to_cursor(event) and self.session.is_certainly_new(event) and not self.has_used_number(event)
+        return self._is_up_to_cursor(event) and self.session.is_certainly_new(event)
 
     def is_repeated_on_resume(self, event: ParsedEvent) -> bool:
         """Whether a durable event is, in the order of the session, that of the cursor or one before it (RES001)."""
@@ -249,17 +249,14 @@ class StreamState(EventStream):
         if resume is None or event.id in self.event_numbers:
             return False
         if event.id == resume.cursor:
-            return True
+            # Another event with its id may follow it (SEQ003).
+            log = self.session.log
+            return not (log.has_other_event(event) or log.is_ambiguous(resume.cursor))
         if not self._is_up_to_cursor(event) or self.is_out_of_order(event) or self.has_used_number(event):
             return False
         # If the sequences of the session are out of order, the order in which its events were first seen decides.
         known = self.session.log.find(event)
-        return not self.session.has_disorder or (known is not None and known.first_ns <= resume.cursor_ns)
-
-    def is_replayed_late(self, event: ParsedEvent) -> bool:
-        """Whether a durable event after the cursor is replayed although live output has begun (RES004)."""
-        resume = self.resume
-        return resume is not None and resume.has_live_output and self.is_replayed(event)
+        return not self.session.log.has_disorder or (known is not None and known.first_ns <= resume.cursor_ns)
 
     def is_replayed(self, event: ParsedEvent) -> bool:
         """Whether a durable event is, in order, one after the cursor that was seen before this stream was requested."""
@@ -279,8 +276,10 @@ class StreamState(EventStream):
 
     def has_used_number(self, event: ParsedEvent) -> bool:
         """Whether another event has the sequence of this one (SEQ002)."""
-        sequence = event.sequence
-        return sequence is not None and self.session.log.first_ids.get(sequence, event.id) != event.id
+        identity, sequence = event.id, event.sequence
+        if identity is None or sequence is None:
+            return False
+        return self.session.log.first_ids.get(sequence, identity) != identity
 
     def find_early_event(self, event: ParsedEvent, run_id: str) -> Location | None:
         """Return the location of the first event of a run if that precedes its start (RUN005)."""
@@ -306,14 +305,14 @@ class StreamState(EventStream):
         if delta is not None and (event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN):
             self.steady_delta = None
         if event.is_delta:
-            if not self.deltas_requested:
-                self.has_unrequested_delta = True
-            if self.resume is not None:
-                self.resume.has_live_output = True
             if event.id_line is not None:
                 # Some clients lose their cursor (DUR004).
                 self.delivered.is_unsure = True
-            self.runs.add_delta(event)
+            # The service may store and replay a delta that it numbers (DUR004, DUR005).
+            is_live = not (event.has_id or event.has_sequence)
+            if self.resume is not None:
+                self.resume.has_live_output |= is_live
+            self.runs.add_delta(event, live=is_live)
         elif event.is_durable:
             self._add_durable(event)
         elif event.shape is Shape.EPHEMERAL:
@@ -366,19 +365,14 @@ class StreamState(EventStream):
             # Events that have to be replayed may precede it (RES002, RES004).
             return
         last = self.sequence if resume is None or self.sequence is not None else resume.sequence
-        if last is not None and not (self.is_out_of_step or self.has_gap or self.session.has_disorder):
+        if last is not None and not (self.is_out_of_step or self.has_gap or self.session.log.has_disorder):
             self._place(event, 2 * last + 1)
 
     def _add_durable(self, event: ParsedEvent) -> None:
-        if self.resume is not None:
-            # These are reported only once for each stream.
-            self.resume.has_repetition |= self.is_repeated_on_resume(event)
-            self.resume.has_late_replay |= self.is_replayed_late(event)
-        is_repeated = event.id in self.event_numbers
+        log = self.session.log
+        known, new, is_repeated = log.find(event), log.is_new(event), self.is_repeated(event)
         self._add_to_order(event)
         self.session.add_workspace(event)
-        log = self.session.log
-        known, new = log.find(event), log.is_new(event)
         if self.resume is not None and not self.resume.is_over:
             self.resume.add(event, known, self.exchange)
         if event.type not in EVENT_TYPES:
@@ -389,7 +383,7 @@ class StreamState(EventStream):
             self.runs.deliver_end(event)
         if event.sequence is not None and not is_repeated and self._has_certain_position(event, known):
             self._place(event, 2 * event.sequence)
-        if new:
+        if new or (event.id is not None and known is not None and event.id not in log.events):
             log.add(event)
         if event.id is not None:
             self.delivered.add(event.id, event.time_ns)
@@ -399,7 +393,7 @@ class StreamState(EventStream):
 
     def _has_certain_position(self, event: ParsedEvent, known: KnownEvent | None) -> bool:
         """Whether no rule reports the order, the sequence or the content of a durable event as wrong."""
-        if self.is_out_of_step or self.session.has_disorder or self.has_used_number(event):
+        if self.is_out_of_step or self.session.log.has_disorder or self.has_used_number(event):
             return False
         return known is None or known.json_hash == json_hash(event)
 
@@ -416,8 +410,8 @@ class StreamState(EventStream):
             is_out_of_order = self.is_out_of_order(event)
             if is_out_of_order:
                 # Sequences prove nothing more about the order of the session.
-                self.session.has_disorder = True
-                self.session.runs.drop_claims()
+                self.session.log.has_disorder = True
+                self.session.runs.doubt_order()
             self.is_out_of_step = is_out_of_order or self._is_up_to_cursor(event)
             self.sequence = event.sequence
             self.has_gap = False
