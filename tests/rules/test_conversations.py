@@ -249,6 +249,7 @@ def plant_cli009(stage):
 def plant_rec001(stage):
     world, stream = stage.world, stage.stream
     world.tick()
+    world.now += stage.worlds.APART
     world.note(BytesLost(stream.number, world.now, Side.RESPONSE, stream.sent, 100, "disk full"))
     stream.sent += 100
 
