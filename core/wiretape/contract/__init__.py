@@ -25,6 +25,7 @@ from wiretape.contract.endpoints import cursor_in as cursor_in
 from wiretape.contract.endpoints import deltas_requested as deltas_requested
 from wiretape.contract.endpoints import is_event_stream as is_event_stream
 from wiretape.contract.endpoints import is_preflight as is_preflight
+from wiretape.contract.endpoints import is_session as is_session
 from wiretape.contract.endpoints import may_create_session as may_create_session
 from wiretape.contract.endpoints import operation_of as operation_of
 from wiretape.contract.endpoints import session_in as session_in

@@ -116,9 +116,14 @@ def session_in(target: str) -> str | None:
     return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
 
 
+def is_session(target: str) -> bool:
+    """Whether a path or URL is that of a session itself."""
+    return tuple(_path(target).rstrip("/").split("/")[-3:-1]) == _SESSIONS
+
+
 def may_create_session(method: str, target: str) -> bool:
     """Whether a request may create a session: a POST to a collection `sessions`.  The operation is not shown."""
-    return method == "POST" and _path(target).endswith(f"/{_SESSIONS[1]}")
+    return method == "POST" and _path(target).rstrip("/").endswith(f"/{_SESSIONS[1]}")
 
 
 def deltas_requested(target: str) -> bool:

@@ -244,7 +244,7 @@ def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Ou
     """
     if body.is_ruled_out:
         return HELD
-    if not body.is_whole:
+    if not (body.is_whole or body.is_error):
         return INCOMPLETE_BODY
     if body.document is UnreadableJson.TOO_COMPLEX:
         return COMPLEX_JSON

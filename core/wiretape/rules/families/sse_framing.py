@@ -12,6 +12,7 @@ from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     EVENT,
     HELD,
+    INCOMPLETE_BODY,
     LOST_EVENTS,
     STREAM_END,
     STREAM_RESPONSE,
@@ -171,9 +172,13 @@ def _hold_for_event_stream(exchange: ExchangeState) -> Outcome:
 )
 def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
     """The response to a stream request has status 200, but is not an event stream."""
-    # ERR010 reports an error envelope.
-    if not exchange.is_stream_request or body.response.status != HTTPStatus.OK or (body.is_whole and body.is_error):
+    if not exchange.is_stream_request or body.response.status != HTTPStatus.OK:
         return None
+    if body.is_error:
+        # ERR010 reports it.
+        return None
+    if body.may_be_error and not body.is_whole:
+        return INCOMPLETE_BODY
     content_type = exchange.response_header("content-type")
     return problem(f"Expected the Content-Type `{EVENT_STREAM}`, got {quote_or_none(content_type)}.")
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from http import HTTPStatus
 from typing import TypeAlias
 
 from wiretape.contract import (
@@ -18,7 +19,9 @@ from wiretape.contract import (
     Match,
     cursor_in,
     is_event_stream,
+    is_session,
     may_create_session,
+    session_in,
 )
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.state.client_state import (
@@ -237,13 +240,12 @@ class ExchangeState:
 
     def after_body(self, body: ErrorBody) -> None:
         """Update the client, after the rules about the response body have run."""
+        if isinstance(body, SuccessBody):
+            self._add_created_sessions(body)
         if not body.is_whole or body.is_empty:
             return
         if body.request_id is not None:
             self.request_ids.add(self.place, body.request_id, self.number)
-        if isinstance(body, SuccessBody):
-            for session_id in body.session_ids:
-                self.sessions.create((*self.place, session_id))
         code, cursor = body.code, self.cursor
         uses = 0 if self.run is None else self.run.custom_tool_uses
         if code in SAME_KEY_CODES:
@@ -255,6 +257,17 @@ class ExchangeState:
         elif code == EVENT_ALREADY_RESOLVED and self.match.run_id is not None:
             call = ResolvedCall(self.number, uses, self.reader.losses, self.body_hash)
             self.reader.resolve_call(self.match.run_id, call)
+
+    def _add_created_sessions(self, body: SuccessBody) -> None:
+        """Add the sessions that the request may have created, by the body or by the headers of the response."""
+        created = body.session_ids
+        if body.response.status == HTTPStatus.CREATED:
+            resource = self.response_header("location") or self.request.target
+            session_id = session_in(resource)
+            if session_id is not None and is_session(resource):
+                created.append(session_id)
+        for session_id in created:
+            self.sessions.create((*self.place, session_id))
 
     def after_end(self, ending: Ending) -> None:
         """Update the client and the session, after the rules about the end have run."""

@@ -12,7 +12,9 @@ _LARGEST_BODY = 1 << 20
 # A body is decoded in small steps, so that a small one that decompresses to a huge one does no harm.
 _STEP = 1 << 10
 _OPENING = b"{"
-_ID_KEYS = ("id", "session_id")
+_ID_KEYS = ("id", "session", "name")
+_MOST_OBJECTS = 100
+_LONGEST_ID = 1000
 _FIRST_KEY = f'"{ENVELOPE_KEY}"'.encode()
 
 
@@ -118,14 +120,25 @@ class SuccessBody(ErrorBody):
             self._body.clear()
 
     @property
+    def may_be_error(self) -> bool:
+        """Whether the body, as far as it is known, may begin an error envelope."""
+        return not self.is_ruled_out and (self._incomplete or not self.is_empty)
+
+    @property
     def session_ids(self) -> list[str]:
-        """The ids in a whole body that may be that of a session: in its object, or in an object directly in that."""
-        document = self.document if self.is_whole and self._may_name_session else None
-        if type(document) is not dict:
-            return []
-        objects = [document, *(value for value in document.values() if type(value) is dict)]
-        values = [item.get(name) for item in objects for name in _ID_KEYS]
-        return [value for value in values if type(value) is str]
+        """The strings in a whole body that may be the id of a session: in its object, or in objects within it.
+
+        Those in lists may be ids of sessions that existed before.
+        """
+        objects = [self.document] if self.is_whole and self._may_name_session else []
+        found: list[str] = []
+        for item in objects:
+            for name, value in item.items() if type(item) is dict else ():
+                if type(value) is dict and len(objects) < _MOST_OBJECTS:
+                    objects.append(value)
+                elif type(value) is str and len(value) <= _LONGEST_ID and name.lower().endswith(_ID_KEYS):
+                    found.append(value)
+        return found[:_MOST_OBJECTS]
 
     @property
     def envelope(self) -> dict[str, Any] | None:

@@ -147,8 +147,12 @@ class SessionRegistry:
 
     def create(self, key: SessionKey) -> None:
         """A response showed that the session with that key was created."""
-        if key not in self._sessions:
+        session = self._sessions.get(key)
+        if session is None:
             put_bounded(self._created, key, None, self._most)
+        elif session.first_event is None:
+            # The request for its stream was seen first.
+            session.was_created = True
 
     def find_by_run(self, run_id: str, authority: str, target: str) -> SessionState | None:
         """Return the session of a run: the one in the path of a request, or the only one with such a run."""
