@@ -229,7 +229,7 @@ class Rule:
     explanation: Explanation | None = None
     """For rules of other packages; those of built-in rules are in `families/explanations.toml`."""
     once_per: Scope | None = None
-    """STREAM or SESSION: the rule runner reports at most one finding for each.  Only for rules about a `StreamState`."""
+    """STREAM or SESSION: at most one finding is reported for each.  For rules whose functions get a `StreamState`."""
     everywhere: bool = False
     """Whether it also applies to traffic that is not the service's (see `state.service_traffic`)."""
 
@@ -260,9 +260,10 @@ def rule(
 ) -> Callable[[Callable[P, Outcome]], Rule]:
     """Make the decorated function a rule; its docstring describes what breaks the rule.
 
-    `also` are further functions of the rule that run on other triggers.  `once_per` limits its findings.  A rule that applies `everywhere` is not only
-    about the service's own traffic; on other event streams it gets a `FramedEvent` and an `EventStream`, whatever the
-    shapes and types.  Raises ValueError for an invalid code or name, and for a function without a docstring.
+    `also` are further functions of the rule that run on other triggers.  `once_per` limits its findings to one for
+    each stream or session.  A rule that applies `everywhere` is not only about the service's own traffic; on other
+    event streams it gets a `FramedEvent` and an `EventStream`, whatever the shapes and types.  Raises ValueError for an
+    invalid code or name, and for a function without a docstring.
     """
     if not _CODE.fullmatch(code):
         raise ValueError(f"Invalid code {code!r}: expected a family and three digits, for example ACME001.")

@@ -100,7 +100,7 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
 def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
     """A durable event arrives again on another connection with a different JSON value."""
     known = stream.session.log.find(event)
-    if known is None or event.id is None or event.id in stream.event_numbers:
+    if known is None or event.id not in stream.session.log.events or event.id in stream.event_numbers:
         return None
     now = json_hash(event)
     if now is None or known.json_hash is None:

@@ -24,8 +24,7 @@ def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
     For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
     """
     before, sequence = stream.sequence, event.sequence
-    if sequence is None or stream.has_used_number(event):
-        # SEQ002 reports a sequence that another event has.
+    if sequence is None:
         return None
     if before is None:
         if stream.resume is None or stream.resume.sequence is None or not stream.is_out_of_order(event):
@@ -33,6 +32,9 @@ def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
         before = stream.resume.sequence
     if sequence > before:
         return LOST_EVENTS if stream.has_gap else HELD
+    if stream.has_used_number(event):
+        # SEQ002 reports that another event has the sequence.
+        return None
     return problem(f"Expected a sequence above {format_number(before)}, got {format_number(sequence)}.")
 
 
@@ -54,8 +56,8 @@ def sequence_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
     first = log.first_ids.get(sequence, identity)
     if first == identity:
         return HELD if log.dropped_up_to is None or sequence > log.dropped_up_to else DROPPED_STATE
-    if identity in log.other_ids.get(sequence, ()):
-        # Already reported; this is a replay.
+    if identity in log.other_ids.get(sequence, ()) or log.has_other_number(event):
+        # Already reported, if this is a replay; or SEQ003 or RES003 reports the event.
         return None
     return problem(
         f"Expected sequence {format_number(sequence)} only for {quote(first)}, got it for {quote(identity)} too."
@@ -80,7 +82,7 @@ def id_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
         number = stream.event_numbers[identity]
         return problem(f"Expected a new id, got {quote(identity)}, which event {number} already has.")
     log = stream.session.log
-    if log.is_new(event) and log.has_other_event(event):
+    if identity in log.events and log.has_other_event(event) and log.is_new(event):
         return problem(f"Expected a new id, got {quote(identity)}, which an event on another connection already has.")
     if not stream.event_numbers:
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -108,23 +108,30 @@ class EventLog:
         self._ascending = True
 
     def find(self, event: ParsedEvent) -> KnownEvent | None:
-        """Return what is kept of the event from the first time that it was seen."""
+        """Return what is kept of the event from the first time that it was seen, with another id or none if need be."""
         identity, sequence = event.id, event.sequence
         known = None if identity is None else self.events.get(identity)
-        if sequence is None or (known is not None and known.sequence == sequence):
+        if known is None:
+            if sequence not in self.first_ids and not self.other_events:
+                return None
+        elif sequence is None or known[0] == sequence or not self.has_other_event(event):
             return known
-        if known is not None and not self.has_other_event(event):
-            return known
-        return self.other_events.get((None if known is None else identity, sequence)) or (
-            self.events.get(self.first_ids.get(sequence, "")) if identity is None else None
-        )
+        if sequence is None:
+            return None
+        return self.other_events.get((None if known is None else identity, sequence)) or self._find_renamed(event)
 
     def has_other_event(self, event: ParsedEvent) -> bool:
         """Whether another event has the id of this one (SEQ003): one that differs not only in its sequence."""
         known = None if event.id is None else self.events.get(event.id)
         if known is None or event.sequence is None or known.sequence is None or known.sequence == event.sequence:
             return False
-        return known.json_hash is not None and _hash_json(event, known.sequence) not in {None, known.json_hash}
+        json_hash = _hash_json(event, {"sequence": known.sequence})
+        return None is not json_hash != known.json_hash is not None
+
+    def has_other_number(self, event: ParsedEvent) -> bool:
+        """Whether the id of an event is known with another sequence (SEQ003 or RES003)."""
+        known = None if event.id is None else self.events.get(event.id)
+        return known is not None and None is not known.sequence != event.sequence
 
     def is_ambiguous(self, identity: str) -> bool:
         """Whether several events have an id."""
@@ -135,12 +142,8 @@ class EventLog:
         identity, sequence = event.id, event.sequence
         if sequence is None:
             return identity is not None and identity not in self.events and not self.dropped
-        if identity in self.events and not self.has_other_event(event):
-            return False
-        if identity is None and sequence in self.first_ids:
-            return False
-        others = self.other_events
-        if others and ((identity, sequence) in others or (identity not in self.events and (None, sequence) in others)):
+        may_be_known = identity in self.events or sequence in self.first_ids or self.other_events
+        if may_be_known and self.find(event) is not None:
             return False
         return self.dropped_up_to is None or sequence > self.dropped_up_to
 
@@ -170,6 +173,15 @@ class EventLog:
         They are in ascending order of their sequences.
         """
         return dict(sorted(self._after(cursor, before_ns), key=itemgetter(1)))
+
+    def _find_renamed(self, event: ParsedEvent) -> KnownEvent | None:
+        """Return the event that has the sequence of this one, and differs from it only in its id (SEQ002, DUR002)."""
+        first = "" if event.sequence is None else self.first_ids.get(event.sequence, "")
+        known = None if first == event.id else self.events.get(first)
+        if known is None or event.id is None:
+            return known
+        json_hash = _hash_json(event, {"id": first})
+        return known if None is not json_hash == known.json_hash else None
 
     def release(self) -> None:
         """Return the events to the budget, because the session is dropped."""
@@ -210,16 +222,15 @@ def json_hash(event: ParsedEvent) -> int | None:
     return event.json_hash
 
 
-def _hash_json(event: ParsedEvent, sequence: int | None = None) -> int | None:
-    """Hash the JSON; with another sequence if one is given."""
-    document = event.document if sequence is None else event.document | {"sequence": sequence}
+def _hash_json(event: ParsedEvent, changes: dict[str, Any] | None = None) -> int | None:
+    """Hash the JSON, with changes if there are some."""
     if event.has_unusual_json:
-        return _exact_hash(event, sequence)
+        return _exact_hash(event, changes)
     try:
-        text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(event.document | changes if changes else event.document, option=orjson.OPT_SORT_KEYS)
     except (TypeError, orjson.JSONEncodeError):
-        return _exact_hash(event, sequence)
-    return _exact_hash(event, sequence) if _has_float(text, event) else hash(text)
+        return _exact_hash(event, changes)
+    return _exact_hash(event, changes) if _has_float(text, event) else hash(text)
 
 
 def _has_float(text: bytes, event: ParsedEvent) -> bool:
@@ -233,15 +244,15 @@ def _has_float(text: bytes, event: ParsedEvent) -> bool:
     return _FLOAT.search(text) is not None
 
 
-def _exact_hash(event: ParsedEvent, sequence: int | None = None) -> int | None:
+def _exact_hash(event: ParsedEvent, changes: dict[str, Any] | None) -> int | None:
     """Hash the JSON with exact numbers.  It is equal to that of the text if all numbers are integers of 64 bits."""
     if not event.is_utf8:
         # SSE001 reports it.
         return None
     try:
         value = json.loads(event.data or b"", parse_int=_exact_integer, parse_float=_exact_number)
-        if sequence is not None:
-            value["sequence"] = _exact_integer(str(sequence))
+        for name, change in (changes or {}).items():
+            value[name] = _exact_integer(str(change)) if type(change) is int else change
         try:
             return hash(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
         except (TypeError, orjson.JSONEncodeError):

@@ -254,6 +254,8 @@ class StreamState(EventStream):
             return not (log.has_other_event(event) or log.is_ambiguous(resume.cursor))
         if not self._is_up_to_cursor(event) or self.is_out_of_order(event) or self.has_used_number(event):
             return False
+        if self.session.log.has_other_number(event):
+            return False
         # If the sequences of the session are out of order, the order in which its events were first seen decides.
         known = self.session.log.find(event)
         return not self.session.log.has_disorder or (known is not None and known.first_ns <= resume.cursor_ns)
@@ -370,7 +372,8 @@ class StreamState(EventStream):
 
     def _add_durable(self, event: ParsedEvent) -> None:
         log = self.session.log
-        known, new, is_repeated = log.find(event), log.is_new(event), self.is_repeated(event)
+        known, new = log.find(event), log.is_new(event)
+        is_repeated = event.id in self.event_numbers and self.is_repeated(event)
         self._add_to_order(event)
         self.session.add_workspace(event)
         if self.resume is not None and not self.resume.is_over:
@@ -383,7 +386,7 @@ class StreamState(EventStream):
             self.runs.deliver_end(event)
         if event.sequence is not None and not is_repeated and self._has_certain_position(event, known):
             self._place(event, 2 * event.sequence)
-        if new or (event.id is not None and known is not None and event.id not in log.events):
+        if new or (known is not None and event.id is not None and event.id not in log.events):
             log.add(event)
         if event.id is not None:
             self.delivered.add(event.id, event.time_ns)
