@@ -378,9 +378,9 @@ def test_a_wrong_replay_breaks_one_rule(replay, counting, seed):
 def read_log(log, *replays):
     """One stream carries the log, and further ones what they replay, after a cursor."""
     traffic = TrafficBuilder()
-    for cursor, events in [(None, log), *replays]:
+    for number, (cursor, events) in enumerate([(None, log), *replays]):
         headers = {} if cursor is None else {"Last-Event-ID": cursor}
-        stream = traffic.request("GET", "/v1/sessions/ses_1/events/stream", headers=headers, key=f"key_{cursor}")
+        stream = traffic.request("GET", "/v1/sessions/ses_1/events/stream", headers=headers, key=f"key_{number}")
         stream.respond_stream()
         for event in events:
             stream.event(event.kind, event.document, id=event.id)
@@ -429,6 +429,15 @@ def test_a_run_that_ends_twice_under_one_sequence_ends_twice(log):
     assert read_log([*log[:-1], again]) == {"SEQ002": 1, "RUN003": 1}
 
 
+def test_an_event_with_a_reused_id_may_get_another_one_in_a_replay(log):
+    """The end of a run has the id of the event before it, and in the replay that of the event before that."""
+    at = next(at for at, event in enumerate(log) if event.kind == "run.completed")
+    log[at].rename(log[at - 1].id)
+    replay = copy.deepcopy(log)
+    replay[at].rename(log[at - 2].id)
+    assert set(read_log(log, (None, replay))) == {"SEQ003"}
+
+
 # A response to a stream request is an error envelope.
 
 
@@ -446,6 +455,17 @@ def test_a_part_of_an_envelope_instead_of_a_stream_is_inconclusive(wire):
     request = "GET /v1/sessions/ses_1/events/stream"
     assert wire.answer(ENVELOPE[:30], 200, request, ending=Ending.CLIENT_CLOSED) == []
     assert {wire.verdict(code) for code in ("ERR010", "SSE007")} == {Verdict.INCONCLUSIVE}
+
+
+@pytest.mark.parametrize(("kind", "codes"), [("application/json", {"ERR010": 1}), ("text/event-stream", {"RES006": 1})])
+def test_a_foreign_cursor_is_accepted_only_with_an_event_stream(kind, codes):
+    traffic, other = TrafficBuilder(), make_logs("from 1")["ses_2"][0]
+    stream = traffic.request("GET", "/v1/sessions/ses_2/events/stream").respond_stream()
+    stream.event(other.kind, other.document, id=other.id).end()
+    headers = {"Last-Event-ID": other.id}
+    refused = traffic.request("GET", "/v1/sessions/ses_1/events/stream", headers=headers, key="other")
+    refused.respond(headers={"Content-Type": kind}, body=b"" if "event" in kind else ENVELOPE.encode())
+    assert judge(traffic.observations())[0] == codes
 
 
 # How a session is created is not shown.

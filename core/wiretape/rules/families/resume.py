@@ -1,6 +1,6 @@
 """RES: streams that were opened with a cursor."""
 
-from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR
+from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, is_event_stream
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
@@ -135,7 +135,8 @@ def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome
 
 def _hold_for_accepted_cursor(exchange: ExchangeState) -> Outcome:
     session = exchange.session
-    return HELD if session is not None and exchange.cursor in session.log.events else None
+    is_known = session is not None and exchange.cursor in session.log.events
+    return HELD if is_known and is_event_stream(exchange.response_header("content-type")) else None
 
 
 @rule(
@@ -178,6 +179,9 @@ def _hold_for_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcom
 )
 def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
     """The service accepts a cursor that belongs only to another session."""
+    if not is_event_stream(exchange.response_header("content-type")):
+        # SSE007 or ERR010 reports it.
+        return None
     cursor, session, authority = exchange.cursor, exchange.session, exchange.request.authority
     if cursor is None or session is None or not exchange.sessions.is_foreign_cursor(cursor, session, authority):
         return None

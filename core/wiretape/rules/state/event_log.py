@@ -176,8 +176,11 @@ class EventLog:
 
     def _find_renamed(self, event: ParsedEvent) -> KnownEvent | None:
         """Return the event that has the sequence of this one, and differs from it only in its id (SEQ002, DUR002)."""
-        first = "" if event.sequence is None else self.first_ids.get(event.sequence, "")
-        known = None if first == event.id else self.events.get(first)
+        sequence = event.sequence
+        first = None if sequence is None else self.first_ids.get(sequence)
+        if sequence is None or first is None or first == event.id:
+            return None
+        known = self.other_events.get((first, sequence)) or self.events.get(first)
         if known is None or event.id is None:
             return known
         json_hash = _hash_json(event, {"id": first})

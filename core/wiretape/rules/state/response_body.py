@@ -121,8 +121,8 @@ class SuccessBody(ErrorBody):
 
     @property
     def may_be_error(self) -> bool:
-        """Whether the body, as far as it is known, may begin an error envelope."""
-        return not self.is_ruled_out and (self._incomplete or not self.is_empty)
+        """Whether what arrived of the body may begin an error envelope."""
+        return not (self.is_ruled_out or self.is_empty)
 
     @property
     def session_ids(self) -> list[str]:
