@@ -46,3 +46,12 @@ def install_command(requirement: str) -> str:
     if Path(sys.prefix, "uv-receipt.toml").is_file():
         return f"uv pip install --python {sys.prefix} '{requirement}'"
     return f"pip install '{requirement}'"
+
+
+def describe_failure(error: Exception) -> str:
+    """Return the kind of an unexpected exception and the line that raised it; its text could quote traffic."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    line = f" in {Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where is not None else ""
+    return f"{type(error).__name__}{line}"

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 TOKEN_VARIABLE = "WIRETAPE_TOKEN"  # noqa: S105 - a name
 """The environment variable for the token of a replay."""
+_LONGEST_LINE = 1 << 16
 
 
 class SideCommand:
@@ -50,23 +51,43 @@ class SideCommand:
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait((forwarding, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        await self._end(process)
+        problem = await self._end(process)
         await forwarding
+        if problem:
+            self._write_line(f"`wiretape {arguments[0]}` {problem}.")
 
     async def _forward_lines(self, process: asyncio.subprocess.Process) -> None:
         if process.stderr is not None:
-            async for line in process.stderr:
-                self._write_line(line.decode("utf-8", "replace").rstrip())
+            async for line in read_lines(process.stderr):
+                self._write_line(line)
 
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
+    async def _end(self, process: asyncio.subprocess.Process) -> str:
+        """Wait until it exits; return what went wrong, if anything did."""
         if process.stdin is not None:
             process.stdin.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s):
-                await process.wait()
-                return
+                status = await process.wait()
+                return f"was killed by signal {-status}" if status < 0 else ""
         process.kill()
         await process.wait()
+        return f"was killed, because it did not exit within {self._patience_s:g} s"
+
+
+async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
+    """Yield the lines of a stream; of a line that is longer than `_LONGEST_LINE`, only the beginning."""
+    rest = b""
+    while data := await stream.read(_LONGEST_LINE):
+        *lines, rest = (rest + data).split(b"\n")
+        rest = rest[:_LONGEST_LINE]
+        for line in lines:
+            yield _decode_line(line)
+    if rest:
+        yield _decode_line(rest)
+
+
+def _decode_line(line: bytes) -> str:
+    return line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip()
 
 
 class DebuggerProcess(SideCommand):

@@ -16,7 +16,6 @@ from mitmproxy.master import Master
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from wiretape.errors import InputError
-from wiretape.labels import count_of
 from wiretape.safe_text import printable
 from wiretape.upstreams import join_upstreams
 from wiretape_proxy import mitmproxy_internals as internals
@@ -154,5 +153,5 @@ class Wiretape:
             await self._capture.display.refresh()
         if self.recorder.closed is not None:
             log.info(self.recorder.closed.line(self.recording))
-        if self.recorder.lost_bytes:
-            log.warning("%s passed unrecorded.", count_of(self.recorder.lost_bytes, "byte"))
+        if self.recorder.lost:
+            log.warning("%s passed unrecorded.", self.recorder.lost)

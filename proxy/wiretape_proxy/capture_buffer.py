@@ -5,7 +5,7 @@ from time import monotonic_ns
 from typing import Any
 
 from wiretape.observations import BytesLost, Observation, Side
-from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, body_of, encode_observation
+from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, body_of, encode_observation, is_request
 
 BodyTap = Callable[[bytes], bytes | list[bytes]]
 """The function that mitmproxy calls with each chunk of a streamed body; it forwards what the tap returns."""
@@ -77,6 +77,12 @@ def drop_chunks(entries: list[Any], why: str) -> list[Any]:
 def count_body_bytes(entries: list[Any]) -> int:
     """Count the bytes of bodies in entries."""
     return sum(_body_sizes(entries).values())
+
+
+def count_requests(entries: list[Any]) -> int:
+    """Count the requests that begin in entries."""
+    contents = zip(entries[1::3], entries[2::3], strict=True)
+    return sum(key == MESSAGE_KEY and is_request(content) for key, content in contents)
 
 
 def _body_sizes(entries: list[Any]) -> dict[int, int]:

@@ -4,7 +4,7 @@ The proxy's event loop appends to one flat list, three values an *entry*: time, 
 some 0.1 µs a chunk; a batch of entries is then packed column by column, at C speed, some 0.05 µs a
 chunk.  Everything that takes longer (offsets, runs, strictly increasing times) happens in the recorder.
 
-A batch consists of the number of entries and of bytes of content (`_BATCH_HEAD`), the times (int64, ns of the
+A batch consists of a mark, the number of entries and of bytes of content (`_BATCH_HEAD`), the times (int64, ns of the
 monotonic clock), the body keys (uint64), the lengths (uint32), all in the byte order of the machine, and the
 contents, joined.  The body key of a chunk is `exchange << 1 | side`; body key 0 marks a message: an observation
 as JSON, or the stop message.
@@ -12,7 +12,7 @@ as JSON, or the stop message.
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from typing import Any, Final
@@ -35,13 +35,16 @@ _Sent = RequestStarted | RequestEnded | ResponseStarted | BytesLost | ExchangeEn
 MESSAGE_KEY: Final = 0
 """The body key of an entry that is not a chunk."""
 
-_BATCH_HEAD = struct.Struct("=IQ")
+_BATCH_HEAD = struct.Struct("=4sIQ")
+_MARK = b"wtb1"
+"""What a batch begins with: if bytes are missing before it, the recorder must notice."""
 _STOP = "stop"
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     kind.__name__: msgspec.json.Decoder(kind)
     for kind in (RequestStarted, RequestEnded, ResponseStarted, BytesLost, ExchangeEnded)
 }
 _MESSAGE_DECODER = msgspec.json.Decoder(tuple[str, msgspec.Raw])
+_NO_ENDS: Final[Mapping[tuple[int, Side], int]] = {}
 _ROOM_NS = 4
 """What the writer needs before an end or a loss, for the bytes that it held back (see `Writer.feed`)."""
 
@@ -61,6 +64,11 @@ def encode_observation(observation: Observation) -> bytes:
     return msgspec.json.encode((type(observation).__name__, observation))
 
 
+def is_request(message: bytes) -> bool:
+    """Whether an encoded observation begins an exchange."""
+    return message.startswith(b'["RequestStarted",')
+
+
 def encode_stop() -> bytes:
     """Encode the message that the proxy stops in an orderly way."""
     return msgspec.json.encode((_STOP, None))
@@ -71,7 +79,7 @@ def pack_batch(entries: list[Any]) -> bytes:
     contents: list[bytes] = entries[2::3]
     lengths = array("I", map(len, contents))
     columns = array("q", entries[::3]).tobytes() + array("Q", entries[1::3]).tobytes() + lengths.tobytes()
-    return b"".join((_BATCH_HEAD.pack(len(contents), sum(lengths)), columns, *contents))
+    return b"".join((_BATCH_HEAD.pack(_MARK, len(contents), sum(lengths)), columns, *contents))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,15 @@ class Batch:
     lengths: Sequence[int]
     content: bytes
 
+    def entries(self) -> list[Any]:
+        """Return the entries as they were packed."""
+        entries: list[Any] = []
+        at = 0
+        for time_ns, key, length in zip(self.times, self.keys, self.lengths, strict=True):
+            entries += (time_ns, key, self.content[at : at + length])
+            at += length
+        return entries
+
 
 class BatchReader:
     """Splits the bytes of the pipe into batches."""
@@ -91,7 +108,7 @@ class BatchReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Batch]:
-        """Yield the batches that `data` completes."""
+        """Yield the batches that `data` completes.  Raises ValueError for anything else than a batch."""
         self._buffer += data
         while (size := self._first_size()) is not None:
             with memoryview(self._buffer) as view, view[:size] as whole:
@@ -103,13 +120,15 @@ class BatchReader:
         """Return the size of the first batch in the buffer once it is complete."""
         if len(self._buffer) < _BATCH_HEAD.size:
             return None
-        count, volume = _BATCH_HEAD.unpack_from(self._buffer)
+        mark, count, volume = _BATCH_HEAD.unpack_from(self._buffer)
+        if mark != _MARK:
+            raise ValueError("bytes are missing before a batch")
         size: int = _BATCH_HEAD.size + 20 * count + volume
         return size if len(self._buffer) >= size else None
 
 
 def _unpack_batch(whole: memoryview) -> Batch:
-    count, _volume = _BATCH_HEAD.unpack_from(whole)
+    _mark, count, _volume = _BATCH_HEAD.unpack_from(whole)
     at = _BATCH_HEAD.size
     columns: list[array[int]] = []
     for typecode, size in (("q", 8), ("Q", 8), ("I", 4)):
@@ -122,8 +141,13 @@ def _unpack_batch(whole: memoryview) -> Batch:
 class ObservationDecoder:
     """Turns batches into observations: numbers exchanges, counts offsets, makes times increase strictly."""
 
-    def __init__(self, *, base_ns: int, last_ns: int, first_exchange: int) -> None:
-        """`base_ns`: the monotonic clock at time 0 of the recording; `last_ns`: the recording's latest time so far."""
+    def __init__(
+        self, *, base_ns: int, last_ns: int, first_exchange: int, ends: Mapping[tuple[int, Side], int] = _NO_ENDS
+    ) -> None:
+        """`base_ns`: the monotonic clock at time 0 of the recording; `last_ns`: the recording's latest time so far.
+
+        `ends` is how far bodies of the recording that continue were seen.
+        """
         self.stopped = False
         """Whether the stop message arrived."""
         self.lost_bytes = 0
@@ -131,7 +155,7 @@ class ObservationDecoder:
         self.last_ns = last_ns
         self._base_ns = base_ns
         self._exchange_offset = first_exchange - 1
-        self._ends: dict[int, int] = {}
+        self._ends = {body_key(number - self._exchange_offset, side): end for (number, side), end in ends.items()}
 
     def feed(self, batch: Batch) -> Iterator[Observation]:
         """Yield the observations of a batch in the order of their entries."""

@@ -1,12 +1,13 @@
 """Check traffic while it is recorded, and keep counts for each exchange."""
 
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
+from itertools import islice
 
 from wiretape.contract import is_event_stream, operation_of
+from wiretape.errors import describe_failure
 from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.labels import ending_label
 from wiretape.observations import (
@@ -20,11 +21,18 @@ from wiretape.observations import (
     header,
 )
 from wiretape.rules import Checker, Finding, Settings, Verdict
-from wiretape_proxy.recorder_messages import ExchangeSummary, FindingCount, LiveFinding, OpenStream, RecorderStatus
+from wiretape_proxy.recorder_messages import (
+    MOST_FINDINGS,
+    MOST_STREAMS,
+    ExchangeSummary,
+    FindingCount,
+    LiveFinding,
+    OpenStream,
+    RecorderStatus,
+)
 
 SHOWN_PER_RULE = 3
 """How many findings of a rule are reported for each exchange while it is open; all are stored."""
-_LISTED_STREAMS = 50
 
 
 @dataclass(slots=True)
@@ -65,11 +73,17 @@ class LiveChecker:
     """Feeds the checker, and survives a failing rule.  Its counts are those of this capture."""
 
     def __init__(
-        self, settings: Settings, readers: StreamReaders, upstream: str, *, wants_status: bool = False
+        self,
+        settings: Settings,
+        readers: StreamReaders,
+        upstream: str,
+        *,
+        first_exchange: int = 1,
+        wants_status: bool = False,
     ) -> None:
-        """`upstream` is that of the recording.
+        """`upstream` is that of the recording, and `first_exchange` the first one of this capture.
 
-        `wants_status`: whether `status` is called regularly, which resets the new findings.
+        `wants_status`: whether `status` is called regularly, which takes the new findings.
         """
         self.exchanges = 0
         self.streams = 0
@@ -78,6 +92,7 @@ class LiveChecker:
         self.failure: str | None = None
         """Why the checks stopped.  Recording continues without them."""
         self._checker = Checker(settings, readers=readers, upstream=upstream)
+        self._first_exchange = first_exchange
         self._earlier_events = 0
         self._open: dict[int, _Exchange] = {}
         self._wants_status = wants_status
@@ -94,21 +109,26 @@ class LiveChecker:
         return [code for code, verdict in self._checker.verdicts().items() if verdict is Verdict.INCONCLUSIVE]
 
     @property
+    def has_new_findings(self) -> bool:
+        """Whether there are findings for another status."""
+        return bool(self._new_findings)
+
+    @property
     def findings(self) -> int:
         """Number of findings."""
         return self.severities.total()
 
     def status(self, now_ns: int, unchecked_bytes: int) -> RecorderStatus:
-        """Return the counts at `now_ns` of the recording, and reset the new findings."""
+        """Return the counts at `now_ns` of the recording, and take new findings: not all if there are many."""
         streams = [exchange for exchange in self._open.values() if exchange.is_stream]
-        new_findings = [FindingCount(*key, count) for key, count in self._new_findings.items()]
-        self._new_findings.clear()
+        keys = list(islice(self._new_findings, MOST_FINDINGS))
+        new_findings = [FindingCount(*key, self._new_findings.pop(key)) for key in keys]
         return RecorderStatus(
             requests=self.exchanges,
             events=self.events,
             findings=self.findings,
             open_count=len(streams),
-            open_streams=[self._open_stream(exchange, now_ns) for exchange in streams[-_LISTED_STREAMS:]],
+            open_streams=[self._open_stream(exchange, now_ns) for exchange in streams[-MOST_STREAMS:]],
             new_findings=new_findings,
             unchecked_bytes=unchecked_bytes,
         )
@@ -128,9 +148,20 @@ class LiveChecker:
         self.failure = self.failure or reason
 
     def feed_earlier(self, reads: Iterable[ReadObservation]) -> list[Finding]:
-        """Check observations from before this capture; return their findings, which are not counted."""
-        found = self._run(lambda: [finding for read in reads for finding in self._checker.feed_read(read)])
-        self._earlier_events = self._checker.events
+        """Check observations that are in the file already; return their findings.
+
+        Those from before this capture are not counted; the others are in the file if another recorder failed.
+        """
+        found: list[Finding] = []
+        for read in reads:
+            seen = read.observation
+            if seen.exchange < self._first_exchange:
+                found += self._run(partial(self._checker.feed_read, read))
+                self._earlier_events = self._checker.events
+            else:
+                found += self.feed(read)
+                if isinstance(seen, ExchangeEnded):
+                    self.end(seen)
         return found
 
     def feed(self, read: ReadObservation) -> list[Finding]:
@@ -176,7 +207,7 @@ class LiveChecker:
         try:
             return check()
         except Exception as error:  # noqa: BLE001 - a failing rule must not end the recording
-            self.failure = f"{type(error).__name__} in {_location(error)}"
+            self.failure = describe_failure(error)
             return []
 
     def _count_findings(self, found: list[Finding]) -> list[Finding]:
@@ -196,9 +227,3 @@ class LiveChecker:
         elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
             exchange.size += len(seen.data)
             exchange.last_ns = seen.times[-1]
-
-
-def _location(error: Exception) -> str:
-    """Return the source line that raised; the error's text could quote traffic."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -13,34 +13,38 @@ import sqlite3
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from wiretape.config import find_config, load_config, override_base
-from wiretape.errors import InputError, RecordingError
+from wiretape.errors import InputError, RecordingError, describe_failure
 from wiretape.frame_reader import ReadObservation
-from wiretape.observations import BytesArrived, ExchangeEnded
+from wiretape.observations import BytesArrived, ExchangeEnded, Observation
 from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, EarlierPart, Writer, redaction_policy
 from wiretape.rules import CATALOGUE, Finding, Settings
 from wiretape_proxy.addon_options import NO_CONFIG
-from wiretape_proxy.ipc_codec import BatchReader, ObservationDecoder
+from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
 from wiretape_proxy.live_checker import LiveChecker
 from wiretape_proxy.recorder_messages import (
+    BatchesStored,
     BytesNotStored,
     CatchingUp,
     ChecksFailed,
     FindingsCorrected,
+    MessageReader,
     RecorderConfig,
+    RecorderFailed,
     RecorderMessage,
     RecordingClosed,
     RecordingLocked,
     RecordingMissing,
     RecordingOpened,
     RecordingRefused,
+    ResumedCapture,
     decode_config,
-    encode_line,
+    encode_message,
 )
 from wiretape_proxy.rotation import Rotation
 
@@ -49,6 +53,8 @@ COMMIT_AFTER_S = 0.14
 _COMMIT_PAUSE_S = 0.05
 """Minimum time between commits, so that each one is worth its cost if input is late."""
 STATUS_EVERY_S = 0.5
+_ALIVE_EVERY_S = 0.2
+"""While commits are late for a known reason, the proxy must not take the recorder for one that hangs."""
 _PATIENCE_S = 1.0
 """Checks for which something waits are reported if they take longer ..."""
 _PROGRESS_EVERY_S = 5.0
@@ -123,18 +129,34 @@ def main() -> None:
     config, rest = _read_config()
     if config is None:
         return
-    given = config.settings
     try:
-        settings = override_base(_rule_settings(given.config), given.base or None)
-        policy = redaction_policy(given.redact_header, given.redact_query, given.redact_body)
-        writer = Writer.create(given.output, upstream=config.upstream, append=given.append, policy=policy)
+        _record(config, rest)
+    except Exception as error:  # noqa: BLE001 - a traceback could quote traffic
+        _send(RecorderFailed(describe_failure(error)))
+        sys.exit(1)
+
+
+def _record(config: RecorderConfig, rest: bytes) -> None:
+    """Record `rest` and then standard input."""
+    try:
+        recorder = _open(config)
     except InputError as error:
         _send(RecordingRefused(error.message))
-    else:
-        _send(RecordingOpened(writer.first_exchange))
-        rotation = Rotation(given, _send)
-        recorder = Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation)
-        recorder.run(sys.stdin.fileno(), rest)
+        return
+    _send(RecordingOpened(recorder.first_exchange, recorder.base_ns))
+    recorder.run(sys.stdin.fileno(), rest)
+
+
+def _open(config: RecorderConfig) -> "Recorder":
+    """Open the recording.  Raises InputError."""
+    given, resumed = config.settings, config.resumed
+    settings = override_base(_rule_settings(given.config), given.base or None)
+    policy = redaction_policy(given.redact_header, given.redact_query, given.redact_body)
+    writer = Writer.create(
+        given.output, upstream=config.upstream, append=given.append, policy=policy, resume=resumed is not None
+    )
+    rotation = Rotation(given, _send)
+    return Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation, resumed=resumed)
 
 
 def _never_preempt() -> None:
@@ -144,14 +166,12 @@ def _never_preempt() -> None:
 
 
 def _read_config() -> tuple[RecorderConfig | None, bytes]:
-    data = b""
-    while b"\n" not in data:
-        more = os.read(sys.stdin.fileno(), _READ_BYTES)
-        if not more:
-            return None, b""
-        data += more
-    line, _, rest = data.partition(b"\n")
-    return decode_config(line), rest
+    """Return the first message, and what follows it; None if there is none."""
+    reader = MessageReader()
+    while data := os.read(sys.stdin.fileno(), _READ_BYTES):
+        for message in reader.feed(data):
+            return decode_config(message), bytes(reader.rest)
+    return None, b""
 
 
 def _rule_settings(config: str) -> Settings:
@@ -165,7 +185,7 @@ def _rule_settings(config: str) -> Settings:
 def _send(message: RecorderMessage) -> None:
     # If the proxy was killed, what it sent is still recorded.
     with suppress(BrokenPipeError):
-        sys.stdout.buffer.write(encode_line(message))
+        sys.stdout.buffer.write(encode_message(message))
         sys.stdout.buffer.flush()
 
 
@@ -184,24 +204,38 @@ class Recorder:
         *,
         wants_status: bool = False,
         rotation: Rotation | None = None,
+        resumed: ResumedCapture | None = None,
     ) -> None:
         """`send` is called with each message for the proxy."""
         self._rotation = rotation
         self._writer = writer
         writer.wait_for_locks(self._on_locked)
         self._send = send
-        self._checker = LiveChecker(settings, writer.stream_readers, writer.upstream, wants_status=wants_status)
+        self._is_resumed = resumed is not None
+        self.first_exchange = writer.first_exchange if resumed is None else resumed.first_exchange
+        """The number of the first exchange of the capture."""
+        self._checker = LiveChecker(
+            settings,
+            writer.stream_readers,
+            writer.upstream,
+            first_exchange=self.first_exchange,
+            wants_status=wants_status,
+        )
         self._earlier = self._open_earlier_part()
         self._batches = BatchReader()
         # The monotonic clock is the same in all processes of a machine.
-        self.base_ns = writer.began_clock_ns - writer.began_ns
+        self.base_ns = writer.began_clock_ns - writer.began_ns if resumed is None else resumed.base_ns
         """The monotonic clock at time 0 of the recording."""
         self._checked_ns = writer.began_ns
         self._decoder = ObservationDecoder(
             base_ns=self.base_ns,
             last_ns=writer.began_ns,
-            first_exchange=writer.first_exchange,
+            first_exchange=self.first_exchange,
+            ends=writer.open_bodies(),
         )
+        self._received = self._stored = 0
+        """Numbers of batches."""
+        self._alive_at = 0.0
         self._not_stored = 0
         self._commit_at = _NEVER
         self._committed_at = 0.0
@@ -270,6 +304,7 @@ class Recorder:
         while self._waiting_bytes < _MOST_WAITING_BYTES and (data := self._read_input(0)):
             self._waiting.append(data)
             self._waiting_bytes += len(data)
+        self._show_life()
         now = time.monotonic()
         if seconds >= _PATIENCE_S and now >= self._report_lock_at:
             self._report_lock_at = now + _PROGRESS_EVERY_S
@@ -288,15 +323,35 @@ class Recorder:
         """Decode input, and store it with the next commit."""
         self._scheduler.note_input(time.monotonic(), len(data))
         for batch in self._batches.feed(data):
-            self._writer.feed(self._decoder.feed(batch))
+            self._received += 1
+            if self._is_stored(batch):
+                continue
+            self._writer.feed(self._observations(batch))
             due = max(batch.times[0] / 1e9 + COMMIT_AFTER_S, self._committed_at + _COMMIT_PAUSE_S)
             self._commit_at = min(self._commit_at, due)
             if self._wants_status:
                 self._status_at = min(self._status_at, time.monotonic() + STATUS_EVERY_S)
 
+    def _is_stored(self, batch: Batch) -> bool:
+        """Whether the recorder that failed has stored a batch: it may not have been able to tell."""
+        return self._is_resumed and batch.times[0] - self.base_ns < self._writer.began_ns
+
+    def _observations(self, batch: Batch) -> Iterator[Observation]:
+        for seen in self._decoder.feed(batch):
+            yield seen
+            self._show_life()
+
+    def _show_life(self) -> None:
+        """Let the proxy know that this process works, even if a lock, a long head or a long check delays the commit."""
+        if time.monotonic() >= self._alive_at:
+            self._alive_at = time.monotonic() + _ALIVE_EVERY_S
+            self._send(BatchesStored(self._stored))
+
     def commit(self) -> None:
         """Write what was stored to the disk."""
         self._writer.commit()
+        self._stored = self._received
+        self._send(BatchesStored(self._stored))
         self._commit_at = _NEVER
         self._committed_at = time.monotonic()
         if time.monotonic() >= self._check_file_at:
@@ -326,8 +381,11 @@ class Recorder:
         """Send the counts; schedule the next status while there is something to watch."""
         # Unchecked bytes must not look like silence.
         now_ns = time.monotonic_ns() - self.base_ns if not self._writer.has_backlog else self._checked_ns
-        status = self._checker.status(now_ns, self._unchecked_bytes)
-        self._send(status)
+        while True:
+            status = self._checker.status(now_ns, self._unchecked_bytes)
+            self._send(status)
+            if not self._checker.has_new_findings:
+                break
         more = status.open_count or self.has_unchecked or self._commit_at != _NEVER
         self._status_at = time.monotonic() + STATUS_EVERY_S if more else _NEVER
 
@@ -375,6 +433,7 @@ class Recorder:
         """Index and check stored observations."""
         found: list[Finding] = []
         for read in self._writer.derive(most):
+            self._show_life()
             seen = read.observation
             findings = self._checker.feed(read)
             self._checked_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
@@ -428,5 +487,6 @@ class Recorder:
                 files=self._rotation.files if self._rotation is not None else "",
                 checks_failed=self._checker.failure is not None,
                 lost_bytes=self._not_stored,
+                dropped_bytes=self._decoder.lost_bytes,
             )
         )

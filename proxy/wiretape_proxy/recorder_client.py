@@ -12,14 +12,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from wiretape.errors import InputError
+from wiretape.errors import InputError, describe_failure
 from wiretape.labels import count_of
 from wiretape_proxy.addon_options import Settings
-from wiretape_proxy.capture_buffer import CaptureBuffer, count_body_bytes, drop_chunks
-from wiretape_proxy.ipc_codec import encode_stop, pack_batch
+from wiretape_proxy.capture_buffer import CaptureBuffer, count_body_bytes, count_requests, drop_chunks
+from wiretape_proxy.ipc_codec import BatchReader, encode_stop, pack_batch
 from wiretape_proxy.recorder_messages import (
+    MOST_BYTES,
+    BatchesStored,
     BytesNotStored,
     CatchingUp,
     ChecksFailed,
@@ -27,7 +30,9 @@ from wiretape_proxy.recorder_messages import (
     FileClosed,
     FindingsCorrected,
     LiveFinding,
+    MessageReader,
     RecorderConfig,
+    RecorderFailed,
     RecorderMessage,
     RecorderStatus,
     RecordingClosed,
@@ -35,9 +40,10 @@ from wiretape_proxy.recorder_messages import (
     RecordingMissing,
     RecordingOpened,
     RecordingRefused,
+    ResumedCapture,
     RotationFailed,
-    decode_line,
-    encode_line,
+    decode_message,
+    encode_message,
 )
 from wiretape_proxy.stderr_writer import REDACTED
 
@@ -45,7 +51,14 @@ FLUSH_EVERY_S = 0.04
 _OVERDUE_NS = 60_000_000
 """With about ten streams at full speed, one iteration of the event loop can take several times as long."""
 _PIPE_BYTES = 1 << 20
-_LONGEST_LINE = 1 << 20
+_READ_BYTES = 1 << 16
+_SILENCE_S = 0.8
+"""A recorder that stores nothing for this long, although it should, is reported ..."""
+_GIVE_UP_AFTER_S = 10.0
+"""... and killed after this time: until then, it may only be slow, and traffic waits for it if memory is full."""
+_LONGEST_STEP_S = 0.25
+"""What counts of an iteration of the event loop: if this process stood still itself, the recorder is not to blame."""
+_EXIT_S = 5.0
 # `-m` would search the path of the new interpreter, which need not contain this package.
 _START = (
     "import sys; sys.path += [p for p in sys.argv[1:] if p not in sys.path]; "
@@ -128,12 +141,17 @@ class RecorderClient:
 
     Call `spawn` (optional), `open`, then `close`.  This runs on the event loop itself: a thread would compete with it
     for the interpreter lock and slow both down.
+
+    If the recorder fails, recording stops, and traffic continues.  When the proxy stops, another recorder adds to the
+    recording what was lost: the requests and responses, and the number of bytes of their bodies.
     """
 
     def __init__(self, buffer: CaptureBuffer, pause_reading: Callable[[bool], None]) -> None:
         """`pause_reading` is called with True while the recorder cannot keep up, and with False afterwards."""
         self.lost_bytes = 0
         """Bytes of bodies that passed but were not recorded."""
+        self.lost_exchanges = 0
+        """Exchanges of which the recording contains nothing."""
         self.first_exchange = 1
         """The number of the first exchange in the recording."""
         self.closed: RecordingClosed | None = None
@@ -141,21 +159,45 @@ class RecorderClient:
         self._buffer = buffer
         self._pause_reading = pause_reading
         self._settings = Settings()
+        self._upstream = ""
         self._is_paused = False
         self._dropped = 0
         self._not_stored = 0
         self._watchers: list[Callable[[RecorderStatus], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._pipe: PipeWriter | None = None
+        self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._reply: RecordingOpened | RecordingRefused | None = None
         self._replied = asyncio.Event()
         self._is_closing = False
+        self._resumed: ResumedCapture | None = None
+        self._failure = ""
+        """Why recording stopped."""
+        self._unstored: deque[bytes] = deque()
+        """Batches that the recorder has not stored yet."""
+        self._stored_count = 0
+        self._missed: list[bytes] = []
+        """After a failure: batches without chunks, for the recorder that adds what was lost."""
+        self._missed_size = self._missed_bytes = 0
+        """Their size, and the number of bytes in the chunks."""
+        self._watched_at = 0.0
+        self._silence_s = 0.0
+        """For how long the recorder has stored nothing, although it should."""
 
     @property
     def is_complete(self) -> bool:
         """Whether all traffic is in the recording; known once it is closed."""
-        return self.closed is not None and not self.closed.is_missing and not self.lost_bytes
+        is_closed = self.closed is not None and not self.closed.is_missing
+        return is_closed and not self._failure and not self.lost_bytes
+
+    @property
+    def lost(self) -> str:
+        """What passed unrecorded; empty if nothing did."""
+        lost = count_of(self.lost_bytes, "byte")
+        if self.lost_exchanges:
+            return f"{count_of(self.lost_exchanges, 'exchange')} with {lost}"
+        return lost if self.lost_bytes else ""
 
     def watch(self, watcher: Callable[[RecorderStatus], None]) -> None:
         """Pass each status of the recorder to `watcher`; call this before `open`."""
@@ -170,27 +212,33 @@ class RecorderClient:
             fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._pipe = PipeWriter(write_end)
         try:
-            process = await asyncio.create_subprocess_exec(
+            self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
                 _START,
                 *sys.path,
                 stdin=read_end,
                 stdout=asyncio.subprocess.PIPE,
-                limit=_LONGEST_LINE,
                 # Ctrl-C in the terminal, or a kill of the process group, must not reach it.
                 start_new_session=True,
             )
         finally:
             os.close(read_end)
-        self._listening = asyncio.create_task(self._listen(process, self._pipe))
+        self._listening = asyncio.create_task(self._listen(self._process, self._pipe))
 
-    async def open(self, settings: Settings, upstream: str) -> None:
-        """Open the recording, and flush to it from now on.  Raises InputError with the recorder's own message."""
-        self._settings = settings
+    async def open(self, settings: Settings, upstream: str, resumed: ResumedCapture | None = None) -> None:
+        """Open the recording, and flush to it from now on.  Raises InputError with the recorder's own message.
+
+        `resumed` is the capture to continue, whose recorder failed.
+        """
+        self._settings, self._upstream, self._resumed = settings, upstream, resumed
         if not self._is_alive:
             await self.spawn()
-        self._send(encode_line(RecorderConfig(settings, upstream, wants_status=bool(self._watchers))))
+        config = encode_message(RecorderConfig(settings, upstream, bool(self._watchers), resumed))
+        if len(config) > MOST_BYTES:
+            await self._end()
+            raise InputError(f"The options have {len(config):,} bytes: use at most {MOST_BYTES:,}.")
+        self._send(config)
         await self._replied.wait()
         if self._reply is None:
             raise InputError("The recorder process did not start; see its output above.")
@@ -199,15 +247,18 @@ class RecorderClient:
             raise InputError(self._reply.error)
         self.first_exchange = self._reply.first_exchange
         self._buffer.on_overdue = self._flush_overdue
+        self._watched_at = time.monotonic()
         self._tick()
 
     async def close(self) -> None:
         """Send the rest, and wait until the recording is closed."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._buffer.add_message(encode_stop())
         self._flush()
         await self._end()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._failure and self._resumed is None:
+            await self._record_losses()
 
     @property
     def _is_alive(self) -> bool:
@@ -223,23 +274,31 @@ class RecorderClient:
         if self._pipe is not None:
             self._pipe.write(data)
 
+    def _send_batch(self, batch: bytes) -> None:
+        self._unstored.append(batch)
+        self._send(batch)
+
     async def _end(self) -> None:
         """Close the pipe, and wait until the recorder has ended."""
         self._is_closing = True
         if self._pipe is not None:
             self._pipe.close()
         if self._listening is not None:
-            await self._listening
+            await asyncio.wait({self._listening})
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(FLUSH_EVERY_S, self._tick)
-        self._flush()
+        try:
+            self._flush()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not lose traffic silently
+            self._fail(f"Captured traffic cannot be sent to the recorder process ({describe_failure(error)})")
+        self._check_silence()
 
     def _flush_overdue(self) -> None:
         """Flush within a long iteration of the event loop; `_flush` handles overload."""
         self._set_due()
         if self._is_alive and self._backlog <= self._settings.memory // 2:
-            self._send(pack_batch(self._buffer.take()))
+            self._send_batch(pack_batch(self._buffer.take()))
 
     def _set_due(self) -> None:
         self._buffer.due_ns = time.monotonic_ns() + _OVERDUE_NS
@@ -247,6 +306,9 @@ class RecorderClient:
     def _flush(self) -> None:
         self._set_due()
         entries = self._buffer.take()
+        if self._failure:
+            self._miss(entries)
+            return
         if not self._is_alive:
             self.lost_bytes += count_body_bytes(entries)
             return
@@ -256,7 +318,7 @@ class RecorderClient:
         else:
             self._apply_backpressure(is_full)
         if entries:
-            self._send(pack_batch(entries))
+            self._send_batch(pack_batch(entries))
 
     def _drop(self, entries: list[Any]) -> list[Any]:
         dropped = count_body_bytes(entries)
@@ -281,43 +343,140 @@ class RecorderClient:
             self._pause_reading(False)
             log.warning("Recording has caught up.")
 
+    # Failures
+
+    def _check_silence(self) -> None:
+        """Report a recorder that stores nothing, although it should; kill it if that lasts."""
+        now = time.monotonic()
+        step, self._watched_at = min(now - self._watched_at, _LONGEST_STEP_S), now
+        if not self._unstored or self._failure:
+            return
+        before = self._silence_s
+        self._silence_s += step
+        if before < _SILENCE_S <= self._silence_s:
+            log.warning("The recorder process does not respond: traffic waits in memory.")
+        if self._silence_s >= _GIVE_UP_AFTER_S:
+            self._fail(f"The recorder process has not responded for {_GIVE_UP_AFTER_S:.0f} s")
+
+    def _hear(self) -> None:
+        """Note that the recorder works."""
+        if self._silence_s >= _SILENCE_S:
+            log.warning("The recorder process responds again.")
+        self._silence_s = 0.0
+
+    def _fail(self, why: str) -> None:
+        """Stop recording, because of the recorder."""
+        if self._failure:
+            return
+        self._failure = why
+        log.warning("%s: traffic continues unrecorded.", why)
+        self._pause_reading(False)
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            if self._listening is not None:  # not even a kill ends a process that waits for a broken disk
+                asyncio.get_running_loop().call_later(_EXIT_S, self._listening.cancel)
+        if self._pipe is not None:
+            self._pipe.abandon()
+        reader = BatchReader()
+        for data in self._unstored:
+            for batch in reader.feed(data):
+                self._miss(batch.entries())
+        self._unstored.clear()
+
+    def _miss(self, entries: list[Any]) -> None:
+        """Count the bytes as lost, and keep the rest as long as there is room."""
+        count = count_body_bytes(entries)
+        self.lost_bytes += count
+        if not entries:
+            return
+        if self._missed_size <= self._settings.memory:
+            self._missed.append(pack_batch(drop_chunks(entries, "the recorder process failed")))
+            self._missed_size += len(self._missed[-1])
+            self._missed_bytes += count
+        else:
+            self.lost_exchanges += count_requests(entries)
+
+    async def _record_losses(self) -> None:
+        """Let another recorder add to the recording what was lost."""
+        if not isinstance(self._reply, RecordingOpened):
+            return
+        other = RecorderClient(CaptureBuffer(), self._pause_reading)
+        resumed = ResumedCapture(self._reply.first_exchange, self._reply.base_ns)
+        try:
+            await other.open(replace(self._settings, append=True, rotate=None), self._upstream, resumed)
+        except InputError as error:
+            log.warning("What was lost cannot be recorded: %s", error)
+        else:
+            for batch in self._missed:
+                other._send_batch(batch)
+            await other.close()
+        self.closed = other.closed
+        if self.closed is not None:
+            # The failed recorder may have stored more than it reported.
+            self.lost_bytes -= max(0, self._missed_bytes - self.closed.dropped_bytes)
+        else:
+            batches = BatchReader().feed(b"".join(self._missed))
+            self.lost_exchanges += sum(count_requests(batch.entries()) for batch in batches)
+
+    # Messages
+
     async def _listen(self, process: asyncio.subprocess.Process, pipe: PipeWriter) -> None:
-        if process.stdout is not None:
-            async for line in process.stdout:
-                message = decode_line(line)
-                if isinstance(message, RecordingOpened | RecordingRefused):
-                    self._reply = message
-                    # A recorder that refuses ends by itself, perhaps before `open` continues.
-                    self._is_closing |= isinstance(message, RecordingRefused)
-                    self._replied.set()
-                else:
-                    self._receive(message)
-        await process.wait()
+        reader = MessageReader()
+        try:
+            while process.stdout is not None and (data := await process.stdout.read(_READ_BYTES)):
+                for message in reader.feed(data):
+                    self._receive(decode_message(message))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end silently
+            self._fail(f"The recorder process sent an invalid message ({describe_failure(error)})")
+        # Nothing is lost if it refused, or never started; `open` reports that.
+        if isinstance(self._reply, RecordingOpened) and self.closed is None:
+            self._fail("The recorder process died")
+        try:
+            async with asyncio.timeout(_EXIT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
         pipe.abandon()
-        if not self._replied.is_set():
-            self._replied.set()
-        elif not self._is_closing:
-            self._pause_reading(False)
-            log.warning("The recorder process died: traffic continues unrecorded.")
+        self._replied.set()
 
     def _receive(self, message: RecorderMessage) -> None:
+        self._hear()
+        match message:
+            case RecordingOpened() | RecordingRefused() if self._reply is None:
+                self._reply = message
+                self._replied.set()
+            case BatchesStored():
+                while self._stored_count < message.count:
+                    self._unstored.popleft()
+                    self._stored_count += 1
+            case RecorderStatus():
+                for watcher in self._watchers:
+                    watcher(message)
+            case BytesNotStored():
+                self._note_loss(message)
+            case RecorderFailed():
+                self._fail(f"The recorder process failed ({message.why})")
+            case RecordingClosed() if self._is_closing:
+                self.closed = message
+            case _:
+                self._report(message)
+
+    def _report(self, message: RecorderMessage) -> None:
         match message:
             case LiveFinding():
                 log.warning(message.line(), extra=REDACTED)
             case ExchangeSummary():
                 if message.is_notable:
                     log.info(message.line())
-            case RecorderStatus():
-                for watcher in self._watchers:
-                    watcher(message)
+            case FileClosed():
+                log.info(message.line())
+                self._settings = replace(self._settings, output=message.next_path)
+            case CatchingUp() | FindingsCorrected():
+                log.info(message.line())
             case RecordingMissing() | RecordingLocked() | ChecksFailed() | RotationFailed():
                 log.warning(message.line())
-            case BytesNotStored():
-                self._note_loss(message)
-            case CatchingUp() | FindingsCorrected() | FileClosed():
-                log.info(message.line())
-            case RecordingClosed():
-                self.closed = message
+            case _:
+                raise ValueError("a message at the wrong time")
 
     def _note_loss(self, message: BytesNotStored) -> None:
         if not self._not_stored:

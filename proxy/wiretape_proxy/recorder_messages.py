@@ -1,17 +1,38 @@
-"""Messages between the proxy and the recorder process, one line of JSON each, and how the log words them.
+"""Messages between the proxy and the recorder process: JSON after its length, and how the log words them.
 
-The proxy sends one `RecorderConfig`; the recorder sends the other messages.
+The proxy sends one `RecorderConfig`; the recorder sends the other messages.  Traffic cannot make a message longer than
+`MOST_BYTES`: texts are shortened, and lists are divided.
 """
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from wiretape import labels
 from wiretape.labels import count_of
-from wiretape.safe_text import printable
+from wiretape.safe_text import printable, shorten
 from wiretape_proxy.addon_options import Settings
+
+MOST_BYTES = 1 << 20
+"""Bytes of a message."""
+MOST_STREAMS = 50
+"""Open streams in a status."""
+MOST_FINDINGS = 1000
+"""New findings in a status."""
+_LONGEST_TEXT = 4096
+_LENGTH = struct.Struct("=I")
+
+
+class ResumedCapture(Struct, frozen=True):
+    """A capture whose recorder process failed: another one adds to it."""
+
+    first_exchange: int
+    """The number of its first exchange."""
+    base_ns: int
+    """The monotonic clock at time 0 of the recording."""
 
 
 class RecorderConfig(Struct, frozen=True):
@@ -23,22 +44,48 @@ class RecorderConfig(Struct, frozen=True):
     """The address that is proxied, as far as it is known; stored in the recording."""
     wants_status: bool
     """Whether to send `RecorderStatus` regularly."""
+    resumed: ResumedCapture | None = None
 
 
-class RecordingOpened(Struct, frozen=True, tag=True):
+class _Message(Struct, frozen=True):
+    """Something with texts of bounded length."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+                force_setattr(self, name, shorten(value, _LONGEST_TEXT))
+
+
+class RecordingOpened(_Message, frozen=True, tag=True):
     """The recording is open."""
 
     first_exchange: int
     """The number of the next exchange in the recording."""
+    base_ns: int
+    """The monotonic clock at time 0 of the recording."""
 
 
-class RecordingRefused(Struct, frozen=True, tag=True):
+class BatchesStored(_Message, frozen=True, tag=True):
+    """Batches are on the disk; sent after each commit, and repeated while the next one is late."""
+
+    count: int
+    """How many so far."""
+
+
+class RecorderFailed(_Message, frozen=True, tag=True):
+    """The recorder raised an exception; this is its last message."""
+
+    why: str
+
+
+class RecordingRefused(_Message, frozen=True, tag=True):
     """The recording cannot be opened."""
 
     error: str
 
 
-class LiveFinding(Struct, frozen=True, tag=True):
+class LiveFinding(_Message, frozen=True, tag=True):
     """A finding."""
 
     code: str
@@ -55,7 +102,7 @@ class LiveFinding(Struct, frozen=True, tag=True):
         return labels.finding_line(self.severity, self.code, self.exchange, self.event, self.message) + more
 
 
-class ExchangeSummary(Struct, frozen=True, tag=True):
+class ExchangeSummary(_Message, frozen=True, tag=True):
     """An exchange ended, and is stored and checked."""
 
     exchange: int
@@ -92,7 +139,7 @@ class ExchangeSummary(Struct, frozen=True, tag=True):
         return printable(line)
 
 
-class OpenStream(Struct, frozen=True):
+class OpenStream(_Message, frozen=True):
     """An event stream that is open."""
 
     exchange: int
@@ -104,7 +151,7 @@ class OpenStream(Struct, frozen=True):
     """Time since the last byte."""
 
 
-class FindingCount(Struct, frozen=True):
+class FindingCount(_Message, frozen=True):
     """Number of findings of one rule about one exchange since the last status."""
 
     exchange: int
@@ -113,7 +160,7 @@ class FindingCount(Struct, frozen=True):
     count: int
 
 
-class RecorderStatus(Struct, frozen=True, tag=True):
+class RecorderStatus(_Message, frozen=True, tag=True):
     """Counts so far, sent regularly while there is traffic."""
 
     requests: int
@@ -128,7 +175,7 @@ class RecorderStatus(Struct, frozen=True, tag=True):
     """Bytes that are stored but not yet checked, and not in the other counts."""
 
 
-class BytesNotStored(Struct, frozen=True, tag=True):
+class BytesNotStored(_Message, frozen=True, tag=True):
     """Bytes could not be written."""
 
     lost_bytes: int
@@ -140,7 +187,7 @@ class BytesNotStored(Struct, frozen=True, tag=True):
         return f"The recording cannot be written ({self.why}): traffic continues unrecorded."
 
 
-class RecordingMissing(Struct, frozen=True, tag=True):
+class RecordingMissing(_Message, frozen=True, tag=True):
     """The file of the recording was deleted, moved or replaced."""
 
     def line(self) -> str:
@@ -148,7 +195,7 @@ class RecordingMissing(Struct, frozen=True, tag=True):
         return "The recording was deleted, moved or replaced: traffic continues unrecorded."
 
 
-class RecordingLocked(Struct, frozen=True, tag=True):
+class RecordingLocked(_Message, frozen=True, tag=True):
     """Another program locks the file of the recording."""
 
     seconds: float
@@ -166,7 +213,7 @@ class RecordingLocked(Struct, frozen=True, tag=True):
         return f"{locked}: traffic is kept in memory until the lock is released."
 
 
-class ChecksFailed(Struct, frozen=True, tag=True):
+class ChecksFailed(_Message, frozen=True, tag=True):
     """A rule raised an exception; nothing is checked from now on."""
 
     why: str
@@ -176,7 +223,7 @@ class ChecksFailed(Struct, frozen=True, tag=True):
         return f"The live checks failed ({self.why}): traffic is recorded, but no longer checked."
 
 
-class CatchingUp(Struct, frozen=True, tag=True):
+class CatchingUp(_Message, frozen=True, tag=True):
     """Checks take long: those of an existing recording, which come first, or those that closing waits for."""
 
     unchecked_bytes: int
@@ -189,7 +236,7 @@ class CatchingUp(Struct, frozen=True, tag=True):
         return f"Checking the existing recording first: {unchecked_label(self.unchecked_bytes)}."
 
 
-class FindingsCorrected(Struct, frozen=True, tag=True):
+class FindingsCorrected(_Message, frozen=True, tag=True):
     """The stored findings of an existing recording differed from those that the rules prove."""
 
     def line(self) -> str:
@@ -197,7 +244,7 @@ class FindingsCorrected(Struct, frozen=True, tag=True):
         return "The findings that were already in the recording have been corrected."
 
 
-class FileClosed(Struct, frozen=True, tag=True):
+class FileClosed(_Message, frozen=True, tag=True):
     """The recording continues in a new file."""
 
     path: str
@@ -208,7 +255,7 @@ class FileClosed(Struct, frozen=True, tag=True):
         return printable(f"Closed {self.path}; recording continues in {self.next_path}.")
 
 
-class RotationFailed(Struct, frozen=True, tag=True):
+class RotationFailed(_Message, frozen=True, tag=True):
     """No new file can be created, or a closed file cannot be compressed, or its command failed."""
 
     why: str
@@ -218,7 +265,7 @@ class RotationFailed(Struct, frozen=True, tag=True):
         return printable(self.why)
 
 
-class RecordingClosed(Struct, frozen=True, tag=True):
+class RecordingClosed(_Message, frozen=True, tag=True):
     """The recording is closed."""
 
     exchanges: int
@@ -237,6 +284,8 @@ class RecordingClosed(Struct, frozen=True, tag=True):
     """Whether the checks failed, so that there may be more findings."""
     lost_bytes: int
     """Bytes that could not be written; not those that the proxy dropped."""
+    dropped_bytes: int = 0
+    """Bytes that the proxy dropped."""
 
     def line(self, path: str) -> str:
         """Return the log line that sums up the recording at `path`."""
@@ -256,6 +305,8 @@ class RecordingClosed(Struct, frozen=True, tag=True):
 RecorderMessage = (
     RecordingOpened
     | RecordingRefused
+    | BatchesStored
+    | RecorderFailed
     | LiveFinding
     | ExchangeSummary
     | RecorderStatus
@@ -278,16 +329,39 @@ def unchecked_label(count: int) -> str:
     return f"{count / 1e6:,.1f} MB not yet checked"
 
 
-def encode_line(message: RecorderMessage | RecorderConfig) -> bytes:
-    """Encode a message as one line of JSON."""
-    return msgspec.json.encode(message) + b"\n"
+def encode_message(message: RecorderMessage | RecorderConfig) -> bytes:
+    """Encode a message, with its length."""
+    data = msgspec.json.encode(message)
+    return _LENGTH.pack(len(data)) + data
 
 
-def decode_line(line: bytes) -> RecorderMessage:
-    """Decode a message of the recorder."""
-    return _DECODER.decode(line)
+def decode_message(data: bytes) -> RecorderMessage:
+    """Decode a message of the recorder.  Raises msgspec.MsgspecError."""
+    return _DECODER.decode(data)
 
 
-def decode_config(line: bytes) -> RecorderConfig:
+def decode_config(data: bytes) -> RecorderConfig:
     """Decode the message of the proxy."""
-    return _CONFIG_DECODER.decode(line)
+    return _CONFIG_DECODER.decode(data)
+
+
+class MessageReader:
+    """Splits the bytes of a pipe into messages."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+        """What follows the last message."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the messages that `data` completes.  Raises ValueError if one would be too long."""
+        self.rest += data
+        while len(self.rest) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self.rest)
+            if size > MOST_BYTES:
+                raise ValueError(f"a message of {size:,} bytes")
+            end = _LENGTH.size + size
+            if len(self.rest) < end:
+                return
+            message = bytes(self.rest[_LENGTH.size : end])
+            del self.rest[:end]
+            yield message

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from wiretape.errors import RecordingError
+from wiretape.errors import RecordingError, describe_failure
 from wiretape.recording import Writer
 from wiretape.recording.compressed_file import compress_recording, compressed_name
 from wiretape_proxy.addon_options import RotationLimit, Settings
@@ -61,12 +61,12 @@ class Rotation:
         self._retry_at, self._since = 0.0, time.monotonic()
         closed, self.path = self.path, path
         self._send(FileClosed(str(closed), str(path)))
-        self._threads.submit(self._handle_closed, closed)
+        self._threads.submit(self._try_to_handle, closed)
 
     def finish(self, *, is_missing: bool) -> None:
         """Handle the last file, which is closed, unless it `is_missing`, and wait until all files are handled."""
         if not is_missing:
-            self.path = self._handle_closed(self.path)
+            self.path = self._try_to_handle(self.path)
         self._threads.shutdown()
 
     def _next_path(self) -> Path:
@@ -75,6 +75,13 @@ class Rotation:
             path = self._first.with_name(f"{self._first.stem}.{self._number:04}{self._first.suffix}")
             if not os.path.lexists(path) and not os.path.lexists(compressed_name(path)):
                 return path
+
+    def _try_to_handle(self, path: Path) -> Path:
+        try:
+            return self._handle_closed(path)
+        except Exception as error:  # noqa: BLE001 - a thread must not end silently, and the recording is complete
+            self._send(RotationFailed(f"{path} is closed, but not handled further ({describe_failure(error)})."))
+            return path
 
     def _handle_closed(self, path: Path) -> Path:
         """Compress a closed file, and run the command with its path; return that."""

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from wiretape.errors import describe_failure
 from wiretape.safe_text import printable
 from wiretape_proxy.recorder_messages import RecorderStatus
 
@@ -112,7 +113,13 @@ class StderrWriter:
             while not self._waiting.empty():
                 items.append(self._waiting.get())
             self._ended = _END in items
-            self._write(items)
+            try:
+                self._write(items)
+            except Exception as error:  # noqa: BLE001 - later lines must still be written
+                self._view = None
+                self._write(
+                    [f"The live view failed ({describe_failure(error)}): from now on, only lines are shown.", *items]
+                )
         if self._view is not None:
             self._view.close()
 

@@ -247,7 +247,7 @@ class Proxy:
         *arguments: str,
         env: dict[str, str] | None = None,
         file_limit: int | None = None,
-        script: Path | None = None,
+        name: str = "wiretape",
     ) -> None:
         self.file = folder / "run.db"
         self.lines: list[str] = []
@@ -255,10 +255,8 @@ class Proxy:
         self._peers: list[Peer] = []
         command = ["proxy", "--listen", "127.0.0.1:0", "--output", str(self.file), *arguments]
         options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        if script is not None:
-            self.process = _start([sys.executable, script, *command], env=env or {}, **options)
-        elif file_limit is None:
-            self.process = _start_forked("wiretape", command, env=env or {}, **options)
+        if file_limit is None:
+            self.process = _start_forked(name, command, env=env or {}, **options)
         else:
             limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh", sys.executable, "-m", "wiretape"]
             self.process = _start([*limited, *command], **options)

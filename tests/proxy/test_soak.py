@@ -27,7 +27,6 @@ from wiretape.recording import open_recording
 
 SECONDS = float(os.environ.get("WIRETAPE_SOAK_SECONDS", "0"))
 SEED = int(os.environ.get("WIRETAPE_SOAK_SEED", "1"))
-SCRIPT = Path(__file__).with_name("breakable_proxy.py")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 DATA_LOSS_S = 0.2 if not SECONDS else 0.7
 """How old an event can be that a kill loses; the second is for machines that are several times overcommitted."""
@@ -256,7 +255,7 @@ def breakable(stage: Stage, fault: str):
     stage.count += 1
     name = stage.folder / f"fault-{stage.count}"
     name.write_text("")
-    proxy = stage.start(stage.service.url, script=SCRIPT, env={"FAULT": str(name)})
+    proxy = stage.start(stage.service.url, name="breakable_proxy", env={"FAULT": str(name)})
     name.write_text(fault)
     return proxy, name
 

@@ -36,6 +36,8 @@ _FORKED.set_forkserver_preload(
 )
 _MAIN = {
     "wiretape": "wiretape.__main__:main",
+    "breakable_proxy": "breakable_proxy:main",
+    "recorder": "wiretape_proxy.recorder:main",
     **{name: f"mitmproxy.tools.main:{name}" for name in ("mitmdump", "mitmproxy", "mitmweb")},
 }
 _RUN = """
@@ -97,7 +99,7 @@ def _be_the_recorder(read_end: int, write_end: int, *, starts_session: bool) -> 
                 signal.signal(number, signal.SIG_DFL)
         sys.modules["wiretape_proxy.recorder"].main()
         status = 0
-    except BaseException:  # noqa: BLE001
+    except Exception:  # noqa: BLE001
         traceback.print_exc()
     finally:
         os._exit(status)

@@ -53,6 +53,7 @@ class RecordingFile:
         upstream: str,
         started_unix_ns: int | None,
         policy: RedactionPolicy,
+        resume: bool,
         previous: "RecordingFile | None",
         previous_ns: int,
     ) -> None:
@@ -70,7 +71,8 @@ class RecordingFile:
         if previous is not None:
             self._continue_capture(previous, previous_ns)
         else:
-            self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns, policy)
+            now_ns = time.time_ns() if started_unix_ns is None else started_unix_ns
+            self._begin_capture(upstream, now_ns, policy, resume=resume)
         connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
 
     @classmethod
@@ -82,6 +84,7 @@ class RecordingFile:
         append: bool,
         started_unix_ns: int | None = None,
         policy: RedactionPolicy | None = None,
+        resume: bool = False,
         previous: "RecordingFile | None" = None,
         previous_ns: int = 0,
     ) -> "RecordingFile":
@@ -118,6 +121,7 @@ class RecordingFile:
                 upstream=upstream,
                 started_unix_ns=started_unix_ns,
                 policy=policy,
+                resume=resume,
                 previous=previous,
                 previous_ns=previous_ns,
             )
@@ -241,7 +245,7 @@ class RecordingFile:
             row = {"tool": each.tool, "began": _iso(started + each.began_ns), "indexed_ns": indexed_ns}
             self._insert("capture", {**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
 
-    def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy) -> None:
+    def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy, *, resume: bool) -> None:
         if not self._last_id("recording"):
             self._insert("recording", _recording_row(now_ns, policy))
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
@@ -249,14 +253,16 @@ class RecordingFile:
         self.upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
         self.connection.execute("UPDATE recording SET upstream = ?", (self.upstream,))
         self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
-        self._end_open_exchanges()
+        if not resume:
+            self._end_open_exchanges()
         self.last_exchange = self._last_id("exchange")
         self.last_segment = self._last_id("segment")
         self.last_loss = self._last_id("lost")
-        self.began_ns: int = max(now_ns - recording["started_unix_ns"], self.last_ns + 1)
+        began_ns = self.last_ns + 1 if resume else now_ns - recording["started_unix_ns"]
+        self.began_ns: int = max(began_ns, self.last_ns + 1)
         row = {
             "tool": f"wiretape {__version__}",
-            "began": _iso(now_ns),
+            "began": _iso(recording["started_unix_ns"] + self.began_ns),
             "began_ns": self.began_ns,
             "indexed_ns": self.began_ns,
         }

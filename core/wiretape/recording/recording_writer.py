@@ -35,6 +35,7 @@ from wiretape.recording.table_rows import (
     FindingTable,
     OpenExchange,
     pack_run,
+    read_open_exchanges,
     write_exchanges,
     write_losses,
 )
@@ -289,6 +290,7 @@ class Writer:
         self._file = file
         self._connection = file.connection
         self._batch = WriteBatch(file.redactor, file.last_loss)
+        self._batch.exchanges = read_open_exchanges(file.connection)
         self._masker = BodyMasker(file.redactor)
         self._json = JsonRedactor(file.redactor)
         self._index = FrameIndex(self._connection)
@@ -322,15 +324,17 @@ class Writer:
         append: bool = False,
         started_unix_ns: int | None = None,
         policy: RedactionPolicy | None = None,
+        resume: bool = False,
     ) -> "Writer":
         """Begin a recording in a new file, or with `append` continue an existing one.
 
+        With `resume` as well, the exchanges that are open continue: their connections outlived the recorder.
         `started_unix_ns` is the wall clock at time 0 (default: now); `policy` is what to redact.  Raises RecordingError
         if the file cannot be written, exists (without `append`), is not a recording, has a newer format, or is being
         recorded to by another process.  The file stays unchanged then.
         """
         file = RecordingFile.create(
-            Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns, policy=policy
+            Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns, policy=policy, resume=resume
         )
         return cls(file)
 
@@ -343,6 +347,11 @@ class Writer:
     def lost_bytes(self) -> int:
         """Bytes that were lost, or could not be stored, in this capture."""
         return self._batch.lost_bytes
+
+    def open_bodies(self) -> dict[tuple[int, Side], int]:
+        """Return how far the bodies of open exchanges were seen."""
+        exchanges = self._batch.exchanges
+        return {(number, side): exchanges[number].ends[side] for number in exchanges for side in Side}
 
     def feed(self, observations: Iterable[Observation]) -> None:
         """Add observations, with their secrets redacted, to the next `commit`.

@@ -29,6 +29,12 @@ _INVENTED = "null"
 _WRITE_LOST = (
     "INSERT OR REPLACE INTO lost (id, exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
+_BODY_END = """
+SELECT coalesce(max(until), 0) FROM (
+  SELECT start + length(bytes) AS until FROM segment WHERE exchange_id = :number AND response = :response
+  UNION ALL SELECT start + count FROM lost WHERE exchange_id = :number AND response = :response
+)
+"""
 _FINDING_COLUMNS = "exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message"
 _INSERT_FINDING = f"INSERT INTO finding (id, {_FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 _CREATE_PROVEN = f"CREATE TEMP TABLE proven ({_FINDING_COLUMNS})"
@@ -186,6 +192,20 @@ def write_exchanges(connection: sqlite3.Connection, exchanges: Iterable[OpenExch
         )
         # Binding values by name would take half as long again.
         connection.executemany(statement, [tuple(row.values()) for row in rows])
+
+
+def read_open_exchanges(connection: sqlite3.Connection) -> dict[int, OpenExchange]:
+    """Return the exchanges that have not ended, by number."""
+    found: dict[int, OpenExchange] = {}
+    for row in connection.execute("SELECT * FROM exchange WHERE ended_ns IS NULL").fetchall():
+        seen = read_exchange(row)
+        exchange = OpenExchange(seen.request, seen.request_ended_ns, seen.response, lost=seen.lost_bytes)
+        exchange.stored = {Side.REQUEST: seen.request_bytes, Side.RESPONSE: seen.response_bytes}
+        for side in Side:
+            body = {"number": seen.number, "response": side is Side.RESPONSE}
+            exchange.ends[side] = connection.execute(_BODY_END, body).fetchone()[0]
+        found[seen.number] = exchange
+    return found
 
 
 def write_losses(connection: sqlite3.Connection, losses: Mapping[int, BytesLost]) -> None:

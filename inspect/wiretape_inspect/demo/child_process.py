@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from wiretape.errors import InputError
+from wiretape.side_command import read_lines
 
 _START_TIMEOUT_S = 30
 _STOP_TIMEOUT_S = 10
@@ -49,7 +50,8 @@ class ChildProcess:
 
     async def stop(self) -> None:
         """Interrupt it as Ctrl-C does, and wait.  Raises DemoError if its exit status is not 0."""
-        self._process.send_signal(signal.SIGINT)
+        with suppress(ProcessLookupError):  # it was killed; its status is reported below
+            self._process.send_signal(signal.SIGINT)
         with suppress(TimeoutError):
             async with asyncio.timeout(_STOP_TIMEOUT_S):
                 await self._reading
@@ -78,8 +80,7 @@ class ChildProcess:
         await asyncio.gather(self._reading, self._address, return_exceptions=True)
 
     async def _read_lines(self) -> None:
-        async for raw in self._stderr:
-            line = raw.decode("utf-8", "replace").rstrip()
+        async for line in read_lines(self._stderr):
             self._last_lines.append(line)
             self._on_line(line)
             listening = _LISTENING.search(line)

@@ -1,15 +1,20 @@
-"""`wiretape proxy` with mistakes: the file in the variable FAULT names the function that raises, or `clock`."""
+"""`wiretape proxy` with mistakes: the file in the variable FAULT names the function that raises, or `clock`.
+
+`batches` and `messages` remove bytes once from what the recorder gets or sends, and `endless` makes a message too long.
+The variable PATIENCE is how long a silent recorder lives.
+"""
 
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from wiretape.__main__ import main
-from wiretape_proxy import flow_capture
+from wiretape_proxy import flow_capture, recorder_client
 from wiretape_proxy.addon import Wiretape
 
+__all__ = ["main"]
 FAULT = Path(os.environ["FAULT"])
 HOOKS = ("client_connected", "server_connected", "client_disconnected", "request", "response", "error")
 """Hooks that may raise at once.  The others first let the body stream."""
@@ -34,4 +39,25 @@ for name, unit in (("time", 1), ("time_ns", 10**9)):
     clock = getattr(time, name)
     jumps = lambda unit=unit: _CHANCE.randint(-(10**6), 10**6) * unit if FAULT.read_text() == "clock" else 0  # noqa: E731
     setattr(time, name, lambda clock=clock, jumps=jumps: clock() + jumps())
-main()
+
+
+def damage(data: bytes, fault: str) -> bytes:
+    """Return data, without some bytes in the middle if that is the fault."""
+    if FAULT.read_text() != fault:
+        return data
+    FAULT.write_text("")
+    return data[: len(data) // 2] + data[len(data) // 2 + 3 :]
+
+
+class DamagedReader(recorder_client.MessageReader):
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        if FAULT.read_text() == "endless":
+            FAULT.write_text("")
+            data = b"\xff\xff\xff\x7f" + data
+        return super().feed(damage(data, "messages"))
+
+
+write = recorder_client.PipeWriter.write
+recorder_client.PipeWriter.write = lambda pipe, data: write(pipe, damage(data, "batches"))
+recorder_client.MessageReader = DamagedReader
+recorder_client._GIVE_UP_AFTER_S = float(os.environ.get("PATIENCE", "10"))

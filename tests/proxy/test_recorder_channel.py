@@ -1,0 +1,253 @@
+"""Between the proxy and the recorder process: no traffic ends recording, and no failure of one stops traffic."""
+
+import fcntl
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from wiretape_process import run_wiretape
+
+from wiretape.observations import Ending
+from wiretape.recording import open_recording
+from wiretape.rules import CATALOGUE
+from wiretape_proxy import recorder_messages
+from wiretape_proxy.addon_options import Settings
+from wiretape_proxy.recorder_messages import (
+    MOST_BYTES,
+    MOST_FINDINGS,
+    MOST_STREAMS,
+    FindingCount,
+    MessageReader,
+    OpenStream,
+    RecorderConfig,
+    RecorderStatus,
+    RecordingClosed,
+    decode_config,
+    decode_message,
+    encode_message,
+)
+
+BLOCK = b"x" * 50_000
+HUGE = '\\"é\x00\ud800😀' * 100_000
+KINDS = {kind.__name__: kind for kind in recorder_messages.RecorderMessage.__args__}
+ATTACKS = {
+    "secrets": "/a" + ";token=abcdefgh" * 40_000,
+    "quotes": "/" + '"' * 550_000,
+}
+
+
+def longest(kind):
+    """Return a message whose fields are as large as traffic can make them."""
+    values: dict[object, object] = {str: HUGE, int: 2**63, float: 1e300, bool: True, str | None: HUGE}
+    fields = {each.name: values.get(each.type) for each in msgspec.structs.fields(kind)}
+    if kind is RecorderStatus:
+        stream = OpenStream(2**63, HUGE, 2**63, 2**63, 1e300)
+        count = FindingCount(2**63, "DUR001", "warning", 2**63)
+        fields |= {"open_streams": [stream] * MOST_STREAMS, "new_findings": [count] * MOST_FINDINGS}
+    if kind is RecordingClosed:
+        fields |= {"severities": dict.fromkeys(("error", "warning", "note"), 2**63), "inconclusive": list(CATALOGUE)}
+    return kind(**fields)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_no_message_of_the_recorder_is_too_long(kind):
+    data = encode_message(longest(kind))
+    assert len(data) <= MOST_BYTES
+    (message,) = MessageReader().feed(data)
+    assert isinstance(decode_message(message), kind)
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_messages_survive_however_the_pipe_splits_them(step):
+    config = RecorderConfig(replace(Settings(), output="run.db"), "http://a", wants_status=True)
+    data = encode_message(config) * 2
+    reader = MessageReader()
+    found = [each for at in range(0, len(data), step) for each in reader.feed(data[at : at + step])]
+    assert [decode_config(each) for each in found] == [config] * 2
+    assert not reader.rest
+
+
+def test_a_message_that_is_too_long_is_refused_before_it_is_read():
+    with pytest.raises(ValueError, match="a message of 1,048,577 bytes"):
+        list(MessageReader().feed((MOST_BYTES + 1).to_bytes(4, "little")))
+
+
+def recorder_of(proxy) -> int:
+    return int(Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children").read_text().split()[0])
+
+
+def answer(peer) -> None:
+    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BLOCK), BLOCK))
+
+
+def exchange(proxy, service, path: str) -> bytes:
+    """Send a request through the proxy, and return the body of the response."""
+    service.on(path, answer)
+    client = proxy.get(path)
+    client.until(b"\r\n\r\n")
+    return client.exactly(len(BLOCK))
+
+
+@pytest.mark.parametrize("target", ATTACKS.values(), ids=ATTACKS)
+def test_a_request_with_a_long_target_does_no_harm(start_proxy, service, target):
+    proxy = start_proxy(service.url, "--memory", "8M")
+    for path in ("/before", target, *(f"/after-{number}" for number in range(20))):
+        assert exchange(proxy, service, path) == BLOCK
+    assert proxy.stop() == 0
+    with open_recording(proxy.file) as recording:
+        assert [each.response_bytes for each in recording.exchanges()] == [len(BLOCK)] * 22
+        assert {each.ending for each in recording.exchanges()} == {Ending.COMPLETE}
+    assert max(map(len, proxy.lines)) < 10_000
+
+
+class Failing:
+    """A proxy whose recorder fails while a stream is open, and what passes it."""
+
+    def __init__(self, start_proxy, service, *arguments: str, fault: Path | None = None, patience: float = 10):
+        """`fault` is the file that names a fault."""
+        self.service = service
+        self.passed = self.count = 0
+        self.over = threading.Event()
+        if fault is None:
+            self.proxy = start_proxy(service.url, *arguments)
+        else:
+            fault.write_text("")
+            env = {"FAULT": str(fault), "PATIENCE": str(patience)}
+            self.proxy = start_proxy(service.url, *arguments, name="breakable_proxy", env=env)
+        self.get("/before")
+        self.proxy.ended("/before")
+        service.on("/open", self._stream)
+        self.client = self.proxy.get("/open")
+        self.client.until(b"first")
+        self.count += 1
+
+    def _stream(self, peer) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
+        peer.send(head % (5 + len(BLOCK)) + b"first")
+        self.over.wait(45)
+        peer.send(BLOCK)
+
+    def get(self, path: str) -> None:
+        assert exchange(self.proxy, self.service, path) == BLOCK
+        self.passed += len(BLOCK)
+        self.count += 1
+
+    def end(self, reason: str) -> None:
+        """Check that traffic passes, and that what was not stored is counted and reported."""
+        for number in range(10):
+            self.get(f"/after-{number}")
+        self.over.set()
+        assert self.client.exactly(len(BLOCK)) == BLOCK
+        self.passed += 5 + len(BLOCK)
+        status = self.proxy.stop()
+        found = [line for line in self.proxy.lines if line.endswith("traffic continues unrecorded.")]
+        assert (status, len(found)) == (2, 1), self.proxy.lines
+        assert reason in found[0]
+        lost = int(self.proxy.lines[-1].split(" ", 1)[0].replace(",", ""))
+        assert self.proxy.lines[-1] == f"{lost:,} bytes passed unrecorded."
+        with open_recording(self.proxy.file) as recording:
+            seen = list(recording.exchanges())
+            assert len(seen) == self.count
+            assert {each.ending for each in seen} == {Ending.COMPLETE}
+            assert recording.info.ended_ns is not None
+            assert sum(each.lost_bytes for each in seen) == lost
+            assert sum(each.response_bytes for each in seen) + lost == self.passed
+            times = [each.time_ns for each in recording.observations()]
+            assert times == sorted(set(times))
+            codes = {finding.code for finding in recording.findings()}
+        assert "REC001" in codes
+        report = run_wiretape("report", self.proxy.file, "--fail-on", "warning", "--no-config")
+        assert (report.returncode, "REC001" in report.stdout) == (1, True), report
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_recorder_that_dies_is_reported_and_what_it_lacks_is_counted(start_proxy, service, number):
+    failing = Failing(start_proxy, service)
+    os.kill(recorder_of(failing.proxy), number)
+    killed = time.monotonic()
+    failing.proxy.wait_line("The recorder process died: traffic continues unrecorded.")
+    assert time.monotonic() - killed < 1
+    failing.end("The recorder process died")
+
+
+@pytest.mark.parametrize("fault", ["batches", "messages", "endless"])
+def test_bytes_that_are_missing_in_a_pipe_are_noticed(start_proxy, service, tmp_path, fault):
+    failing = Failing(start_proxy, service, fault=tmp_path / "fault")
+    (tmp_path / "fault").write_text(fault)
+    reason = {
+        "batches": "The recorder process failed (",
+        "messages": "The recorder process sent an invalid message (",
+        "endless": "The recorder process sent an invalid message (ValueError in recorder_messages.py:",
+    }[fault]
+    damaged = time.monotonic()
+    while not any(reason in line for line in failing.proxy.lines):  # the next bytes reveal it
+        failing.get(f"/damaged-{failing.count}")
+        assert time.monotonic() - damaged < 1, failing.proxy.lines
+    failing.end(reason)
+
+
+def test_a_recorder_that_hangs_is_reported_at_once_and_killed_later(start_proxy, service, tmp_path):
+    """Until then, traffic may wait for it, because it may only be slow."""
+    failing = Failing(start_proxy, service, "--memory", "1M", fault=tmp_path / "fault", patience=1.5)
+    os.kill(recorder_of(failing.proxy), signal.SIGSTOP)
+    stopped = time.monotonic()
+    failing.get("/stopped")
+    failing.proxy.wait_line("The recorder process does not respond: traffic waits in memory.")
+    assert time.monotonic() - stopped < 1.1
+    for number in range(50):
+        failing.get(f"/waiting-{number}")
+    failing.end("The recorder process has not responded for 2 s")
+
+
+def test_a_recorder_that_stands_still_for_a_moment_is_reported_and_loses_nothing(start_proxy, service):
+    proxy = start_proxy(service.url)
+    recorder = recorder_of(proxy)
+    os.kill(recorder, signal.SIGSTOP)
+    assert exchange(proxy, service, "/stopped") == BLOCK
+    proxy.wait_line("The recorder process does not respond: traffic waits in memory.")
+    os.kill(recorder, signal.SIGCONT)
+    proxy.wait_line("The recorder process responds again.")
+    assert proxy.stop() == 0
+    assert proxy.ended("/stopped").response_bytes == len(BLOCK)
+
+
+def test_a_recorder_that_hangs_while_the_proxy_stops_does_not_hold_it_up(start_proxy, service, tmp_path):
+    failing = Failing(start_proxy, service, fault=tmp_path / "fault", patience=1)
+    recorder = recorder_of(failing.proxy)
+    os.kill(recorder, signal.SIGSTOP)
+    failing.end("The recorder process has not responded for 1 s")
+
+
+def test_the_recording_of_a_failed_recorder_can_be_rotated(start_proxy, service):
+    """What was lost is in the file that was the last one."""
+    proxy = start_proxy(service.url, "--rotate", "100K")
+    for number in range(5):
+        exchange(proxy, service, f"/{number}")
+        time.sleep(0.2)
+    os.kill(recorder_of(proxy), signal.SIGKILL)
+    proxy.wait_line("The recorder process died")
+    exchange(proxy, service, "/after")
+    assert proxy.stop() == 2
+    files = sorted(proxy.file.parent.glob("run.*.db"))
+    with open_recording(files[-1]) as recording:
+        (after,) = [each for each in recording.exchanges() if each.request.target == "/after"]
+    assert (after.response_bytes, after.lost_bytes) == (0, len(BLOCK))
+    report = run_wiretape("report", proxy.file, *files, "--no-config", "--fail-on", "warning")
+    assert (report.returncode, "REC001" in report.stdout) == (1, True), report
+
+
+def test_if_nothing_can_be_added_to_the_recording_lost_exchanges_are_counted(start_proxy, service):
+    proxy = start_proxy(service.url)
+    os.kill(recorder_of(proxy), signal.SIGKILL)
+    proxy.wait_line("The recorder process died")
+    exchange(proxy, service, "/after")
+    with proxy.file.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert proxy.stop() == 2
+    assert proxy.lines[-2].startswith("What was lost cannot be recorded: ")
+    assert proxy.lines[-1] == "1 exchange with 50,000 bytes passed unrecorded."
