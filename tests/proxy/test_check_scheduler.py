@@ -18,6 +18,7 @@ from wiretape_proxy.ipc_codec import encode_stop, pack_batch
 from wiretape_proxy.live_view import LiveView
 from wiretape_proxy.recorder import MOST_UNCHECKED_BYTES, CheckScheduler, Recorder
 from wiretape_proxy.recorder_messages import (
+    MOST_FINDINGS,
     CatchingUp,
     OpenStream,
     RecorderStatus,
@@ -195,3 +196,15 @@ def test_the_memory_of_the_recorder_does_not_grow_with_the_events_of_an_open_str
             blocks.append(sys.getallocatedblocks())
     writer.close()
     assert blocks[2] - blocks[1] < 100, "fewer than one for each turn"
+
+
+def test_a_status_with_many_new_findings_is_divided(tmp_path):
+    sent = []
+    writer = Writer.create(tmp_path / "run.db", upstream="http://service")
+    recording = Recorder(writer, Settings(), sent.append, wants_status=True)
+    count = 2 * MOST_FINDINGS + 1
+    recording._checker._new_findings.update((number, "SEQ001", "error") for number in range(count))
+    recording._send_status()
+    writer.close()
+    assert [len(status.new_findings) for status in sent] == [MOST_FINDINGS, MOST_FINDINGS, 1]
+    assert {finding.exchange for status in sent for finding in status.new_findings} == set(range(count))

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from wiretape_proxy import stderr_writer
 from wiretape_proxy.cli import supports_live_view
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -226,3 +227,17 @@ def test_a_stopped_terminal_does_not_stop_the_traffic(terminal, service):
             while sock.recv(65536):
                 pass
     assert shown.stop() == 0
+
+
+def test_if_the_live_view_fails_the_lines_are_still_written(monkeypatch, capfd):
+    class BrokenView(stderr_writer.UnbufferedStderr):
+        def draw(self, _lines, _status):
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(stderr_writer, "_create_view", lambda _file: BrokenView())
+    writer = stderr_writer.StderrWriter(live=True)
+    writer.write_line("first")
+    writer.close()
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("The live view failed (ZeroDivisionError in ")
+    assert lines[1] == "first"

@@ -1,6 +1,7 @@
 """`wiretape proxy --rotate --compress`: streams go on while the recording continues in new files."""
 
 import json
+from dataclasses import replace
 from threading import Thread
 
 import pytest
@@ -10,6 +11,8 @@ from wiretape.cli import wiretape
 from wiretape.observations import Side
 from wiretape.recording import open_recording
 from wiretape.recording.rotated_parts import open_joined
+from wiretape_proxy.addon_options import Settings
+from wiretape_proxy.rotation import Rotation
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -104,3 +107,20 @@ def test_an_invalid_rotation_is_refused(arguments, message):
     result = CliRunner().invoke(wiretape, ["proxy", "http://127.0.0.1:9", *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_command_that_is_killed_is_reported_and_recording_continues(start_proxy, service):
+    service.on("/", lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"))
+    proxy = start_proxy(service.url, "--rotate", "1h", "--rotate-command", "sh -c 'kill -9 $$'")
+    proxy.get("/").until(b"x")
+    assert proxy.stop() == 0
+    assert f"sh failed for {proxy.file} with status -9." in proxy.lines
+
+
+def test_whatever_goes_wrong_with_a_closed_file_is_reported(tmp_path, monkeypatch):
+    messages = []
+    rotation = Rotation(replace(Settings(), output=str(tmp_path / "run.db"), compress=True), messages.append)
+    monkeypatch.setattr("wiretape_proxy.rotation.compress_recording", lambda path: 1 / 0)
+    rotation.finish(is_missing=False)
+    (message,) = messages
+    assert message.line().startswith(f"{tmp_path}/run.db is closed, but not handled further (ZeroDivisionError in ")

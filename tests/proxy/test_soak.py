@@ -94,7 +94,7 @@ async def event_service(send: Callable[[asyncio.StreamWriter, str], object]):
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(respond, "127.0.0.1", 0, backlog=4096)
+    server = await asyncio.start_server(respond, "127.0.0.1", 0, backlog=4096, limit=1 << 20)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
@@ -250,14 +250,120 @@ def read_only(stage: Stage) -> None:
     assert "cannot be written" in str(caught.value)
 
 
-def breakable(stage: Stage, fault: str):
+def breakable(stage: Stage, fault: str, *arguments: str):
     """Start a proxy, and set its fault."""
     stage.count += 1
     name = stage.folder / f"fault-{stage.count}"
     name.write_text("")
-    proxy = stage.start(stage.service.url, name="breakable_proxy", env={"FAULT": str(name)})
+    env = {"FAULT": str(name), "PATIENCE": "2"}
+    proxy = stage.start(*(arguments or (stage.service.url,)), name="breakable_proxy", env=env)
     name.write_text(fault)
     return proxy, name
+
+
+class Load:
+    """Clients that send requests without a pause, and what they received."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.chance = random.Random(stage.count)
+        self.received: dict[str, int] = {}
+        self.incomplete: list[str] = []
+        self._sent: dict[str, bytes] = {}
+        self._running = True
+        self._clients = 50 if SECONDS else 6
+
+    async def send(self, writer: asyncio.StreamWriter, path: str) -> None:
+        """Answer a request, as the service."""
+        self._sent[path] = b"".join(event(path[:20], number) for number in range(self.chance.randint(1, 400)))
+        writer.write(self._sent[path])
+
+    async def get(self, port: int, path: str) -> None:
+        """Send a request, and note how the response compares with what the service sent."""
+        body = await read_stream(port, path, lambda *_: None, asyncio.Semaphore())
+        self.received[path] = len(body)
+        if not body or body != self._sent.get(path):
+            self.incomplete.append(path[:40])
+
+    async def run(self, port: int, scenario: Callable[[], object]) -> None:
+        """Send requests until the scenario has ended."""
+
+        async def client(name: int) -> None:
+            number = 0
+            while self._running:
+                number += 1
+                await self.get(port, f"/{name}/{number}")
+
+        clients = [asyncio.create_task(client(name)) for name in range(self._clients)]
+        try:
+            await scenario()
+        finally:
+            self._running = False
+            async with asyncio.timeout(60):
+                await asyncio.gather(*clients)
+
+
+ATTACKS = ("/a" + ";token=abcdefgh" * 40_000, "/" + '"' * 550_000)
+"""Targets that redaction, or JSON, makes longer than 1 MiB."""
+
+
+async def long_targets(stage: Stage) -> None:
+    """Requests with targets that grow while they are recorded do no harm, even with little memory and under load."""
+    load = Load(stage)
+    async with event_service(load.send) as url:
+        proxy = await asyncio.to_thread(stage.start, url, "--memory", "8M")
+
+        async def attack() -> None:
+            for number in range(20 if SECONDS else 2):
+                await load.get(proxy.port, f"{stage.chance.choice(ATTACKS)}{number}")
+
+        await load.run(proxy.port, attack)
+    assert not load.incomplete
+    assert await asyncio.to_thread(proxy.stop) == 0, proxy.lines
+    with open_recording(proxy.file) as recording:
+        seen = list(recording.exchanges())
+    assert len(seen) == len(load.received)
+    assert sum(each.response_bytes for each in seen) == sum(load.received.values())
+    assert max(map(len, proxy.lines)) < 20_000
+
+
+RECORDER_FAULTS = {"kill": signal.SIGKILL, "crash": signal.SIGSEGV, "stop": signal.SIGSTOP}
+DAMAGED_PIPES = ("batches", "messages", "endless")
+
+
+async def failing_recorder(stage: Stage, fault: str = "") -> None:
+    """If the recorder fails, traffic continues, one sentence says so at once, and each byte is stored or lost."""
+    fault = fault or stage.chance.choice((*RECORDER_FAULTS, *DAMAGED_PIPES))
+    load = Load(stage)
+    async with event_service(load.send) as url:
+        proxy, name = await asyncio.to_thread(breakable, stage, "", url, "--memory", "8M")
+
+        async def fail() -> None:
+            await asyncio.sleep(stage.chance.uniform(0.1, 0.4 + min(SECONDS, 3)))
+            if fault in RECORDER_FAULTS:
+                os.kill(recorder_of(proxy), RECORDER_FAULTS[fault])
+            else:
+                name.write_text(fault)
+            began = time.monotonic()
+            await asyncio.to_thread(proxy.wait_line, "recorder process")
+            assert time.monotonic() < began + 1 + DATA_LOSS_S, f"{fault}: {proxy.lines}"
+            await asyncio.to_thread(proxy.wait_line, "traffic continues unrecorded.")
+            before = len(load.received)
+            await asyncio.sleep(stage.chance.uniform(0.2, 0.3 + min(SECONDS, 3)))
+            assert len(load.received) > before, "traffic does not continue"
+
+        await load.run(proxy.port, fail)
+    assert not load.incomplete, fault
+    status = await asyncio.to_thread(proxy.stop)
+    assert status == 2, f"{fault}: {proxy.lines}"
+    lost = int(proxy.lines[-1].removesuffix(" bytes passed unrecorded.").replace(",", ""))
+    with open_recording(proxy.file) as recording:
+        seen = list(recording.exchanges())
+        findings = {finding.code for finding in recording.findings()}
+    assert len(seen) == len(load.received), fault
+    assert {each.ending for each in seen} == {Ending.COMPLETE}, fault
+    assert sum(each.lost_bytes for each in seen) == lost, fault
+    assert sum(each.response_bytes for each in seen) + lost == sum(load.received.values()), fault
+    assert "REC001" in findings, fault
 
 
 def clock_jumps(stage: Stage) -> None:
@@ -363,6 +469,8 @@ SCENARIOS = (
     broken_hooks,
     stalled_http1,
     stalled_http2,
+    long_targets,
+    failing_recorder,
 )
 QUICK = tuple(each for each in SCENARIOS if each not in {full_disk, slow_disk, locked})
 """Those that `make test` tries; test_proxy_trouble.py has tests like the others."""
