@@ -241,7 +241,7 @@ class RecorderClient:
         self._send(config)
         await self._replied.wait()
         if self._reply is None:
-            raise InputError("The recorder process did not start; see its output above.")
+            raise InputError(f"{self._failure or 'The recorder process did not start'}; see its output above.")
         if isinstance(self._reply, RecordingRefused):
             await self._end()
             raise InputError(self._reply.error)
@@ -369,6 +369,8 @@ class RecorderClient:
         if self._failure:
             return
         self._failure = why
+        if self._reply is None:
+            return  # `open` reports it
         log.warning("%s: traffic continues unrecorded.", why)
         self._pause_reading(False)
         if self._process is not None and self._process.returncode is None:

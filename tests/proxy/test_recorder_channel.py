@@ -204,6 +204,26 @@ def test_a_recorder_that_hangs_is_reported_at_once_and_killed_later(start_proxy,
     failing.end("The recorder process has not responded for 2 s")
 
 
+def test_what_is_lost_is_added_to_a_recording_whose_bodies_are_redacted(start_proxy, service):
+    """Bytes of an event that is not complete are neither stored nor counted."""
+    proxy = start_proxy(service.url, "--redact-body", "$.pin")
+    over = threading.Event()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    service.on("/open", lambda peer: (peer.send(head + b"data: 1\n\n"), over.wait(45), peer.send(BLOCK), peer.close()))
+    client = proxy.get("/open")
+    client.until(b"data: 1\n\n")
+    exchange(proxy, service, "/stored")
+    proxy.ended("/stored")
+    os.kill(recorder_of(proxy), signal.SIGKILL)
+    proxy.wait_line("The recorder process died")
+    over.set()
+    assert client.rest() == BLOCK
+    assert proxy.stop() == 2
+    assert proxy.lines[-1] == "50,000 bytes passed unrecorded."
+    seen = proxy.find("/open")
+    assert (seen.ending, seen.response_bytes, seen.lost_bytes) == (Ending.COMPLETE, 9, len(BLOCK))
+
+
 def test_a_recorder_that_stands_still_for_a_moment_is_reported_and_loses_nothing(start_proxy, service):
     proxy = start_proxy(service.url)
     recorder = recorder_of(proxy)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from wiretape_process import ForkedProgram
 
+from wiretape.errors import InputError
 from wiretape.observations import (
     BytesLost,
     Ending,
@@ -145,6 +146,14 @@ async def test_no_fault_of_the_recorder_stops_traffic_or_is_silent(fault, monkey
         if scene not in harmless:
             assert scene.pauses[-1] is False
             assert scene.seconds < 0.9, seen
+
+
+async def test_a_failure_before_the_recording_begins_is_the_reason_why_it_does_not(monkeypatch):
+    data = encode_message(RecorderFailed("OSError in recorder.py:1"))
+    monkeypatch.setattr(recorder_client, "_START", f"import os; os.write(1, {data!r})")
+    client = RecorderClient(CaptureBuffer(), lambda _pause: None)
+    with pytest.raises(InputError, match=r"The recorder process failed \(OSError in recorder.py:1\); see its output"):
+        await client.open(Settings(), "http://service")
 
 
 # The other direction
