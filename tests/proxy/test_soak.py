@@ -255,7 +255,7 @@ def breakable(stage: Stage, fault: str, *arguments: str):
     stage.count += 1
     name = stage.folder / f"fault-{stage.count}"
     name.write_text("")
-    env = {"FAULT": str(name), "PATIENCE": "2"}
+    env = {"FAULT": str(name), "PATIENCE": "2" if not SECONDS else "10"}
     proxy = stage.start(*(arguments or (stage.service.url,)), name="breakable_proxy", env=env)
     name.write_text(fault)
     return proxy, name
@@ -355,7 +355,9 @@ async def failing_recorder(stage: Stage, fault: str = "") -> None:
     assert not load.incomplete, fault
     status = await asyncio.to_thread(proxy.stop)
     assert status == 2, f"{fault}: {proxy.lines}"
-    lost = int(proxy.lines[-1].removesuffix(" bytes passed unrecorded.").replace(",", ""))
+    count, what = proxy.lines[-1].split(" ", 1)
+    assert what == "bytes passed unrecorded.", f"{fault}: {proxy.lines[-9:]}"
+    lost = int(count.replace(",", ""))
     with open_recording(proxy.file) as recording:
         seen = list(recording.exchanges())
         findings = {finding.code for finding in recording.findings()}
