@@ -274,13 +274,17 @@ class Proxy:
         for line in self.process.stderr:
             self.lines.append(line.rstrip("\n"))
 
+    def has_line(self, part: str) -> bool:
+        """Whether a line on standard error so far contains `part`."""
+        return any(part in line for line in self.lines)
+
     def wait_line(self, part: str) -> str:
         """Wait for a line on standard error that contains `part`."""
 
         def look() -> str | None:
             if self.process.poll() is not None:
                 self._reading.join(PATIENCE_S)  # it may have ended before its last line was read
-                assert any(part in line for line in self.lines), self.lines
+                assert self.has_line(part), self.lines
             return next((line for line in self.lines if part in line), None)
 
         return _eventually(look, f"{part!r} among {self.lines}")

@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -163,36 +164,51 @@ def test_a_stream_pauses_while_the_recorder_is_stopped(start_proxy, service):
     os.kill(recorder, signal.SIGSTOP)
     client = proxy.get("/still")
     client.exactly(1_000_000)
+    proxy.wait_line("Recording cannot keep up: streams are slowed down until it catches up.")
+    patience = client.sock.gettimeout()
     client.sock.settimeout(0.5)
     with pytest.raises(TimeoutError):
         client.rest()
     os.kill(recorder, signal.SIGCONT)
 
     assert 1_000_000 + len(client.buffer) < len(BLOCK) * 1500
+    client.sock.settimeout(patience)
     assert client.sock.recv(1) == b"x"
 
 
 def test_with_the_option_drop_streams_continue_and_lost_bytes_are_counted(start_proxy, service):
-    count = 200
+    """The first stream goes on until the recorder, which is stopped, cannot keep up; the second passes after that."""
+    overloaded, sent = threading.Event(), []
+
+    def until_overloaded(peer):
+        peer.send(CHUNKED)
+        while not overloaded.is_set():
+            peer.send(b"%x\r\n%b\r\n" % (len(BLOCK), BLOCK))
+            sent.append(len(BLOCK))
+        peer.send(b"0\r\n\r\n")
+
     proxy = start_proxy(service.url, "--memory", "1M", "--on-overload", "drop")
     recorder = recorder_of(proxy)
-    paths = [service.on(f"/drop-{number}", blocks(count)) for number in range(2)]
+    paths = [service.on("/until-overloaded", until_overloaded), service.on("/after", blocks(20))]
     os.kill(recorder, signal.SIGSTOP)
-    for path in paths:
-        client = proxy.get(path)
-        client.until(b"\r\n\r\n")
-        assert client.exactly(count * len(BLOCK)) == BLOCK * count
-    proxy.wait_line("Recording cannot keep up: bytes pass unrecorded until it catches up.")
+    first = proxy.get(paths[0])
+    while not proxy.has_line("Recording cannot keep up: bytes pass unrecorded until it catches up."):
+        first.exactly(len(BLOCK))
+    overloaded.set()
+    first.until(b"\r\n0\r\n\r\n")
+    second = proxy.get(paths[1])
+    second.until(b"\r\n\r\n")
+    assert second.exactly(20 * len(BLOCK)) == BLOCK * 20
     os.kill(recorder, signal.SIGCONT)
 
     seen = [proxy.ended(path) for path in paths]
     assert [one.ending for one in seen] == [Ending.COMPLETE] * 2
-    assert [one.response_bytes + one.lost_bytes for one in seen] == [count * len(BLOCK)] * 2
-    lost = sum(one.lost_bytes for one in seen)
-    assert lost > 0
+    assert [one.response_bytes + one.lost_bytes for one in seen] == [sum(sent), 20 * len(BLOCK)]
+    assert seen[0].lost_bytes > 0
     with open_recording(proxy.file) as recording:
         parts = [part for one in seen for part in recording.body(one.number, Side.RESPONSE)]
     assert {part.why for part in parts if isinstance(part, BytesLost)} == {"recording could not keep up"}
+    lost = sum(one.lost_bytes for one in seen)
     proxy.wait_line(f"Recording has caught up; {lost:,} bytes passed unrecorded.")
     assert proxy.stop() == 2
     assert proxy.lines[-1] == f"{lost:,} bytes passed unrecorded."
