@@ -3,9 +3,10 @@
 import { SourceError, bytesFromBase64 } from "./api_client.js";
 import { byId } from "./dom.js";
 import { parseFilter } from "./filter_grammar.js";
-import { needsMessages, rowSubject } from "./filter_match.js";
-import { splitRun } from "./filtered_rows.js";
+import { needsMessages, rowSubject, wantedTexts } from "./filter_match.js";
+import { deltaText, splitRun } from "./filtered_rows.js";
 import { lastCharacters } from "./format.js";
+import { JoinedTextSearch } from "./joined_text_search.js";
 import { parseJson } from "./json.js";
 
 const STATE_TEXT_LENGTH = 100000;
@@ -43,20 +44,32 @@ class EmbeddedSource {
     take(this.data.rows[exchange] || []);
   }
 
-  async filteredRows(exchange, _filter, matches) {
+  async filteredRows(exchange, filter, matches) {
     const head = this.data.recording.exchanges.find((one) => one.exchange === exchange);
     const matchesRow = (row) => matches(rowSubject(row, head));
     const found = [];
-    for (const row of this.data.rows[exchange] || []) {
-      if (row.row === "deltas") {
-        const deltas = [];
-        for (let event = row.event; event <= row.last_event; event += 1) deltas.push(await this.message(row, exchange, event));
-        found.push(...splitRun(row, deltas, matchesRow));
-      } else if (row.row === "event") {
-        if (matchesRow({ ...row, ...(await this.message(row, exchange, row.event)) })) found.push(row);
-      } else if (row.row !== "exchange" && matchesRow(row)) found.push(row);
+    for (const { row, messages } of await this.searchedRows(exchange, filter)) {
+      if (row.row === "deltas") found.push(...splitRun(row, messages, matchesRow));
+      else if (row.row !== "exchange" && matchesRow(messages[0] || row)) found.push(row);
     }
     return found;
+  }
+
+  /** The rows of an exchange, each with its messages in full, and those with the texts of the filter that were found in them. */
+  async searchedRows(exchange, filter) {
+    const search = new JoinedTextSearch(wantedTexts(parseFilter(filter)));
+    const rows = [];
+    for (const row of this.data.rows[exchange] || []) {
+      const messages = [];
+      const last = row.row === "deltas" ? row.last_event : row.row === "event" ? row.event : 0;
+      for (let event = row.event; event <= last; event += 1) {
+        const message = await this.message(row, exchange, event);
+        messages.push({ ...message, found: search.add(message, deltaText(message)) });
+      }
+      if (!messages.length && row.row !== "pause") search.interrupt();
+      rows.push({ row, messages });
+    }
+    return rows;
   }
 
   /** How often a filter matches in each exchange, in the order of the exchanges. */

@@ -2,7 +2,8 @@
 
 /**
  * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and
- * `exchange`, and may have `session`, `run`, `event`, `sequence`, `type`, `id`, `tool`, `gap_ns`, `codes`, `texts`.
+ * `exchange`, and may have `session`, `run`, `event`, `sequence`, `type`, `id`, `tool`, `gap_ns`, `codes`, `texts`,
+ * and `found`: the set of texts of the filter that it has a part of, in the joined text of deltas.
  */
 export function compileFilter(groups) {
   if (!groups.length) return null;
@@ -27,7 +28,7 @@ function valueTest(field, value) {
   if ("low" in value) return numberTest(field, value);
   if (field === "text") {
     const wanted = value.text.toLowerCase();
-    return (subject) => (subject.texts || []).some((text) => text.toLowerCase().includes(wanted));
+    return ({ texts = [], found }) => Boolean(found && found.has(wanted)) || texts.some((text) => text.toLowerCase().includes(wanted));
   }
   if (field === "kind") return (subject) => subject.kinds.includes(value.text);
   return patternTest(field, value);
@@ -89,6 +90,12 @@ export function needsMessages(groups) {
   return groups.some((group) => group.some((condition) => FIELDS_OF_MESSAGES.includes(condition.field)));
 }
 
+/** The texts of a filter that may run over several deltas, in lower case. */
+export function wantedTexts(groups) {
+  const texts = groups.flat().filter(({ field }) => field === "text").flatMap(({ values }) => values.map(({ text }) => text.toLowerCase()));
+  return [...new Set(texts)].filter((text) => text.length > 1);
+}
+
 /** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
 export function rowSubject(row, head) {
   const [exchange, session] = [head.exchange, head.session_id];
@@ -97,7 +104,7 @@ export function rowSubject(row, head) {
     // There may be tens of thousands of them, for which copying `common` takes too long.
     return {
       exchange, session, codes, kinds: ["message", row.kind], run: row.run_id, event: row.event, sequence: row.sequence,
-      type: row.type, id: row.id, tool: row.tool_call_id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview],
+      type: row.type, id: row.id, tool: row.tool_call_id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview], found: row.found,
     };
   }
   const common = { exchange, session, codes };

@@ -32,13 +32,17 @@ function extendRun(run, delta) {
   run.end = delta.end;
 }
 
-/** The number of characters in the text of a delta; 0 if it has no text. */
-function fragmentLength({ data }) {
+function fragmentLength(delta) {
+  return Array.from(deltaText(delta)).length;
+}
+
+/** The text of a delta; empty if it has no text. */
+export function deltaText({ data }) {
   try {
     const { text } = JSON.parse(data).delta;
-    return typeof text === "string" ? Array.from(text).length : 0;
+    return typeof text === "string" ? text : "";
   } catch {
-    return 0;
+    return "";
   }
 }
 

@@ -44,7 +44,7 @@ def window_matcher(window: EventWindow) -> Match:
             return inside
         return inside or bool(subject.codes) or "end" in subject.kinds
 
-    return matches
+    return Match(matches)
 
 
 def with_omissions(rows: Iterable[StreamRow], exchange: int) -> Iterator[StreamRow | dict[str, Any]]:

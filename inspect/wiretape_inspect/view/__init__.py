@@ -1,6 +1,6 @@
 """The view model that the terminal and the page share.
 
-`timeline_rows`, `delta_folding`: a stream as rows.  `filter_grammar`, `filter_match`: filters.
+`timeline_rows`, `delta_folding`: a stream as rows.  `filter_grammar`, `filter_match`, `joined_text_search`: filters.
 `runs_and_calls`: runs and tool calls.  `client_state_at_event`: what a client knows after an event.
 `overview`: a stream at a glance.
 

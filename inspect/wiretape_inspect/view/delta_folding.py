@@ -1,6 +1,7 @@
 """Fold the bytes of a stream to rows, in one pass and with constant memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from wiretape.content_encoding import is_identity
@@ -12,6 +13,7 @@ from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
 from wiretape_inspect.view.filter_match import Match, message_subject, row_subject
+from wiretape_inspect.view.joined_text_search import JoinedTextSearch, SearchedFrame
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -60,7 +62,8 @@ class StreamFold:
     """Fold a stream to rows while its bytes arrive.
 
     Events are filtered by `take` before deltas are folded, so a filter hides events but never changes the others.
-    A row that may still grow is kept back: consecutive deltas, an event over the size limit, or a pause.
+    A row that may still grow is kept back: consecutive deltas, an event over the size limit, or a pause.  So are frames
+    while a text of the filter may continue after them.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class StreamFold:
         self._exchange = exchange
         self._findings = _UnassignedFindings(findings, position)
         self._take = take
+        self._search = JoinedTextSearch(take.wanted) if take is not None and take.wanted else None
         self._reader = FrameReader(exchange.content_encoding, position)
         self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
@@ -89,7 +93,8 @@ class StreamFold:
         self._in_event = False
         self._row_count = since.rows if since else 0
         self._last_checkpoint = (self._row_count, position.events)
-        self._has_checkpoints = is_identity(exchange.content_encoding)
+        # Texts that run over several deltas may have begun before a checkpoint.
+        self._has_checkpoints = is_identity(exchange.content_encoding) and self._search is None
         self.checkpoints: list[Checkpoint] = []
         """Checkpoints passed so far, about every `EVERY_ROWS` rows or `EVERY_EVENTS` events."""
 
@@ -99,11 +104,13 @@ class StreamFold:
             yield from self._counted(self._fold(self._reader.feed(part)))
         else:
             yield from self._counted(self._fold(self._reader.skip(part)))
+            yield from self._counted(self._end_search())
             yield from self._counted(self._fold_loss(part))
 
     def release(self) -> Iterator[StreamRow]:
         """Yield the kept back deltas or oversized event, although it may still have grown."""
-        return self._counted(self._release())
+        yield from self._counted(self._fold_searched(self._search.release() if self._search else ()))
+        yield from self._counted(self._release())
 
     def growing(self) -> Iterator[StreamRow]:
         """Yield the rows that may still grow as they are now, and keep them back."""
@@ -117,6 +124,7 @@ class StreamFold:
     def finish(self, exchange: Exchange | None = None) -> Iterator[StreamRow]:
         """Yield the last rows; `exchange` replaces the one given at the start if its ending was not yet known."""
         yield from self._counted(self._fold(self._reader.close()))
+        yield from self._counted(self._end_search())
         exchange, last_ns = exchange or self._exchange, self._pause.since_ns
         until_ns = exchange.ended_ns if exchange.ended_ns is not None else self._pause.last_byte_ns
         self._pause.add_bytes(until_ns)
@@ -142,20 +150,38 @@ class StreamFold:
             yield row
 
     def _fold(self, frames: Iterable[SeenFrame]) -> Iterator[StreamRow]:
+        if self._search is not None:
+            yield from self._fold_searched(self._search.feed(frames))
+            return
         for seen in frames:
-            self._pause.add_bytes(seen.time_ns)
-            match seen.frame.kind:
-                case FrameKind.MESSAGE:
-                    yield from self._fold_event(seen)
-                    self._add_checkpoint(seen)
-                case FrameKind.COMMENT:
-                    self._count_keep_alive(seen)
-                case FrameKind.TAIL:
-                    yield from self._fold_cut(seen)
-                case FrameKind.OVERSIZED:
-                    yield from self._fold_oversized(seen)
-                case _:
-                    pass
+            yield from self._fold_frame(seen)
+
+    def _fold_searched(self, frames: Iterable[SearchedFrame]) -> Iterator[StreamRow]:
+        for searched in frames:
+            yield from self._fold_frame(searched.seen, searched.facts, searched.found)
+
+    def _end_search(self) -> Iterator[StreamRow]:
+        """Fold the frames that the search holds back: no text continues after them."""
+        if self._search is not None:
+            self._search.interrupt()
+            yield from self._fold_searched(self._search.release())
+
+    def _fold_frame(
+        self, seen: SeenFrame, facts: EventFacts | None = None, found: AbstractSet[str] = frozenset()
+    ) -> Iterator[StreamRow]:
+        self._pause.add_bytes(seen.time_ns)
+        match seen.frame.kind:
+            case FrameKind.MESSAGE:
+                yield from self._fold_event(seen, facts or facts_of(seen.frame), found)
+                self._add_checkpoint(seen)
+            case FrameKind.COMMENT:
+                self._count_keep_alive(seen)
+            case FrameKind.TAIL:
+                yield from self._fold_cut(seen)
+            case FrameKind.OVERSIZED:
+                yield from self._fold_oversized(seen)
+            case _:
+                pass
 
     def _add_checkpoint(self, seen: SeenFrame) -> None:
         """Add a checkpoint after an event, unless a row is growing or half a line end may follow."""
@@ -170,16 +196,17 @@ class StreamFold:
         self.checkpoints.append(Checkpoint(self._row_count, place, *numbers))
         self._last_checkpoint = (self._row_count, events)
 
-    def _fold_event(self, seen: SeenFrame) -> Iterator[StreamRow]:
-        facts = facts_of(seen.frame)
+    def _fold_event(self, seen: SeenFrame, facts: EventFacts, found: AbstractSet[str]) -> Iterator[StreamRow]:
         findings = self._findings.take(seen.event, seen.frame.end)
         self._counts[facts.kind] += 1
         self._in_event = False
         gap_ns = seen.time_ns - self._pause.since_ns
         yield from self._end_pause(seen.time_ns)
-        if self._take is not None and not self._take(message_subject(self._exchange, seen, facts, gap_ns, findings)):
-            yield from self._release()
-            return
+        if self._take is not None:
+            subject = message_subject(self._exchange, seen, facts, gap_ns, findings, found=found)
+            if not self._take(subject):
+                yield from self._release()
+                return
         if facts.is_plain_delta and not findings:
             yield from self._fold_delta(seen, facts, gap_ns)
             return

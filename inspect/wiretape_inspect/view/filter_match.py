@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import assert_never
@@ -43,10 +44,24 @@ class Subject:
     codes: tuple[str, ...] = ()
     """The rule codes of its findings."""
     texts: Callable[[], tuple[str, ...]] = tuple
+    found: AbstractSet[str] = frozenset()
+    """The texts of the filter that it has a part of, in the joined text of deltas."""
 
 
-Match = Callable[[Subject], bool]
-"""Returns whether a filter matches a subject."""
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Returns whether a filter matches a subject."""
+
+    test: Callable[[Subject], bool]
+    wanted: tuple[str, ...] = ()
+    """The texts of the filter that may run over several deltas, in lower case."""
+
+    def __call__(self, subject: Subject) -> bool:
+        """Whether the filter matches the subject."""
+        return self.test(subject)
+
+
+_Test = Callable[[Subject], bool]
 
 
 def compile_filter(filter_: Filter) -> Match | None:
@@ -54,7 +69,19 @@ def compile_filter(filter_: Filter) -> Match | None:
     if not filter_.groups:
         return None
     groups = [[_condition(condition) for condition in group] for group in filter_.groups]
-    return lambda subject: any(all(matches(subject) for matches in group) for group in groups)
+    return Match(lambda subject: any(all(matches(subject) for matches in group) for group in groups), _wanted(filter_))
+
+
+def _wanted(filter_: Filter) -> tuple[str, ...]:
+    """Return the texts of a filter, in lower case; one character is always within one delta."""
+    texts = (
+        value.text.lower()
+        for group in filter_.groups
+        for condition in group
+        for value in condition.values
+        if condition.field == "text" and isinstance(value, Text)
+    )
+    return tuple(dict.fromkeys(text for text in texts if len(text) > 1))
 
 
 def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
@@ -65,7 +92,13 @@ def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
 
 
 def message_subject(
-    exchange: Exchange, seen: SeenFrame, facts: EventFacts, gap_ns: int, findings: Iterable[Finding]
+    exchange: Exchange,
+    seen: SeenFrame,
+    facts: EventFacts,
+    gap_ns: int,
+    findings: Iterable[Finding],
+    *,
+    found: AbstractSet[str] = frozenset(),
 ) -> Subject:
     """Return a message of a stream as a subject."""
     return Subject(
@@ -81,6 +114,7 @@ def message_subject(
         gap_ns=gap_ns,
         codes=_codes(findings),
         texts=lambda: (seen.frame.data.decode("utf-8", "replace"), facts.text),
+        found=found,
     )
 
 
@@ -149,26 +183,26 @@ def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(finding.code for finding in findings)
 
 
-def _condition(condition: Condition) -> Match:
+def _condition(condition: Condition) -> _Test:
     tests = [_test(condition.field, value) for value in condition.values]
     if condition.negated:
         return lambda subject: not any(test(subject) for test in tests)
     return lambda subject: any(test(subject) for test in tests)
 
 
-def _test(field: str, value: Text | Range) -> Match:
+def _test(field: str, value: Text | Range) -> _Test:
     """Return the function that tests a field for one value."""
     if isinstance(value, Range):
         return _number_test(field, value)
     if field == "text":
         wanted = value.text.lower()
-        return lambda subject: any(wanted in text.lower() for text in subject.texts())
+        return lambda subject: wanted in subject.found or any(wanted in text.lower() for text in subject.texts())
     if field == "kind":
         return lambda subject: value.text in subject.kinds
     return _pattern_test(field, value)
 
 
-def _number_test(field: str, wanted: Range) -> Match:
+def _number_test(field: str, wanted: Range) -> _Test:
     number_of = attrgetter({"seq": "sequence", "gap": "gap_ns"}.get(field, field))
 
     def test(subject: Subject) -> bool:
@@ -178,7 +212,7 @@ def _number_test(field: str, wanted: Range) -> Match:
     return test
 
 
-def _pattern_test(field: str, value: Text) -> Match:
+def _pattern_test(field: str, value: Text) -> _Test:
     """Return the test of a name against a pattern; rule codes match in upper or lower case."""
     if field == "rule":
         codes = compile_pattern(value, ignore_case=True)

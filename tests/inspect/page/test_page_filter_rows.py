@@ -32,6 +32,13 @@ FILTERS = [
     "text:\U0001f600",
     "-kind:delta",
     "text:nothing",
+    '"eight nine"',
+    '"n seven eight"',
+    '"ten" or "x seven"',
+    '"nine \U0001f600 tenx" -event:8',
+    '-"five six" kind:delta',
+    '"tenxseven"',
+    '"eight fx"',
 ]
 
 
