@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from wiretape.contract import FAILURE_TYPES
 from wiretape.labels import count_of
 from wiretape.units import format_delay, format_duration, format_integer, format_time
 from wiretape_inspect.diff.reconnection import ConnectionEvent, IdComparison, Reconnection, Status
@@ -81,7 +82,7 @@ def activity_lines(activity: RunsAndCalls, named_calls: Iterable[Span]) -> Itera
 def _span_line(label: str, span: Span, width: int) -> Line:
     began, ended = span.began, span.ended
     length = format_duration(ended.time_ns - began.time_ns) if began and ended else ""
-    style = "gap" if span.is_open else "bad" if span.outcome.endswith("failed") else "durable"
+    style = "gap" if span.is_open else "bad" if span.outcome in FAILURE_TYPES else "durable"
     locations = "-".join(f"{at.exchange}:{at.event}" if at else "?" for at in (began, ended))
     return Line(
         [

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from wiretape.content_encoding import decode_beginning
+from wiretape.contract import FAILURE_TYPES
 from wiretape.event_facts import PREVIEW, preview_of
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import BytesArrived, BytesLost, Side, header
@@ -113,7 +114,7 @@ def _cells(
 def _event(row: EventRow) -> list[Part]:
     mark = format_integer(row.sequence) if row.sequence is not None else "Δ" if row.kind == "delta" else "·"
     parts = _columns(row.event, mark, row.time_ns, row.gap_ns)
-    parts.append((f"{row.type or '(no type)':<19}", row.kind))
+    parts.append((f"{row.type or '(no type)':<19}", "bad" if row.type in FAILURE_TYPES else row.kind))
     if row.id is not None:
         parts += ["  ", (row.id or "(empty id)", "id")]
     if row.tool_call_id is not None:

@@ -3,6 +3,8 @@
 import gzip
 
 from wiretape.observations import BytesArrived, BytesLost, Side
+from wiretape.recording import open_recording
+from wiretape_inspect import timeline_text
 from wiretape_inspect.timeline_text import _body_preview
 
 
@@ -43,3 +45,14 @@ def test_lost_bytes_end_the_preview():
     lost = BytesLost(1, 6, Side.RESPONSE, 2, 3, "disk full")
 
     assert _body_preview([part(b"ab"), lost, part(b"cd", 5)], None) == "ab"
+
+
+def test_failures_have_the_style_of_errors(tape, message):
+    types = ("tool.started", "tool.completed", "tool.failed", "run.failed", "session.error", "run.completed")
+    tape.exchange(chunks=[(1, message(type_, id=f"e{n}", sequence=n)) for n, type_ in enumerate(types)])
+    with open_recording(tape.close()) as recording:
+        rows = timeline_text.matching_rows(recording, recording.exchange(1), (), None)
+        styles = {part[0].strip(): part[1] for row in rows for part in timeline_text.row_line(row).parts if part[1:]}
+    assert {type_: styles[type_] for type_ in types} == {
+        type_: "bad" if type_.endswith(("failed", "error")) else "durable" for type_ in types
+    }

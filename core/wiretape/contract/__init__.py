@@ -57,6 +57,7 @@ from wiretape.contract.error_codes import code_in_other_case as code_in_other_ca
 from wiretape.contract.event_types import AGENT_CUSTOM_TOOL_USE as AGENT_CUSTOM_TOOL_USE
 from wiretape.contract.event_types import DELTA_TYPES as DELTA_TYPES
 from wiretape.contract.event_types import EVENT_TYPES as EVENT_TYPES
+from wiretape.contract.event_types import FAILURE_TYPES as FAILURE_TYPES
 from wiretape.contract.event_types import INTERMEDIATE_DELTA as INTERMEDIATE_DELTA
 from wiretape.contract.event_types import MESSAGE_COMPLETED as MESSAGE_COMPLETED
 from wiretape.contract.event_types import MESSAGE_DELTA as MESSAGE_DELTA

@@ -74,5 +74,8 @@ STORED_TYPES = frozenset(row.name for row in _ROWS if row.durability is Durabili
 TERMINAL_RUN_TYPES = frozenset({RUN_COMPLETED, RUN_FAILED, RUN_CANCELLED})
 """Each of these ends its run (part *States and transitions*)."""
 
+FAILURE_TYPES = frozenset({RUN_FAILED, TOOL_FAILED, SESSION_ERROR})
+"""A run, a tool call or the session failed."""
+
 TOOL_TYPES = (TOOL_STARTED, AGENT_CUSTOM_TOOL_USE, TOOL_COMPLETED, TOOL_FAILED)
 """The lifecycle events of a tool call, which share one `tool_call_id` (Events 5)."""

@@ -15,7 +15,7 @@ from importlib.resources import files
 
 import orjson
 
-from wiretape.contract import CURSOR_HEADER, TOOL_TYPES
+from wiretape.contract import CURSOR_HEADER, FAILURE_TYPES, TOOL_TYPES
 from wiretape.contract.event_types import MESSAGE_DELTA, REASONING_DELTA
 
 CONTENT_TYPES = {".js": "text/javascript", ".css": "text/css"}
@@ -28,6 +28,7 @@ _CONTRACT = {
     "textDelta": MESSAGE_DELTA,
     "reasoningDelta": REASONING_DELTA,
     "toolEnded": TOOL_TYPES[2:],
+    "failures": sorted(FAILURE_TYPES),
 }
 """The facts of the specification that the page needs."""
 

@@ -2,7 +2,7 @@
 
 import { clockTime } from "./clock.js";
 import { showBytes } from "./bytes_tab.js";
-import { CONTRACT } from "./contract.js";
+import { CONTRACT, withFailure } from "./contract.js";
 import { byId, delay, element, factList, setText } from "./dom.js";
 import { code, showHeaders, showRequest, showStream } from "./exchange_details.js";
 import { explanationList, findingCard, findingList, showFindings } from "./finding_card.js";
@@ -248,7 +248,7 @@ function hiddenText({ row }, app) {
 function itemFacts(item, { timeline }) {
   const row = item.kind === "delta" ? timeline.single.get(item.event) || item.row : item.row;
   const box = element("div", { class: "facts-box" });
-  box.append(element("h2", { class: `title ${row.kind || row.row}`, text: titleOf(item, row) }));
+  box.append(element("h2", { class: withFailure(`title ${row.kind || row.row}`, row.type), text: titleOf(item, row) }));
   if (row.note) box.append(element("p", { class: "wrong", text: printable(row.note) }));
   box.append(factList(row.row === "event" ? eventFacts(row) : row.row === "deltas" ? runFacts(row) : otherFacts(row)));
   return box;

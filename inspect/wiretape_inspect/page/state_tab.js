@@ -1,6 +1,6 @@
 // The state tab: what the client knew just after an event, and the cursor that it would send now.
 
-import { CONTRACT } from "./contract.js";
+import { CONTRACT, withFailure } from "./contract.js";
 import { curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
 import { formatCount, formatNumber, shorten, shortenNumber } from "./format.js";
@@ -69,7 +69,7 @@ function spanItem(span, navigation) {
   const item = element("li", null, element("code", { text: shorten(span.id, 80) }));
   if (span.name) item.append(element("span", { class: "dim", text: `  ${shorten(span.name, 200)}` }));
   const outcome = span.ended ? ` ${shorten(span.outcome, 60)} ` : " open ";
-  item.append(element("span", { class: span.ended ? "outcome" : "outcome open", text: outcome }));
+  item.append(element("span", { class: span.ended ? withFailure("outcome", span.outcome) : "outcome open", text: outcome }));
   if (span.began) item.append(eventLink(span.began, navigation));
   if (span.ended) item.append(" – ", eventLink(span.ended, navigation));
   return item;

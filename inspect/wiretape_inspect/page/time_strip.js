@@ -2,6 +2,7 @@
 // the density of its events, its tool calls as bars, its findings as marks, and the cursor.
 
 import { clockTime, originOfTimes } from "./clock.js";
+import { withFailure } from "./contract.js";
 import { element, onNextFrame, svg } from "./dom.js";
 import { formatCount, formatDuration, formatNumber, shorten, worstSeverity } from "./format.js";
 import { TimeAxis } from "./time_axis.js";
@@ -307,7 +308,7 @@ export class TimeStrip {
       this.lanes = Math.max(this.lanes, lane + 1);
       free[lane] = Math.max(to, from + 3) + 2;
       const y = STRIP.top + STRIP.density + 4 + lane * (STRIP.lane + 2);
-      const bar = { class: call.ended ? "tool" : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
+      const bar = { class: call.ended ? withFailure("tool", call.outcome) : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
       const title = svg("title");
       title.textContent = `tool call ${shorten(call.id, 60)} ${shorten(call.name, 60)} · ${call.ended ? formatDuration(call.ended.time_ns - (call.began || call.ended).time_ns) : "still open"}`;
       parts.push(svg("rect", bar, title));

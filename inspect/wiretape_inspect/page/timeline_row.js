@@ -1,7 +1,7 @@
 // One row of the timeline: the texts of its columns, worded as in `wiretape show`.
 
 import { clockTime } from "./clock.js";
-import { CONTRACT } from "./contract.js";
+import { CONTRACT, withFailure } from "./contract.js";
 import { element, setClass, setText } from "./dom.js";
 import { endedWell } from "./exchange_heads.js";
 import {
@@ -103,7 +103,7 @@ function timesOf(row) {
 function eventTexts(row) {
   const sequence = row.sequence !== null && row.sequence !== undefined;
   return {
-    kind: row.kind,
+    kind: withFailure(row.kind, row.type),
     n: String(row.event),
     seq: sequence ? shortenNumber(row.sequence) : row.kind === "delta" ? "Δ" : "·",
     ...timesOf(row),
@@ -142,7 +142,7 @@ function callTexts(item, timeline) {
   const parts = [formatCount(rows.length, "event"), formatDuration(last.time_ns - rows[0].time_ns)];
   parts.push(ended ? shorten(last.type.replace(/^tool\./, ""), 40) : "still open");
   return {
-    kind: ended ? "call" : "call unended", open, n: String(rows[0].event),
+    kind: withFailure(ended ? "call" : "call unended", last.type), open, n: String(rows[0].event),
     seq: rows[0].sequence === null ? "·" : shortenNumber(rows[0].sequence), ...timesOf(rows[0]),
     type: `${open ? "▾" : "▸"} tool call`, call: shorten(item.call.id, 40), text: `${parts.join(" · ")}  ${shorten(rows[0].preview, 200)}`,
   };
