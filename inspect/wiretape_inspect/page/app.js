@@ -37,7 +37,7 @@ export class App {
   constructor(source, report, recordingNumber) {
     Object.assign(this, { source, report, recordingNumber, next: null, isStarted: false });
     this.redraw = onNextFrame(() => this.draw());
-    this.urlState = new UrlState(recordingNumber, (view, before) => this.showView(view, before));
+    this.urlState = new UrlState(recordingNumber, (view, before, isLink) => this.showView(view, before, isLink));
     this.navigation = new Navigation(this);
     this.selection = new Selection(this);
     this.reader = new ExchangeReader(source, {
@@ -149,7 +149,8 @@ export class App {
   }
 
   /** Show a view; `before` is the one shown so far. */
-  showView(view, before) {
+  showView(view, before, isLink = false) {
+    if (isLink) this.selection.opens = "within";
     if (!this.isStarted) return;
     const { exchanges } = this.recording;
     const head = view.x === null ? firstExchange(this.recording) : exchanges.find((one) => one.exchange === view.x);

@@ -105,14 +105,15 @@ export class Navigation {
     if (moveFocus) app.focusList();
   }
 
-  /** Go to an event; a filter that hides it is cleared. */
+  /** Go to an event; a filter that hides it is cleared, and a closed run that contains it is opened.  Without `push`,
+   * the page follows a replay: the browser's back button does not undo it, and runs stay closed. */
   goEvent(exchange, event, push = true) {
     const { app } = this;
     const isHere = exchange === app.view.x;
     const isHidden = isHere && app.timeline.filter && app.timeline.indexOfEvent(event) < 0;
     const view = { x: exchange, e: event, r: null, findings: false, diff: false, resume: null };
     this.isUsed = true;
-    app.selection.isMoved = true;
+    Object.assign(app.selection, { isMoved: true, opens: push ? "runs" : null });
     app.go({ ...view, ...(isHere ? {} : { open: [] }), ...(isHidden ? { q: "" } : {}) }, push);
   }
 
@@ -158,12 +159,23 @@ export class Navigation {
 
   setOpen(key, open, item) {
     const { app } = this;
-    const others = app.view.open.filter((one) => one !== key);
     // An open run is selected by its row, a closed one by its first event.
     const location = open ? { e: null, r: item.at } : { e: item.row.event, r: null };
     if (open && item.row !== app.timeline.rows[item.at]) location.e = item.row.event;
     app.list.selected = -1;
-    app.go({ ...location, open: open ? [...others, key].slice(-MOST_OPEN) : others, ...(open ? {} : { deltas: false }) });
+    app.go({ ...location, open: this.openKeys(key, open), ...(open ? {} : { deltas: false }) });
+  }
+
+  /** Open the run that contains an event, and select the event. */
+  openRunOf(item, event) {
+    this.app.list.selected = -1;
+    this.app.go({ e: event, r: null, open: this.openKeys(openKey(item), true) });
+  }
+
+  /** What is open in the view if a run or a tool call is opened or closed. */
+  openKeys(key, open) {
+    const others = this.app.view.open.filter((one) => one !== key);
+    return open ? [...others, key].slice(-MOST_OPEN) : others;
   }
 
   /** Compare the stream with the connection before it, or else after it, or go back to the timeline. */

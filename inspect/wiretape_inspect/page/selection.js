@@ -8,6 +8,7 @@ export class Selection {
     this.app = app;
     this.item = null; // the selected item; null if the filter hides it
     this.isMoved = true; // whether to scroll to the item
+    this.opens = null; // for an event to go to: open its run ("runs"), or only if it is not the first of it ("within")
     this.finding = null; // a finding without an event, whose row is still to be found
   }
 
@@ -25,6 +26,14 @@ export class Selection {
     if (!this.isSelected(list.items[index])) {
       index = r !== null ? timeline.indexOfRow(r, e) : e !== null ? timeline.indexOfEvent(e) : -1;
     }
+    if (index >= 0) {
+      const opens = this.opensRun(list.items[index], e);
+      this.opens = null;
+      if (opens) {
+        app.navigation.openRunOf(list.items[index], e);
+        return;
+      }
+    }
     const reveal = this.isMoved && index >= 0;
     if (reveal || (e === null && r === null)) this.isMoved = false;
     list.select(index, { reveal });
@@ -41,6 +50,12 @@ export class Selection {
     const { e, r } = this.app.view;
     const location = locationOf(item, this.app.timeline);
     return location.e === e && location.r === r && (e !== null || r !== null);
+  }
+
+  /** Whether the item is a closed run that is to be opened at an event.  A link to a run names its first event. */
+  opensRun({ kind, row }, event) {
+    if (!this.opens || event === null || kind !== "row" || row.row !== "deltas" || this.app.timeline.isOpen(row)) return false;
+    return this.opens === "runs" || event !== row.event;
   }
 
   timeOf(item) {

@@ -56,7 +56,7 @@ function formatView(view, recording) {
   return `#${parts.join("&")}`;
 }
 
-/** Keeps the view and the URL equal; `changed(view, before)` is called when the view changes. */
+/** Keeps the view and the URL equal; `changed(view, before, isLink)` is called when the view changes. */
 export class UrlState {
   constructor(recording, changed) {
     Object.assign(this, { recording, changed, view: { ...EMPTY_VIEW }, hash: null });
@@ -72,7 +72,7 @@ export class UrlState {
       return;
     }
     this.hash = location.hash;
-    this.set(parseView(location.hash));
+    this.set(parseView(location.hash), "replaceState", true);
   }
 
   /** Change some of the view; with `push`, the browser's back button undoes it. */
@@ -80,7 +80,7 @@ export class UrlState {
     this.set({ ...this.view, ...changes }, push ? "pushState" : "replaceState");
   }
 
-  set(view, write = "replaceState") {
+  set(view, write, isLink = false) {
     const before = this.view;
     this.view = view;
     const hash = formatView(view, this.recording);
@@ -88,7 +88,7 @@ export class UrlState {
       this.hash = hash;
       this.write(write, hash);
     }
-    this.changed(view, before);
+    this.changed(view, before, isLink);
   }
 
   /** Write the URL.  Browsers refuse URLs that change too often, so the last one is written again later. */

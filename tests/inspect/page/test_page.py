@@ -6,7 +6,9 @@ from itertools import count
 import pytest
 from playwright.async_api import expect
 
+from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -70,8 +72,8 @@ async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shar
         await expect(shown.rows()).to_have_count(7)
         for place, parts in (
             ("3", ["x=2", "e=40"]),
-            ("#20", ["x=2", "e=20"]),
-            ("e2", ["x=2", "e=2"]),
+            ("#20", ["x=2", "e=20", "open=e3"]),
+            ("e2", ["x=2", "e=2", "open=e3"]),
             ("3:1", ["x=3", "e=1"]),
         ):
             await shown.keys("g")
@@ -83,6 +85,55 @@ async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shar
         await shown.page.keyboard.type("99")
         await shown.keys("Enter")
         await expect(shown.page.locator("#place-error")).to_have_text("Exchange 3 has no sequence 99.")
+
+
+async def test_going_to_an_event_of_a_closed_run_opens_the_run_at_the_event(debugging, session):
+    async with debugging(session, "#x=3&tab=state") as shown:
+        for place, words in (("2:20", 18), ("2:3", 1)):
+            await shown.go("#x=3&tab=state")
+            await shown.keys("g")
+            await shown.page.keyboard.type(place)
+            await shown.keys("Enter")
+            await shown.has_hash("x=2", f"e={place[2:]}", "open=e3", "tab=state")
+            await expect(shown.chosen().locator(".n")).to_have_text(place[2:])
+            await expect(shown.panel().locator(".spoken")).to_have_text("word " * words)
+        await shown.go("#x=2&e=20&tab=state")
+        await shown.has_hash("x=2", "e=20", "open=e3", "tab=state")
+        await expect(shown.panel().locator(".spoken")).to_have_text("word " * 18)
+        await shown.keys("ArrowLeft")
+        await shown.has_hash("x=2", "e=3", "tab=state")
+        await expect(shown.panel().locator(".spoken")).to_have_text("word " * 37)
+        await shown.keys("g")
+        await shown.page.keyboard.type("#3")
+        await shown.keys("Enter")
+        await shown.has_hash("x=2", "e=3", "open=e3", "tab=state")
+        await expect(shown.panel().locator(".spoken")).to_have_text("word ")
+
+
+async def test_failures_have_the_colour_of_errors(debugging, window, tape, message, tmp_path):
+    call = {"tool_call_id": "t1"}
+    types = ("tool.started", "tool.completed", "tool.failed", "run.failed", "session.error")
+    tape.exchange(chunks=[(1, message(type_, id=type_, sequence=n, content=call)) for n, type_ in enumerate(types)])
+    path, exported = tape.close(), tmp_path / "page.html"
+    with open_recording(path) as recording:
+        exported.write_bytes(b"".join(export_page(recording)))
+    for opening in (debugging(path), window(exported.as_uri())):
+        async with opening as shown:
+            await expect(shown.rows()).to_have_count(6)
+            colours = await shown.page.evaluate(COLOURS)
+            assert [colours[type_] == colours["--error"] for type_ in types] == [False, False, True, True, True]
+
+
+COLOURS = """() => {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = "var(--error)";
+    const colours = { "--error": getComputedStyle(probe).color };
+    probe.remove();
+    for (const type of document.querySelectorAll("#timeline .list-rows .row:not([hidden]) > .type")) {
+        colours[type.textContent] = getComputedStyle(type).color;
+    }
+    return colours;
+}"""
 
 
 async def test_runs_of_deltas_open_in_place(reading, shared_session):
