@@ -1,6 +1,7 @@
 """Settings for all tests.
 
-With WIRETAPE_NO_SKIPS=1, a skipped test fails the run.  Hypothesis has no deadlines: a busy machine is slow, and
+With WIRETAPE_NO_SKIPS=1, a skipped test fails the run; WIRETAPE_SKIPS=FILE lists skipped tests in a file, which pytest
+takes as `@FILE`.  Hypothesis has no deadlines: a busy machine is slow, and
 speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tries the same examples every time, so that the
 result depends on the change only; without it, and in `make fuzz`, every run tries others.  A property test tries 30
 examples, in `make fuzz` 500.  It has its own number if it chooses one of many defects to plant, if 30 did not find a
@@ -45,11 +46,12 @@ FIRST = (
 """Tests that take long, mostly for starting programs and waiting.  At the end of a run, all would wait for them."""
 
 
-class _NoSkips:
-    """Collects skipped tests, and fails the run if there are any."""
+class _SkippedTests:
+    """Collects skipped tests, and lists them in a file, or fails the run if there are any."""
 
-    def __init__(self) -> None:
-        self._skipped: list[str] = []
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._skipped: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # An expected failure is reported as skipped too, but it ran.
@@ -62,17 +64,20 @@ class _NoSkips:
 
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
-        self._skipped.append(f"{report.nodeid}: {reason}")
+        self._skipped[report.nodeid] = reason
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self._skipped and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        if self._file is not None:
+            if not hasattr(session.config, "workerinput"):  # workers have only a share of the tests
+                self._file.write_text("".join(f"{name}\n" for name in sorted(self._skipped)), "utf-8")
+        elif self._skipped and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._skipped:
+        if self._skipped and self._file is None:
             terminalreporter.section("skipped tests, which WIRETAPE_NO_SKIPS forbids", red=True)
-            for line in self._skipped:
-                terminalreporter.line(line)
+            for name, reason in self._skipped.items():
+                terminalreporter.line(f"{name}: {reason}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,8 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if "TMPDIR" not in os.environ and _has_room(IN_MEMORY):
         tempfile.tempdir = str(IN_MEMORY)
-    if os.environ.get("WIRETAPE_NO_SKIPS") == "1":
-        config.pluginmanager.register(_NoSkips(), "no-skips")
+    file = os.environ.get("WIRETAPE_SKIPS")
+    if file or os.environ.get("WIRETAPE_NO_SKIPS") == "1":
+        config.pluginmanager.register(_SkippedTests(Path(file) if file else None), "skipped-tests")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import find_program
 
 PAGE = (Path(__file__).parents[2] / "docs" / "javascript.md").read_text("utf-8")
 TAPE = """\
@@ -46,7 +47,7 @@ def test_the_replay_judges_the_client(key, expected, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
     done = subprocess.run(
-        ["node", "run.cjs", key],
+        [find_program("node"), "run.cjs", key],
         cwd=tmp_path,
         env={**os.environ, "PATH": path},
         capture_output=True,

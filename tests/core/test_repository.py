@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from programs import find_program
 
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ["core", "proxy", "replay", "inspect"]
@@ -22,7 +23,7 @@ def run(*command, cwd=ROOT, **env) -> subprocess.CompletedProcess[str]:
 
 def tracked_files() -> list[str]:
     """Return the names of the tracked files."""
-    listing = run("git", "-c", "safe.directory=*", "ls-files", "-z")
+    listing = run(find_program("git"), "-c", "safe.directory=*", "ls-files", "-z")
     assert listing.returncode == 0, listing.stderr
     return [name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
 

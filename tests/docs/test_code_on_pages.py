@@ -17,6 +17,7 @@ from threading import Thread
 import httpx
 import pytest
 from click.testing import CliRunner
+from programs import find_program
 
 from wiretape.cli import wiretape
 from wiretape_replay.loop_thread import start_scenario
@@ -136,6 +137,7 @@ def test_curl_creates_a_session_and_a_run_and_reads_the_stream(page):
 
 def until(words: list[str], commands: str) -> str:
     """The output of shell commands, which are stopped once it contains all of `words`."""
+    find_program("curl")
     quiet = re.sub(r"^curl ", "curl -s ", commands, flags=re.MULTILINE)
     with subprocess.Popen(
         ["sh", "-c", quiet], stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True
@@ -152,6 +154,7 @@ def until(words: list[str], commands: str) -> str:
 
 
 def test_curl_advances_virtual_time():
+    find_program("curl")
     (command,) = [block for block in shown("docs/serve.md", "sh") if "advance" in block]
     with start_scenario("hello", VIRTUAL, token="secret") as service:
         env = {**os.environ, "TOKEN": "secret"}

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from hostile_server import BODY, HostileServer
+from programs import find_program
 
 from wiretape import __version__
 from wiretape.cli import wiretape
@@ -98,6 +99,7 @@ INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
 @pytest.fixture
 def steps(folder):
     """Return a function that runs the steps of the action as GitHub does, with the inputs of the guide."""
+    find_program("curl")
     (used,) = [each for each in WORKFLOW["jobs"]["contract"]["steps"] if "/wiretape@" in each.get("uses", "")]
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     runner = {"GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
@@ -221,6 +223,7 @@ def test_the_pre_commit_hook_reports_invalid_tapes(folder, monkeypatch):
 
 def test_the_probe_workflow_fails_with_an_annotation_and_writes_the_reports(folder):
     """Every step with a command runs, with the faults of the guide; the others belong to GitHub."""
+    find_program("curl")
     (folder / "faults.toml").write_text(FAULTS, "utf-8")
     (job,) = PROBE["jobs"].values()
     steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}

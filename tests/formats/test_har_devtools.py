@@ -1,6 +1,5 @@
 """Chromium's DevTools import our HAR files, and we import theirs, of a real stream."""
 
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import BrowserContext, Page, async_playwright
+from programs import find_program
 
 from wiretape.observations import (
     BytesArrived,
@@ -110,9 +110,7 @@ class Chromium:
 
 @pytest_asyncio.fixture
 async def chromium(tmp_path: Path) -> AsyncIterator[Chromium]:
-    executable = shutil.which("chromium")
-    if executable is None:
-        pytest.skip("chromium is not installed")
+    executable = find_program("chromium")
     profile, kept = tmp_path / "profile", tmp_path / "playwright.har"
     async with async_playwright() as playwright:
         context = await playwright.chromium.launch_persistent_context(

@@ -1,9 +1,8 @@
 """Playwright's routeFromHAR, in Chromium, with our HAR files, as docs/javascript.md describes it."""
 
-import shutil
-
 from click.testing import CliRunner
 from playwright.async_api import async_playwright
+from programs import find_program
 
 from wiretape.cli import wiretape
 
@@ -49,9 +48,10 @@ async def test_chromium_gets_the_recorded_responses_from_the_har_file(tmp_path, 
     done = CliRunner().invoke(wiretape, ["export", "run.tape", "--format", "har", "--output", "run.har"])
     assert done.exit_code == 0, done.output
 
+    executable = find_program("chromium")
     async with async_playwright() as playwright:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        browser = await playwright.chromium.launch(executable_path=executable, args=flags)
         context = await browser.new_context()
         await context.route_from_har("run.har", url="**/v1/**", not_found="abort")
         await context.route("http://app.test/", lambda route: route.fulfill(body="<title>app</title>"))

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
+from programs import find_program
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
@@ -205,7 +206,9 @@ def test_git_merges_the_edits_of_two_people(tape, tmp_path):
     other = base.replace("- after: 0.05\n", '- data: {"type": "new"}\n- after: 0.05\n')
     other = other.replace('- after: 0.07\n  data: {"type": "a", "n": 7}\n', "")
     paths = [tape(text, name) for text, name in ((one, "one"), (base, "base"), (other, "other"))]
-    merged = subprocess.run(["git", "merge-file", "-p", *paths], capture_output=True, text=True, check=True)
+    merged = subprocess.run(
+        [find_program("git"), "merge-file", "-p", *paths], capture_output=True, text=True, check=True
+    )
     sent = [data.decode() for _, data in chunks(tape(merged.stdout, "merged"))]
     assert [re.findall('"n":(.)|"(more|new)"', data) for data in sent] == [
         [("1", "")],

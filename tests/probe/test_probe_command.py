@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from programs import find_program
 from wiretape_process import WiretapeProcess
 
 from wiretape import check
@@ -106,6 +107,7 @@ async def test_a_broken_rule_is_reported_in_every_format_and_reproduced(serve, t
 
 async def test_the_curl_commands_reproduce_the_steps(serve, probe_file, tmp_path):
     """They create the session and the runs, and get the refusal, as the steps do."""
+    find_program("curl")
     async with serve() as service:
         steps = [
             Send("POST", "/v1/sessions", body="{}", id_name="session-1"),

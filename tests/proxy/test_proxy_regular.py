@@ -6,6 +6,7 @@ import subprocess
 import threading
 
 import pytest
+from programs import find_program
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
@@ -24,7 +25,10 @@ def regular(start_module_proxy, tls_service, tmp_path_factory):
 
 def curl(proxy, *arguments):
     done = subprocess.run(
-        ["curl", "-sS", "--proxy", f"http://{proxy.address}", *arguments], capture_output=True, timeout=45, check=False
+        [find_program("curl"), "-sS", "--proxy", f"http://{proxy.address}", *arguments],
+        capture_output=True,
+        timeout=45,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

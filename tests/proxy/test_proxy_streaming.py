@@ -14,6 +14,7 @@ import httpx
 import pytest
 import uvicorn
 import zstandard
+from programs import find_program
 from sse_starlette.sse import EventSourceResponse
 
 from wiretape.observations import Ending, Side
@@ -55,7 +56,9 @@ def before_uvicorn(start_module_proxy, uvicorn_url):
 
 
 def with_curl(url, *arguments):
-    return subprocess.run(["curl", "-sN", *arguments, url], capture_output=True, check=True, timeout=30).stdout
+    return subprocess.run(
+        [find_program("curl"), "-sN", *arguments, url], capture_output=True, check=True, timeout=30
+    ).stdout
 
 
 def with_httpx(url):

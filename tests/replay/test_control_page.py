@@ -9,6 +9,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from programs import find_program
 
 from wiretape_replay import ReplayOptions
 from wiretape_replay.control.control_requests import WaitCondition
@@ -21,6 +22,7 @@ COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) fo
 
 @pytest.fixture
 def recording(builder):
+    find_program("curl")
     frames = [
         b'event: run.started\nid: e1\ndata: {"id":"e1","sequence":1,"type":"run.started","run_id":"r1"}\n\n',
         b'event: tool.started\nid: e2\ndata: {"id":"e2","sequence":2,"type":"tool.started","run_id":"r1"}\n\n',

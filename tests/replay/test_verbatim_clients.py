@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import hashlib
-import shutil
 import sqlite3
 import subprocess
 import time
 
 import httpx
 import pytest
+from programs import find_program
 
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending
@@ -28,9 +28,8 @@ STREAM = "/v1/sessions/s1/events/stream"
 
 
 def curl(*args: str) -> subprocess.CompletedProcess[bytes]:
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
-    return subprocess.run(["curl", "-sN", "--max-time", "20", *args], capture_output=True, check=False, timeout=30)
+    command = [find_program("curl"), "-sN", "--max-time", "20", *args]
+    return subprocess.run(command, capture_output=True, check=False, timeout=30)
 
 
 def test_httpx_and_curl_get_the_recorded_body(builder, serve):

@@ -1,7 +1,6 @@
 """The debugger's page in a browser.  All tests share one browser and its event loop."""
 
 import re
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
+from programs import find_program
 
 from wiretape_inspect import page as package
 from wiretape_inspect.debugger.debugger_server import serve_debugger
@@ -110,9 +110,7 @@ class Window:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    executable = shutil.which("chromium")
-    if executable is None:
-        pytest.skip("chromium is not installed")
+    executable = find_program("chromium")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=executable, args=list(FLAGS))
         yield browser
