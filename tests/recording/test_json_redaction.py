@@ -11,7 +11,10 @@ from wiretape.recording import Redactor, json_redaction, redaction_policy
 from wiretape.recording.json_redaction import JsonRedactor
 
 STREAM = (("Content-Type", "text/event-stream"),)
+JSON = (("Content-Type", "application/json"),)
 EVENT = b'id: 1\r\ndata: {"pin": "%b",\r\ndata: "n": 1}\r\n\r\n'
+PINS = (("1\u00e9\u20ac9", -1.5), ("****", "0   "))
+"""A pin in JSON, and what replaces it."""
 BODIES = {
     "JSON": ((), b' {"a": [{"pin": "1234"}, 5], "pin": -1.5e3}', b' {"a": [{"pin": "****"}, 5], "pin": 0     }'),
     "a list": ((), b'[["x"], {"pin": {"b": true, "c": "\\"z"}}]', b'[["x"], {"pin": {"b": null, "c": "***"}}]'),
@@ -20,6 +23,23 @@ BODIES = {
     "a stream": (STREAM, EVENT % b"12" + b": 1\n\n" + EVENT % b"3", EVENT % b"**" + b": 1\n\n" + EVENT % b"*"),
     "a stream that is cut off": (STREAM, EVENT % b"12" + b'data: {"pin', EVENT % b"**" + b"***********"),
     "an event that cannot be read": (STREAM, b'data: {"pin":\ndata: NaN}\n\n', b"data: *******\ndata: ****\n\n"),
+    "JSON after a byte order mark": ((), b'\xef\xbb\xbf{"pin": "12"}', b'\xef\xbb\xbf{"pin": "**"}'),
+    **{
+        f"JSON in {codec}{' with a byte order mark' * bool(mark)}": (
+            (),
+            *(
+                f'{mark} [{{"\u0448": "\U0001f600", "pin": "{pin}", "a": {{"pin": {number}}}}}]'.encode(codec)
+                for pin, number in PINS
+            ),
+        )
+        for codec in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+        for mark in ("", "\ufeff")
+    },
+    "UTF-16 that is cut off": ((), '{"pin": "12'.encode("utf-16"), b"*" * 24),
+    "events without their type": ((), EVENT % b"12" + b": 1\n\n", EVENT % b"**" + b": 1\n\n"),
+    "events of JSON's type": (JSON, b'\xef\xbb\xbfdata:{"pin":"12"}\n\n', b'\xef\xbb\xbfdata:{"pin":"**"}\n\n'),
+    "JSON of the type of events": (STREAM, b'{"pin": "12"}\n\n', b'{"pin": "**"}\n\n'),
+    "text like events": ((), b"date: 1\n", b"date: 1\n"),
     "an encoded body": ((("Content-Encoding", "br"),), b"\x00\x01\x02", b"***"),
 }
 

@@ -104,6 +104,31 @@ def in_urls(key: str) -> list[Plant]:
     return [Plant(headers=headers, response=(*JSON, *headers), received=echo(key))]
 
 
+def in_lists_of_urls(key: str) -> list[Plant]:
+    url = f"https://service/callback?state=1&code={key}"
+    values = (
+        f"<{url}>; rel=a",
+        f"</v1;token={key}>",
+        f"default-src 'self'; report-uri {url}; object-src 'none'",
+        f"{url}, /",
+    )
+    headers = [("Link", value) for value in values]
+    return [Plant(headers=(each,), response=(*JSON, each), received=echo(key)) for each in headers]
+
+
+def short(key: str) -> str:
+    return f"{key[:6]}z"
+
+
+def short_in_heads(key: str) -> list[Plant]:
+    text = short(key)
+    response = (*JSON, ("X", text))
+    return [
+        Plant(f"/v1/{text}/x", headers, response=response, reason=f"No {text}", detail=f"It sent {text}.")
+        for headers in (bearer(text), (("Referer", f"//u:{text}@x/?pwd={text}"),))
+    ]
+
+
 def in_userinfo(key: str) -> list[Plant]:
     url = f"http://user:{key}@service/v1"
     return [
@@ -130,7 +155,7 @@ def in_nested_urls(key: str) -> list[Plant]:
 
 
 def in_basic(key: str) -> list[Plant]:
-    pairs = [b64encode(text.encode()).decode() for text in (f"user:{key}", f"us:{key}", f"{key}:", key)]
+    pairs = [b64encode(text.encode()).decode() for text in (f"user:{key}", f"us:{key}", f"{key}:", key, f"{key}:x")]
     pairs.append(pairs[0].rstrip("="))
     return [Plant(headers=(("Authorization", f"Basic {pair}"),), received=echo(key)) for pair in pairs]
 
@@ -182,8 +207,7 @@ def in_cookies(key: str) -> list[Plant]:
 
 def split(key: str) -> list[Plant]:
     text = echo(key)[0]
-    chunks = tuple(text[at : at + 5] for at in range(0, len(text), 5))
-    return [Plant(headers=bearer(key), sent=chunks, received=tuple(text[at : at + 1] for at in range(len(text))))]
+    return [Plant(headers=bearer(key), sent=split_text(text, 5), received=split_text(text, 1))]
 
 
 def escaped(key: str) -> list[Plant]:
@@ -201,6 +225,28 @@ def escaped(key: str) -> list[Plant]:
     ]
 
 
+def escaped_in_parts(key: str) -> list[Plant]:
+    codes = {
+        letter: (
+            rf"\u{ord(letter):04x}",
+            rf"\\u{ord(letter):04X}",
+            f"%{ord(letter):02x}",
+            f"%25{ord(letter):02X}",
+            letter,
+        )
+        for letter in f"&<{key}"
+    }
+    secret = f"&<{key}"
+    texts = ["".join(codes[letter][way] for letter in secret) for way in range(4)]
+    texts += ["".join(codes[letter][at % 5] for at, letter in enumerate(secret)), quote(texts[0], safe="")]
+    texts.append(f"\\u0026\\u003c{key}")
+    return [Plant(headers=bearer(secret), sent=echo(text), received=split_text(echo(text)[0], 7)) for text in texts]
+
+
+def split_text(text: bytes, size: int) -> tuple[bytes, ...]:
+    return tuple(text[at : at + size] for at in range(0, len(text), size))
+
+
 def cut(key: str) -> list[Plant]:
     beginning = f"the key {key[:-2]}".encode()
     return [Plant(headers=bearer(key), sent=(beginning,), received=(beginning[:-1],), detail="The client left.")]
@@ -214,7 +260,7 @@ OTHER_SPELLINGS = ("api%5Fkey", "apiKey", "API-KEY", "filter[token]", "filter%5B
 
 REMOVED: dict[str, Callable[[str], list[Plant]]] = {
     "the headers `Authorization` and `Proxy-Authorization`": lambda key: in_headers(CREDENTIAL_HEADERS[:2], key),
-    "the headers `API-Key`": lambda key: in_headers(CREDENTIAL_HEADERS[2:], key),
+    "the headers `Anthropic-API-Key`": lambda key: in_headers(CREDENTIAL_HEADERS[2:], key),
     "the headers `Cookie` and `Set-Cookie`": in_cookies,
     "a header of this kind with a space before the colon": lambda key: [
         Plant(headers=(("Authorization ", f"Bearer {key}"), ("Cookie\t", f"a={key}")), received=echo(key))
@@ -228,9 +274,14 @@ REMOVED: dict[str, Callable[[str], list[Plant]]] = {
     ],
     "a parameter of a URL in any other header, such as `Location` or `Referer`": in_urls,
     "a parameter of a URL or query within a URL, percent-encoded up to five times": in_nested_urls,
+    "a parameter of one of several URLs in a header, such as `Link` or `Content-Security-Policy`": in_lists_of_urls,
     "user name and password of a URL, in the target, the authority, the upstream or a header": in_userinfo,
     "a secret of another place in this table, repeated anywhere in a head": repeated_in_heads,
     "a secret of another place, percent-encoded in a target or header": encoded_in_heads,
+    (
+        "a credential, parameter or password of 4 to 7 characters, repeated as a word in a head or ending of the same "
+        "exchange"
+    ): short_in_heads,
     "a secret of another place in the detail of an ending": lambda key: [
         Plant(headers=bearer(key), detail=f"The client sent {key}.")
     ],
@@ -244,9 +295,14 @@ REMOVED: dict[str, Callable[[str], list[Plant]]] = {
         Plant(target=f"/v1?token={key}", sent=echo(key), response=STREAM, received=(event(key),)),
         Plant(headers=(("Referer", f"http://u:p{key}@service/"),), received=echo(f"p{key}")),
     ],
-    "the password in a `Basic` credential, or its user name if there is no password, repeated": in_basic,
+    (
+        "the password in a `Basic` credential, or its user name if the password is shorter than 8 characters, repeated"
+    ): in_basic,
     "a repeated secret that is split between chunks": split,
     "a repeated secret that is escaped as in JSON, or percent-encoded": escaped,
+    (
+        r"a repeated secret with some or all characters escaped, also twice: `\u0053`, `\\u0053`, `%53`, `%2553`"
+    ): escaped_in_parts,
     "the beginning of a secret where a body ends or breaks off, from 4 characters on": cut,
 }
 IN_JSON = '{"user": {"pin": "%s", "pins": [1, true]}, "kept": "%s"}'
@@ -259,6 +315,13 @@ def json_bodies(key: str) -> list[Plant]:
         Plant(sent=(text[:30], text[30:]), received=tuple(text[at : at + 1] for at in range(len(text)))),
         Plant(response=STREAM, received=(stream[:50], stream[50:70], stream[70:])),
     ]
+
+
+def unusual_json(key: str) -> list[Plant]:
+    text = IN_JSON % (key, "kept")
+    stream = f"data: {text}\n\n".encode()
+    encoded = [text.encode(codec) for codec in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32")]
+    return [Plant(sent=(each,), received=split_text(each, 9)) for each in (*encoded, stream)]
 
 
 def broken_json(key: str) -> list[Plant]:
@@ -275,11 +338,33 @@ WITH_OPTIONS: dict[str, Callable[[str], list[Plant]]] = {
     "a header of `--redact-header NAME`": lambda key: in_headers(["X-Tenant-Key"], key),
     "a parameter of `--redact-query NAME`": lambda key: parameters(["ticket", "Tic-Ket"], key),
     "a value that `--redact-body PATH` selects": json_bodies,
+    (
+        "a value that `--redact-body PATH` selects in UTF-16 or UTF-32, after a byte order mark, or in any event stream"
+    ): unusual_json,
     "a value that `--redact-body PATH` might select in a body that is compressed, cut off or unreadable": broken_json,
 }
 KEPT: dict[str, Callable[[str], list[Plant]]] = {
     "a secret of fewer than 8 characters, repeated in a body": lambda key: [
         Plant(headers=bearer(key[:7]), received=echo(key[:7]))
+    ],
+    "a cookie of fewer than 8 characters, or another secret of fewer than 4, repeated in a head": lambda key: [
+        Plant(headers=(("Cookie", f"a={key[:7]}"), ("X-Echo", key[:7]))),
+        Plant(headers=(*bearer(key[:3]), ("X-Echo", key[:3]))),
+    ],
+    "a secret of fewer than 8 characters, repeated in another exchange": lambda key: [
+        Plant(headers=bearer(key[:7])),
+        Plant(f"/v1/{key[:7]}"),
+    ],
+    "the parameters `session` and `session_id`": lambda key: [
+        Plant(f"/v1?session={key}&session_id={key}", received=echo(key))
+    ],
+    "the user name of a `Basic` credential with a password of 8 characters or more, repeated": lambda key: [
+        Plant(
+            headers=(("Authorization", f"Basic {b64encode(f'{key}:12345678'.encode()).decode()}"),), received=echo(key)
+        )
+    ],
+    "a name of a member in an object that `--redact-body PATH` selects": lambda key: [
+        Plant(received=(b'{"pins": {"%b": 1}}' % key.encode(),))
     ],
     "a compressed body that repeats a secret": lambda key: [
         Plant(
@@ -288,8 +373,9 @@ KEPT: dict[str, Callable[[str], list[Plant]]] = {
             received=(gzip.compress(echo(key)[0], mtime=0),),
         )
     ],
-    "a repeated secret in base64, or in another encoding": lambda key: [
-        Plant(headers=bearer(key), received=(b64encode(key.encode()),))
+    "a repeated secret in base64, or in another encoding, such as `&amp;` for `&`": lambda key: [
+        Plant(headers=bearer(key), received=(b64encode(key.encode()),)),
+        Plant(headers=bearer(f"&{key}"), received=(b"&amp;%b" % key.encode(),)),
     ],
     "a repeated secret that is split between events": lambda key: [
         Plant(headers=bearer(key), response=STREAM, received=(event(key[:14]), event(key[14:])))
@@ -382,10 +468,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.mark.parametrize("place", [*REMOVED, *WITH_OPTIONS])
 def test_a_removed_secret_is_in_nothing_that_is_written(place: str, written: dict[str, bytes]) -> None:
     """Neither half of it is, and no text that percent-decodes to it."""
-    keys = [key_of(place, number).encode() for number in range(len(plants(place)))]
+    keys = [key_of(place, number) for number in range(len(plants(place)))]
+    parts = [part for key in keys for part in ([short(key)] if "4 to 7" in place else [key[:13], key[10:-2]])]
     for name, data in written.items():
         for text in (data, unquote_to_bytes(data)):
-            for part in (part for key in keys for part in (key[:13], key[10:-2])):
+            for part in map(str.encode, parts):
                 at = text.find(part)
                 assert at < 0, f"{name}: {text[max(0, at - 80) : at + 80]!r}"
 
@@ -394,21 +481,25 @@ def test_a_removed_secret_is_in_nothing_that_is_written(place: str, written: dic
 def test_what_is_kept_is_kept(place: str, written: dict[str, bytes], tmp_path: Path) -> None:
     """The page does not promise less than it could."""
     (tmp_path / "run.db").write_bytes(written["run.db"])
-    bodies = [part for plant in plants(place) for part in plant.received if part != b"{}"]
     with open_recording(tmp_path / "run.db") as recording:
+        requests = [exchange.request for exchange in recording.exchanges()]
         stored = [
             b"".join(
                 run.data for run in recording.body(exchange.number, Side.RESPONSE) if isinstance(run, BytesArrived)
             )
             for exchange in recording.exchanges()
         ]
-    assert b"".join(bodies) in stored
+    for plant in plants(place):
+        assert b"".join(plant.received) in stored
+        assert plant.target in [request.target for request in requests]
+        echoes = {pair for request in requests for pair in request.headers if pair[0] == "X-Echo"}
+        assert echoes.issuperset(pair for pair in plant.headers if pair[0] == "X-Echo")
 
 
 def test_the_page_lists_the_places_tested_here() -> None:
     """Each row has a test."""
     rows = re.findall(r"^\| (.+?) \|", PAGE.read_text(), re.MULTILINE)
-    rows = [row.partition(", `Ocp-Apim")[0] for row in rows if row != "Where a secret is"]
+    rows = [row.partition(", `API-Key`")[0] for row in rows if row != "Where a secret is"]
     assert rows == [*REMOVED, *WITH_OPTIONS, *KEPT]
 
 

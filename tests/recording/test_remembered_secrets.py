@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wiretape.recording import remembered_secrets
-from wiretape.recording.remembered_secrets import LONGEST, SHORTEST, RememberedSecrets, _join
+from wiretape.recording.remembered_secrets import LONGEST, SHORTEST, RememberedSecrets, join_spans
 
 TEXT = st.text("ab", max_size=60).map(str.encode)
 SECRETS = st.lists(st.text("ab", min_size=SHORTEST, max_size=20).map(str.encode), max_size=40)
@@ -56,7 +56,7 @@ def test_long_secrets_that_overlap_by_one_byte_or_all_but_one_are_found(tiers, m
 def test_secrets_that_match_at_every_byte_take_few_steps(count: int, monkeypatch) -> None:
     """Secrets of dashes contain each other."""
     steps: list[int] = []
-    monkeypatch.setattr(remembered_secrets, "_join", lambda spans: steps.append(len(spans)) or _join(spans))
+    monkeypatch.setattr(remembered_secrets, "join_spans", lambda spans: steps.append(len(spans)) or join_spans(spans))
     data = b"-" * 20_000
     assert remember([b"-" * size for size in range(SHORTEST, SHORTEST + count)]).find(data) == [(0, len(data))]
     assert sum(steps) < len(data)

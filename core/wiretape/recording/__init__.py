@@ -33,8 +33,11 @@ from wiretape.recording.redactor import Redactor as Redactor
 from wiretape.recording.redactor import overwrite as overwrite
 from wiretape.recording.redactor import redact_urls as redact_urls
 from wiretape.recording.redactor import redaction_policy as redaction_policy
-from wiretape.recording.redactor import spellings as spellings
+from wiretape.recording.remembered_secrets import join_spans as join_spans
 from wiretape.recording.schema import is_sqlite_file as is_sqlite_file
+from wiretape.recording.secret_spellings import Span as Span
+from wiretape.recording.secret_spellings import SpellingFinder as SpellingFinder
+from wiretape.recording.secret_spellings import spellings as spellings
 from wiretape.recording.table_rows import Capture as Capture
 from wiretape.recording.table_rows import Exchange as Exchange
 from wiretape.recording.table_rows import RecordingInfo as RecordingInfo

@@ -1,7 +1,9 @@
 """Overwrite what JSON paths select in bodies and in the data of events: same length, same type, no content."""
 
+import json
 import re
 from bisect import bisect_right
+from codecs import BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -22,9 +24,17 @@ _JSON_TOKEN = re.compile(
     rb'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<other>-?[0-9][0-9.eE+-]*|true|false|null)|(?P<mark>[{}\[\],:]))',
     re.DOTALL,
 )
-_HAS_MEMBERS = re.compile(rb'\s*(?:\{|\[\s*[\[{"])')
+_BEFORE_JSON = rb"\0{0,2}[\xef\xbb\xbf\xfe\xff]{0,3}(?:\0{0,3}[ \t\r\n])*\0{0,3}"
+"""A byte order mark, white space and the zero bytes of UTF-16 and UTF-32."""
+_BEGINS_LIKE_JSON = re.compile(_BEFORE_JSON + rb"[{\[]")
+_HAS_MEMBERS = re.compile(_BEFORE_JSON + rb"(?:\{|\[(?:\0{0,3}[ \t\r\n])*\0{0,3}[\[{\"])")
 """The beginning of an object, or of a list with values that a path may select; `[DONE]` is not JSON."""
-_MAY_HAVE_MEMBERS = re.compile(rb"\s*\[?\s*")
+_MAY_BEGIN_MEMBERS = re.compile(_BEFORE_JSON + rb"(?:\[(?:\0{0,3}[ \t\r\n])*\0{0,3})?")
+_BEGINS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry)?:")
+_MAY_BE_EVENTS = re.compile(
+    rb"\xef?\xbb?\xbf?[\r\n]*(?:d(?:a(?:ta?)?)?|e(?:v(?:e(?:nt?)?)?)?|id?|r(?:e(?:t(?:ry?)?)?)?)?"
+)
+_MAY_BEGIN = (_MAY_BEGIN_MEMBERS, _MAY_BE_EVENTS)
 Offsets = list[tuple[int, int]]
 """For the pieces of a text, in order: the offset in the text and the offset in the frame."""
 WHOLE: Offsets = [(0, 0)]
@@ -44,15 +54,45 @@ class Selected(NamedTuple):
 
 def find_selected(text: bytes, offsets: Offsets, paths: Sequence[JsonPath]) -> Iterator[Selected]:
     """Yield what paths select in a JSON text.  Raises ValueError and RecursionError if it cannot be read."""
-    scalars = list(find_scalars(text))
-    value = orjson.loads(text)
+    codec, start = _codec(text)
+    plain = _convert(text[start:], codec, "utf-8")
+    scalars = list(find_scalars(plain))
+    value = orjson.loads(plain)
     selected = {path: path.locations(value) for path in paths}
+    at = 0
     for scalar in scalars:
         outer = {scalar.keys[:length] for length in range(len(scalar.keys) + 1)}
         if matched := [path for path, locations in selected.items() if not outer.isdisjoint(locations)]:
-            begin, offset = offsets[bisect_right(offsets, scalar.start, key=itemgetter(0)) - 1]
-            before = text[scalar.start : scalar.end]
-            yield Selected(offset + scalar.start - begin, before, blank_scalar(before), matched)
+            start += len(_convert(plain[at : scalar.start], "utf-8", codec))
+            at = scalar.start
+            before = _convert(plain[at : scalar.end], "utf-8", codec)
+            blank = blank_scalar(plain[at : scalar.end], len(before) // len("*".encode(codec)))
+            begin, offset = offsets[bisect_right(offsets, start, key=itemgetter(0)) - 1]
+            yield Selected(offset + start - begin, before, _convert(blank, "utf-8", codec), matched)
+
+
+def begins_like_json(text: bytes | bytearray) -> bool:
+    """Whether a text may be a JSON object or list, in one of the encodings of JSON."""
+    return bool(_BEGINS_LIKE_JSON.match(text))
+
+
+def begins_like_events(text: bytes | bytearray) -> bool:
+    """Whether a text may be an event stream."""
+    return bool(_BEGINS_LIKE_EVENTS.match(text))
+
+
+def _codec(text: bytes) -> tuple[str, int]:
+    """Return the encoding of a JSON text, and the length of its byte order mark."""
+    encoding = json.detect_encoding(text)
+    if encoding == "utf-8-sig":
+        return "utf-8", 3
+    if encoding in {"utf-16", "utf-32"}:
+        return f"{encoding}-{'le' if text.startswith(BOM_UTF16_LE) else 'be'}", 2 if encoding == "utf-16" else 4
+    return encoding, 0
+
+
+def _convert(text: bytes, codec: str, other: str) -> bytes:
+    return text if codec == other else text.decode(codec).encode(other)
 
 
 def event_data(raw: bytes) -> tuple[bytes, Offsets]:
@@ -66,6 +106,12 @@ def event_data(raw: bytes) -> tuple[bytes, Offsets]:
         offsets.append((at, line.start() + name.end()))
         at += len(values[-1]) + 1
     return b"\n".join(values), offsets
+
+
+def json_text(raw: bytes) -> tuple[bytes, Offsets]:
+    """The data of an event, or all of its bytes if it has none: JSON may be served as an event stream."""
+    data, offsets = event_data(raw)
+    return (data, offsets) if data else (raw, WHOLE)
 
 
 class Scalar(NamedTuple):
@@ -105,11 +151,11 @@ def find_scalars(text: bytes) -> Iterator[Scalar]:
             keys[-1] = last if isinstance(last, str) else last + 1
 
 
-def blank_scalar(scalar: bytes) -> bytes:
-    """A scalar of the same type and length without content."""
+def blank_scalar(scalar: bytes, length: int) -> bytes:
+    """A scalar of the same type without content."""
     if scalar[:1] == b'"':
-        return b'"' + b"*" * (len(scalar) - 2) + b'"'
-    return (b"null" if scalar[:1] in b"tfn" else b"0").ljust(len(scalar))
+        return b'"' + b"*" * (length - 2) + b'"'
+    return (b"null" if scalar[:1] in b"tfn" else b"0").ljust(length)
 
 
 class JsonRedactor:
@@ -201,11 +247,14 @@ class _Body:
     """Offset of the next byte to return."""
 
 
-class _Opaque:
-    """Overwrites a body that cannot be searched."""
+class _Unsearched:
+    """Keeps a body, or overwrites one that cannot be searched."""
+
+    def __init__(self, *, is_kept: bool) -> None:
+        self._is_kept = is_kept
 
     def feed(self, data: bytes) -> bytes:
-        return b"*" * len(data)
+        return data if self._is_kept else b"*" * len(data)
 
     def close(self) -> bytes:
         return b""
@@ -232,45 +281,50 @@ class _EventSearch:
 
     def _redact(self, frame: Frame) -> bytes:
         if frame.kind is FrameKind.MESSAGE:
-            return self._redact_text(frame.raw, *event_data(frame.raw))
-        is_opaque = frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}
-        return b"*" * len(frame.raw) if is_opaque else frame.raw
+            return self._redact_text(frame.raw, *json_text(frame.raw))
+        is_unreadable = frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}
+        return b"*" * len(frame.raw) if is_unreadable else frame.raw
 
 
 class _TextSearch:
-    """Redacts a body if it begins like JSON, and overwrites it if it is too long."""
+    """Redacts a body if it begins like JSON or events, whatever its type; overwrites JSON that is too long."""
 
     def __init__(self, redact_text: _RedactText) -> None:
         self._redact_text = redact_text
         self._held = bytearray()
-        self._is_other = False
-        self._is_long = False
+        self._other: _Search | None = None
+        """What searches a body that is not one JSON text."""
 
     def feed(self, data: bytes) -> bytes:
-        if self._is_other:
-            return data
+        if self._other is not None:
+            return self._other.feed(data)
         self._held += data
-        self._is_long |= len(self._held) > DEFAULT_LIMIT
-        may_be_json = _HAS_MEMBERS.match(self._held) or _MAY_HAVE_MEMBERS.fullmatch(self._held)
-        self._is_other = not (self._is_long or may_be_json)
-        return self._take() if self._is_other or self._is_long else b""
+        if begins_like_events(self._held):
+            self._other = _EventSearch(self._redact_text)
+        elif not (_HAS_MEMBERS.match(self._held) or any(each.fullmatch(self._held) for each in _MAY_BEGIN)):
+            self._other = _Unsearched(is_kept=True)
+        elif len(self._held) > DEFAULT_LIMIT:
+            self._other = _Unsearched(is_kept=False)
+        return self._other.feed(self._take()) if self._other else b""
 
     def close(self) -> bytes:
+        if self._other is not None:
+            return self._other.close()
         text = self._take()
         return self._redact_text(text, text, WHOLE)
 
     def after_loss(self) -> _Search:
-        return self if self._is_other else _Opaque()
+        return self._other.after_loss() if self._other else _Unsearched(is_kept=False)
 
     def _take(self) -> bytes:
-        taken = b"*" * len(self._held) if self._is_long else bytes(self._held)
+        taken = bytes(self._held)
         self._held.clear()
         return taken
 
 
 def _new_search(headers: Headers, side: Side, redact_text: _RedactText) -> _Search:
     if not is_identity(header(headers, "content-encoding")):
-        return _Opaque()
+        return _Unsearched(is_kept=False)
     if side is Side.RESPONSE and is_event_stream(header(headers, "content-type")):
         return _EventSearch(redact_text)
     return _TextSearch(redact_text)

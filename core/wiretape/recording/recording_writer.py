@@ -202,9 +202,9 @@ class WriteBatch:
         elif isinstance(seen, RequestEnded):
             exchange.request_ended_ns = seen.time_ns
         elif isinstance(seen, ExchangeEnded):
-            seen = exchange.ended = replace(seen, detail=self._redactor.mask_text(seen.detail))
+            seen = exchange.ended = replace(seen, detail=self._redactor.mask_text(seen.detail, seen.exchange))
         elif isinstance(seen, BytesLost):
-            seen = replace(seen, why=self._redactor.mask_text(seen.why))
+            seen = replace(seen, why=self._redactor.mask_text(seen.why, seen.exchange))
             self._add_loss(exchange, seen)
         self.changed.add(seen.exchange)
         self.marks.append(seen)

@@ -8,19 +8,19 @@ asterisks. Its length, and so every offset, stays the same.
 """
 
 import hmac
-import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from wiretape.bounded_dict import cache_short, put_bounded
+from wiretape.bounded_dict import put_bounded
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
 from wiretape.observations import BytesArrived, Headers, RequestStarted, ResponseStarted, Side
-from wiretape.recording.remembered_secrets import SHORTEST, RememberedSecrets, Span
+from wiretape.recording.remembered_secrets import SHORTEST, RememberedSecrets, join_spans
+from wiretape.recording.secret_spellings import DecodedText, Span, SpellingFinder, count_characters, spellings
 
 _FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
 _FINGERPRINTS = re.compile(f"({_FINGERPRINT})")
@@ -34,6 +34,12 @@ _MOST_LENGTH = 1000
 """Longer headers are not kept."""
 _CUT_LENGTH = SHORTEST // 2
 """If a body ends within a secret, this many characters of it are overwritten."""
+_SHORTEST_WORD = 4
+"""A secret that is too short to be remembered, but has so many characters, is replaced in the heads of its exchange."""
+_MOST_WORDS = 100
+"""Most of these secrets in one exchange."""
+_MOST_EXCHANGES = 1000
+"""Most exchanges with such secrets."""
 
 _SCHEME = re.compile(
     r"((?:apikey|aws4-hmac-sha256|basic|bearer|digest|dpop|gnap|hoba|key|mutual|negotiate|ntlm|oauth|"
@@ -42,27 +48,28 @@ _SCHEME = re.compile(
 )
 _USERINFO = re.compile(r"(?<=//)[^/?#]*(?=@|%40)")
 _QUERY = re.compile(r"[?#]")
-_PATH_PARAMETER = re.compile(r"(;)([^=;/]+)=([^;/]*)")
+_PATH_PARAMETER = re.compile(r"(;)([^=;/]+)(=)([^;/]*)")
 # A semicolon or number sign ends a value only if another parameter follows.
 # Possessive: otherwise, `re` remembers each character of a long value, in 200 times its memory.
-_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=((?:[^&;#]++|[;#](?![^=&;#]++=))*+)")
-_URL_PARTS = tuple(map(re.compile, (r"[^/?&;=#\s]+", r"[^/?&;#\s]+", r"\S+", r".+")))
-"""Parts that a percent-encoded secret can be in, the smallest first."""
+_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)(=)((?:[^&;#]++|[;#](?![^=&;#]++=))*+)")
+# In other headers, a value may be quoted, and white space, `<`, `>` and `"` end it, as they end a URL.
+_PATH_PARAMETER_IN_HEADER = re.compile(r"(;)([^=;/]+)(=[\"']?)((?<=\")[^\"]*+|[^;/\s<>\"]*)")
+_PARAMETER_IN_HEADER = re.compile(
+    r"([?&;#])([^=&;#?]+)(=[\"']?)((?<=\")[^\"]*+|(?:[^&;#\s<>\"]++|[;#](?![^=&;#]++=))*+)"
+)
+_IN_URL = (_PATH_PARAMETER, _PARAMETER)
+_IN_HEADER = (_PATH_PARAMETER_IN_HEADER, _PARAMETER_IN_HEADER)
+_AFTER_URL = ",;')]}"
+"""Characters that belong to the text of a header if they are at the end of a URL in it."""
+_NEXT_IN_LIST = re.compile(r"(?<=,)(?=[A-Za-z][A-Za-z0-9+.-]*+://)")
 # Parts of a URL in which another URL can be percent-encoded.
-_ENCODED_PART = re.compile(r"[^/?&;#=\s<>\"]*%[^/?&;#=\s<>\"]*")
+_ENCODED_PART = re.compile(r"[^/?&;#=\s<>\"]+")
 _MAY_HIDE_SECRET = re.compile(r"%(?:3[Dd]|40|25)")
 """Codes of `=` and `@`, and of the percent sign itself."""
 _MOST_NESTED = 5
 """URLs within URLs; deeper ones are replaced as a whole."""
 _SEPARATOR = re.compile(r"[\s,]+")
 _IN_CREDENTIAL = re.compile(r'(?<![\w-])([\w-]++)="?([^",\s]+)')
-_NEEDS_NO_ESCAPE = re.compile(rb"[A-Za-z0-9_.-]*")
-_ESCAPED_IN_JSON = ("<>&", "<>&'=", "\"'<>&", "\"'<>&+`")
-"""Characters that some writers of JSON escape as `\\u....` without need: those of Go, Gson, PHP and .NET."""
-_PLAIN_IN_URLS = ("", "/", "*", "!*'()", "$&+=:@", "!*'()$&+=:@/;,?#")
-"""Characters that some writers of URLs keep: Python, forms, `encodeURIComponent`, paths in Go, `encodeURI`."""
-_PERCENT_CODE = re.compile("%..")
-_JSON_CODE = re.compile(r"\\u[0-9a-f]{4}")
 
 
 _URL_CHARACTERS = re.compile(r"[^\s'\"<>]+")
@@ -120,6 +127,8 @@ class Redactor:
         """Secrets in the text that is redacted at this moment."""
         self._in_head: list[bytes] = []
         """Secrets in the head that is redacted at this moment."""
+        self._words: dict[int, list[bytes]] = {}
+        """For each exchange, the secrets that are too short to be remembered."""
         self._headers: dict[tuple[str, str], _RedactedText] = {}
         """Headers seen before, as most requests have the same ones."""
 
@@ -133,34 +142,32 @@ class Redactor:
         headers = self._redact_headers(seen.headers)
         target = self._redact_header("", seen.target)
         authority = self._redact_header("", f"//{seen.authority}")[2:]
-        self._remember_head()
+        self._remember_head(seen.exchange)
         # Now all secrets of the request are known, wherever it repeats them.
-        if self._contains_secret("\n".join((target, authority, *(value for _, value in headers)))):
-            headers, target = self._mask_headers(headers), self.mask_text(target)
-            authority = self._overwrite_text(authority)
+        if self._find_in_head("\n".join((target, authority, *(value for _, value in headers))), seen.exchange):
+            headers, target = self._mask_headers(headers, seen.exchange), self.mask_text(target, seen.exchange)
+            authority = self._overwrite_text(authority, seen.exchange)
         return replace(seen, headers=headers, target=target, authority=authority)
 
     def redact_response(self, seen: ResponseStarted) -> ResponseStarted:
         """Return the response without its secrets."""
         headers, reason = self._redact_headers(seen.headers), seen.reason
-        self._remember_head()
-        if self._contains_secret("\n".join((reason, *(value for _, value in headers)))):
-            headers, reason = self._mask_headers(headers), self.mask_text(reason)
+        self._remember_head(seen.exchange)
+        if self._find_in_head("\n".join((reason, *(value for _, value in headers))), seen.exchange):
+            headers, reason = self._mask_headers(headers, seen.exchange), self.mask_text(reason, seen.exchange)
         return replace(seen, headers=headers, reason=reason)
 
     def redact_upstream(self, url: str) -> str:
         """Return the address that is proxied, without user name and password."""
         return _USERINFO.sub(self._replace_userinfo, url) if "@" in url or "%40" in url else url
 
-    def mask_text(self, text: str) -> str:
-        """Replace remembered secrets in a text by their fingerprints, also if they are percent-encoded."""
-        for url_part in _URL_PARTS:
-            if not self._contains_secret(text):
-                break
-            parts = _FINGERPRINTS.split(text)
-            parts[::2] = [self._mask_part(url_part.sub(self._mask_encoded, part)) for part in parts[::2]]
-            text = "".join(parts)
-        return text
+    def mask_text(self, text: str, exchange: int) -> str:
+        """Replace the secrets in a text about an exchange by their fingerprints."""
+        if not self._find_in_head(text, exchange):
+            return text
+        parts = _FINGERPRINTS.split(text)
+        parts[::2] = [self._mask_part(part, exchange) for part in parts[::2]]
+        return "".join(parts)
 
     def find_secrets(self, data: bytes) -> list[Span]:
         """Return where remembered secrets are in `data`, and count them."""
@@ -175,7 +182,7 @@ class Redactor:
 
     def fingerprint(self, secret: str) -> str:
         """Return the fingerprint of `secret` in this recording."""
-        digest = hmac.digest(self._salt, _decode_percent(secret), "sha256")
+        digest = hmac.digest(self._salt, DecodedText(_encode(secret)).text, "sha256")
         return f"[redacted:{digest[:8].hex()}]"
 
     def _redact_headers(self, headers: Headers) -> Headers:
@@ -194,17 +201,23 @@ class Redactor:
         self._in_head += known.secrets
         return known.text
 
-    def _remember_head(self) -> None:
+    def _remember_head(self, exchange: int) -> None:
         newest_first = dict.fromkeys(reversed(self._in_head))
-        self._secrets.add(spelling for secret in newest_first for spelling in spellings(secret))
         self._in_head.clear()
+        self._secrets.add(spelling for secret in newest_first for spelling in spellings(secret))
+        words = [secret for secret in newest_first if len(secret) < SHORTEST]
+        if words:
+            words = [*words, *self._words.get(exchange, ())][:_MOST_WORDS]
+            put_bounded(self._words, exchange, words, _MOST_EXCHANGES)
 
     def _redact_value(self, name: str, value: str) -> str:
         if name in self.policy.credential_headers:
             return self._redact_credential(value)
         if name in self.policy.secret_headers:
             return self._redact_cookies(name, value)
-        return self.redact_url(value)
+        if not name:
+            return self.redact_url(value)
+        return "".join(self.redact_url(part, in_header=True) for part in _NEXT_IN_LIST.split(value))
 
     def _redact_credential(self, value: str) -> str:
         if _REDACTED_CREDENTIAL.fullmatch(value):
@@ -213,7 +226,7 @@ class Redactor:
         credential = credential.strip()
         for each in _SEPARATOR.split(credential):
             if each != credential:  # the whole is remembered below
-                self._remember(each)
+                self._remember_part(each)
         if scheme.lower().startswith("basic"):
             self._remember_password(_decode_base64(credential))
         for name, each in _IN_CREDENTIAL.findall(credential) if "=" in credential else ():
@@ -224,18 +237,18 @@ class Redactor:
     def _redact_cookies(self, name: str, value: str) -> str:
         pairs = value.split(";")[:1] if name == "set-cookie" else value.split(";")
         for pair in pairs:
-            self._remember(pair.partition("=")[2].strip(' \t"'))
+            self._remember_part(pair.partition("=")[2].strip(' \t"'))
         return self._replace(value)
 
-    def redact_url(self, text: str, depth: int = 0) -> str:
+    def redact_url(self, text: str, depth: int = 0, *, in_header: bool = False) -> str:
         """Redact the user information and the parameters of URLs in a text, and of URLs in these URLs."""
         text = self.redact_upstream(text)
         if "=" in text:
             query = _QUERY.search(text)
             end = query.start() if query else len(text)
             replace_parameter = partial(self._replace_parameter, depth)
-            path = _PATH_PARAMETER.sub(replace_parameter, text[:end])
-            text = path + _PARAMETER.sub(replace_parameter, text[end:])
+            in_path, in_query = _IN_HEADER if in_header else _IN_URL
+            text = in_path.sub(replace_parameter, text[:end]) + in_query.sub(replace_parameter, text[end:])
         if _MAY_HIDE_SECRET.search(text):
             text = _ENCODED_PART.sub(lambda part: self._redact_encoded(part.group(), depth), text)
         return text
@@ -244,13 +257,14 @@ class Redactor:
         """Redact URLs and parameters in a percent-encoded part of a URL."""
         if not _MAY_HIDE_SECRET.search(text):
             return text
-        decoded = _decode_percent(text).decode("latin-1")
+        encoded = text.rstrip(_AFTER_URL)
+        decoded = unquote_to_bytes(_encode(encoded)).decode("latin-1")
         redacted = self._redact_nested(decoded, depth)
         if redacted == decoded:
             return text
         parts = _FINGERPRINTS.split(redacted)
         parts[::2] = [quote(part.encode("latin-1"), safe="+*") for part in parts[::2]]
-        return "".join(parts)
+        return "".join((*parts, text[len(encoded) :]))
 
     def _redact_nested(self, text: str, depth: int) -> str:
         """Redact a URL, or parameters without a URL, in a URL."""
@@ -266,14 +280,16 @@ class Redactor:
         return "*" * SHORTEST  # the brackets of a fingerprint would be an IPv6 address
 
     def _replace_parameter(self, depth: int, match: re.Match[str]) -> str:
-        mark, name, value = match.groups()
+        mark, name, equals, found = match.groups()
+        value = found.rstrip(_AFTER_URL) if match.re in _IN_HEADER else found
+        after = found[len(value) :]
         if value and is_credential_parameter(name, self.policy.query_parameters):
             if "+" in value:  # a space, as forms encode it
                 self._remember(value.replace("+", " "))
             value = self._replace(value)
         elif "=" in value:
             value = self._redact_nested(value, depth)
-        return f"{mark}{name}={value}"
+        return f"{mark}{name}{equals}{value}{after}"
 
     def _replace(self, secret: str) -> str:
         """Return the fingerprint of a secret, and remember it."""
@@ -284,46 +300,50 @@ class Redactor:
         return self.fingerprint(secret)
 
     def _remember_password(self, userinfo: str) -> None:
-        """Remember the password of `user:password`, or the user if there is no password."""
+        """Remember the password of `user:password`, or the user if the password is too short to be the secret."""
         user, _, password = userinfo.partition(":")
-        self._remember(password or user)
+        self._remember(password)
+        if len(password) < SHORTEST:
+            self._remember_part(user)
+
+    def _remember_part(self, secret: str) -> None:
+        """Remember what may be an ordinary word, unless it is short."""
+        if len(secret) >= SHORTEST:
+            self._remember(secret)
 
     def _remember(self, secret: str) -> None:
-        if len(secret) >= SHORTEST and not _IS_REDACTED.fullmatch(secret):
+        if len(secret) >= _SHORTEST_WORD and not _IS_REDACTED.fullmatch(secret):
             self._found.append(_encode(secret))
-            if "%" in secret:
-                self._found.append(_decode_percent(secret))
 
-    def _contains_secret(self, text: str) -> bool:
-        if not self._secrets:
-            return False
-        return bool(self._secrets.find(_encode(text)) or ("%" in text and self._secrets.find(_decode_percent(text))))
+    def _find_in_head(self, text: str, exchange: int) -> list[Span]:
+        """Return where remembered secrets are in a head, or as words the short ones of the exchange."""
+        data, words = _encode(text), self._words.get(exchange)
+        spans = self._secrets.find(data) if self._secrets else []
+        if words:
+            find_words = partial(_find_words, words)
+            finder = SpellingFinder(bytes({*b"".join(words)}), SHORTEST)
+            spans = join_spans([*spans, *finder.find(data, find_words)])
+        return spans
 
-    def _mask_headers(self, headers: Headers) -> Headers:
-        return tuple((name, self.mask_text(value)) for name, value in headers)
+    def _mask_headers(self, headers: Headers, exchange: int) -> Headers:
+        return tuple((name, self.mask_text(value, exchange)) for name, value in headers)
 
-    def _mask_part(self, text: str) -> str:
+    def _mask_part(self, text: str, exchange: int) -> str:
         masked, at = [], 0
-        for start, end in self.find_secrets(_encode(text)):
+        for start, end in self._find_in_head(text, exchange):
             masked += [text[at:start], self.fingerprint(text[start:end])]
             at = end
+            self.count += 1
         return "".join((*masked, text[at:]))
 
-    def _mask_encoded(self, match: re.Match[str]) -> str:
-        part = match.group()
-        return self.fingerprint(part) if "%" in part and self.find_secrets(_decode_percent(part)) else part
-
-    def _overwrite_text(self, text: str) -> str:
-        data = _encode(text)
-        return overwrite(data, self.find_secrets(data)).decode("latin-1")
+    def _overwrite_text(self, text: str, exchange: int) -> str:
+        spans = self._find_in_head(text, exchange)
+        self.count += len(spans)
+        return overwrite(_encode(text), spans).decode("latin-1")
 
 
 def _encode(text: str) -> bytes:
     return text.encode("latin-1", "replace")
-
-
-def _decode_percent(text: str) -> bytes:
-    return unquote_to_bytes(_encode(text))
 
 
 def _decode_base64(text: str) -> str:
@@ -342,40 +362,11 @@ def overwrite(data: bytes, spans: Iterable[Span]) -> bytes:
     return bytes(masked)
 
 
-@cache_short
-def spellings(text: bytes) -> frozenset[bytes]:
-    """Return the spellings of a text: as it is, as JSON escapes it, and as URLs encode it."""
-    if _NEEDS_NO_ESCAPE.fullmatch(text):
-        return frozenset({text})
-    found = {text} | _spellings_in_urls(text)
-    plain = text.decode("utf-8", "surrogateescape")
-    found |= _spellings_in_json(plain)
-    if not text.isascii():  # most services read headers as Latin-1
-        found |= _spellings_in_json(text.decode("latin-1"))
-    return frozenset(found)
-
-
-def _spellings_in_json(plain: str) -> set[bytes]:
-    escaped = {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)}
-    escaped |= {_escape_in_json(spelling, characters) for spelling in escaped for characters in _ESCAPED_IN_JSON}
-    escaped |= {spelling.replace("/", "\\/") for spelling in escaped}
-    escaped |= {_JSON_CODE.sub(lambda code: f"\\u{code.group()[2:].upper()}", spelling) for spelling in escaped}
-    return {spelling.encode("utf-8", "surrogateescape") for spelling in escaped}
-
-
-def _escape_in_json(spelling: str, characters: str) -> str:
-    for character in characters:
-        plain = '\\"' if character == '"' else character
-        spelling = spelling.replace(plain, f"\\u{ord(character):04x}")
-    return spelling
-
-
-def _spellings_in_urls(text: bytes) -> set[bytes]:
-    encoded = {quote(text, safe=characters) for characters in _PLAIN_IN_URLS}
-    encoded |= {spelling.replace("%20", "+") for spelling in encoded}
-    encoded |= {spelling.replace("~", "%7E") for spelling in encoded}
-    encoded |= {_PERCENT_CODE.sub(lambda code: code.group().lower(), spelling) for spelling in encoded}
-    return {spelling.encode() for spelling in encoded}
+def _find_words(words: list[bytes], data: bytes) -> Iterator[Span]:
+    for word in words:
+        if word in data:
+            found = re.finditer(rb"(?<![A-Za-z0-9])%b(?![A-Za-z0-9])" % re.escape(word), data)
+            yield from (match.span() for match in found)
 
 
 class BodyMasker:
@@ -417,7 +408,7 @@ class BodyMasker:
             if held is not None:
                 after_ns += 1
                 count = len(held.data)
-                data = b"*" * count if count >= _CUT_LENGTH else held.masked
+                data = b"*" * count if count_characters(held.data) >= _CUT_LENGTH else held.masked
                 released.append(BytesArrived(exchange, side, held.start, data, (held.start + count,), (after_ns,)))
         return released
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
+from wiretape.recording.secret_spellings import Span, SpellingFinder
+
 SHORTEST = 8
 """Shorter secrets are not remembered: they would be found within words."""
 LONGEST = 128
@@ -26,9 +28,6 @@ _TIERS = (16, 128, 1024, MOST)
 
 _FEW = 8
 """So many secrets are searched for one by one: it is faster than a filter."""
-
-Span = tuple[int, int]
-"""Start and end offset."""
 
 
 class RememberedSecrets:
@@ -45,6 +44,8 @@ class RememberedSecrets:
         self._filters = _filters()
         self._bytes = b""
         """The bytes that occur in secrets."""
+        self._spellings: SpellingFinder | None = None
+        """None if there are new ones of these bytes."""
 
     def __bool__(self) -> bool:
         return bool(self._newer.patterns)
@@ -67,14 +68,19 @@ class RememberedSecrets:
                 self._older.join_tiers()
                 self._filters = _filters(self._older.patterns)
                 self._bytes = bytes(set().union(*self._older.patterns))
+                self._spellings = None
             self._newer.add(piece)
             _add_to(self._filters, piece)
             if new := piece.translate(None, self._bytes):
-                self._bytes += new
+                self._bytes += bytes(set(new))
+                self._spellings = None
             self._is_current = False
 
     def find(self, data: bytes) -> list[Span]:
-        """Return where secrets are in `data`, in order; those that overlap or touch as one span."""
+        """Return where secrets are in `data`, in order, in any spelling; those that overlap or touch as one span."""
+        return join_spans(list(self._spelling_finder().find(data, self._find_plain)))
+
+    def _find_plain(self, data: bytes) -> list[Span]:
         if not any(each.may_match(data) for each in self._filters):
             return []
         if not self._is_current:
@@ -86,12 +92,18 @@ class RememberedSecrets:
         for automaton in self._automatons:
             if matches := automaton.find_matches_as_indexes(data):
                 found += _with_overlapping(automaton, data, matches)
-        return _join(found)
+        return found
 
     def partial(self, data: bytes) -> int:
-        """Return how many bytes at the end of `data` are the beginning of a secret, but not all of it."""
-        if not data or data[-1] not in self._bytes:
-            return 0
+        """Return how many bytes at the end of `data` are the beginning of a secret, in any spelling, but not all."""
+        return self._spelling_finder().find_beginning(data, self._partial_plain)
+
+    def _spelling_finder(self) -> SpellingFinder:
+        if self._spellings is None:
+            self._spellings = SpellingFinder(self._bytes, LONGEST)
+        return self._spellings
+
+    def _partial_plain(self, data: bytes) -> int:
         end = data[1 - LONGEST :]
         end = end[len(end.rstrip(self._bytes)) :]
         for start in range(len(end)):
@@ -256,7 +268,8 @@ def _with_overlapping(automaton: BytesAhoCorasick, data: bytes, matches: list[tu
                 until = farther
 
 
-def _join(spans: list[Span]) -> list[Span]:
+def join_spans(spans: list[Span]) -> list[Span]:
+    """Return spans in order, those that overlap or touch as one."""
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:

@@ -22,7 +22,14 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import REDACTED_PATTERN, Exchange, Recording, Redactor
-from wiretape.recording.json_redaction import WHOLE, Offsets, event_data, find_selected
+from wiretape.recording.json_redaction import (
+    WHOLE,
+    Offsets,
+    begins_like_events,
+    begins_like_json,
+    find_selected,
+    json_text,
+)
 from wiretape.safe_text import printable
 from wiretape_inspect.trim.redaction_targets import Literals, RedactionTargets, excerpt
 
@@ -74,7 +81,8 @@ def find_secrets(
     encoding = None if is_identity(encoding) else encoding
     decoding = BodyDecoder(encoding)
     parts = [part for run in recording.body(exchange.number, side) for part in decoding.feed(run)]
-    is_stream = side is Side.RESPONSE and exchange.is_stream
+    begin = next((part.data for part in parts if isinstance(part, BytesArrived)), b"")
+    is_stream = (side is Side.RESPONSE and exchange.is_stream) or begins_like_events(begin)
     redaction = BodyRedaction(encoding=encoding)
     for start, data in _contiguous(parts):
         redaction.replacements += [
@@ -83,7 +91,7 @@ def find_secrets(
             if not _is_in_field_name(data, a, is_stream)
         ]
     if targets.paths:
-        for start, text, offsets in _json_texts(parts, exchange, side):
+        for start, text, offsets in _json_texts(parts, is_stream):
             _redact_paths(redaction, text, offsets, start, targets)
     redaction.replacements.sort()
     redaction.longest = max((len(each.text) for each in redaction.replacements), default=0)
@@ -177,17 +185,15 @@ def _is_in_field_name(data: bytes, at: int, is_stream: bool) -> bool:
     return name is not None and at < name.end()
 
 
-def _json_texts(
-    parts: list[BytesArrived | BytesLost], exchange: Exchange, side: Side
-) -> Iterator[tuple[int, bytes, Offsets]]:
+def _json_texts(parts: list[BytesArrived | BytesLost], is_stream: bool) -> Iterator[tuple[int, bytes, Offsets]]:
     """The JSON texts in a body: the data of each event, or the whole body."""
-    if side is Side.RESPONSE and exchange.is_stream:
+    if is_stream:
         for seen in read_frames(None, parts):
-            if seen.event is not None and seen.frame.data:
-                yield (seen.frame.start, *event_data(seen.frame.raw))
+            if seen.event is not None and (seen.frame.data or begins_like_json(seen.frame.raw)):
+                yield (seen.frame.start, *json_text(seen.frame.raw))
         return
     for start, data in _contiguous(parts):
-        if data[:64].lstrip()[:1] in {b"{", b"["}:
+        if begins_like_json(data):
             yield start, data, WHOLE
 
 

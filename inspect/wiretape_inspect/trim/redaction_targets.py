@@ -1,12 +1,12 @@
 """What to redact, as given on the command line, and how to find it in text."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
-from wiretape.recording import spellings
+from wiretape.recording import Span, SpellingFinder, join_spans, overwrite, spellings
 from wiretape.safe_text import printable
 
 _MIN_TEXT_LENGTH = 4
@@ -51,24 +51,26 @@ class RedactionTargets:
         values = [value.encode("latin-1", "replace") for value in header_values if len(value) >= _MIN_VALUE_LENGTH]
         spellings = [spelling for text in self.texts for spelling in _spellings(text)]
         longest_first = sorted({*spellings, *values}, key=len, reverse=True)
-        return Literals(re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None)
+        return Literals(longest_first)
 
 
-@dataclass(frozen=True, slots=True)
 class Literals:
     """Texts to find in any of their spellings: as they are, in JSON, in URLs."""
 
-    pattern: re.Pattern[bytes] | None
-    found: set[bytes] = field(default_factory=set)
-    """The spellings that were found."""
+    def __init__(self, longest_first: Sequence[bytes]) -> None:
+        self._pattern = re.compile(b"|".join(map(re.escape, longest_first)))
+        self._finder = (
+            SpellingFinder(bytes({*b"".join(longest_first)}), len(longest_first[0])) if longest_first else None
+        )
+        self._found: set[bytes] = set()
 
-    def spans(self, data: bytes) -> list[tuple[int, int]]:
+    def spans(self, data: bytes) -> list[Span]:
         """Where they are in `data`."""
-        return [self._span(match) for match in self.pattern.finditer(data)] if self.pattern else []
+        return join_spans(list(self._finder.find(data, self._find))) if self._finder else []
 
     def has_found(self, text: str) -> bool:
         """Whether one of the texts was found, by itself or within a longer one."""
-        return any(spelling in found for spelling in _spellings(text) for found in self.found)
+        return any(spelling in found for spelling in _spellings(text) for found in self._found)
 
     def mask(self, text: str, charset: str) -> tuple[str, int]:
         """The text with asterisks in their place, and how many were replaced.
@@ -76,18 +78,13 @@ class Literals:
         `charset` is latin-1 for request lines, status lines and headers, and UTF-8 for what did not cross the wire.
         """
         data = text.encode(charset, "replace")
-        if self.pattern is None or self.pattern.search(data) is None:
-            return text, 0
-        masked, count = self.pattern.subn(self._asterisks, data)
-        return masked.decode(charset, "replace"), count
+        spans = self.spans(data)
+        return (overwrite(data, spans).decode(charset, "replace"), len(spans)) if spans else (text, 0)
 
-    def _asterisks(self, match: re.Match[bytes]) -> bytes:
-        begin, end = self._span(match)
-        return b"*" * (end - begin)
-
-    def _span(self, match: re.Match[bytes]) -> tuple[int, int]:
-        self.found.add(match.group())
-        return match.span()
+    def _find(self, data: bytes) -> Iterator[Span]:
+        for match in self._pattern.finditer(data):
+            self._found.add(match.group())
+            yield match.span()
 
 
 def _checked_text(text: str) -> str:

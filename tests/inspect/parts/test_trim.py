@@ -344,6 +344,41 @@ def test_split_and_joined_streams_are_unchanged(parts, seed):
     assert len(taken.pieces) > 5
 
 
+@pytest.mark.parametrize("template", ["\\u%04x", "\\\\u%04X", "%%%02x", "%%25%02X"])
+def test_a_text_is_redacted_if_its_characters_are_escaped(run, tape, tmp_path, template):
+    """In any way in which the recorder finds secrets."""
+    escaped = "".join(template % ord(letter) for letter in SECRET)
+    mixed = SECRET[:6].replace('"', '\\"') + escaped[len(template % 65) * 6 :]
+    body = f'{{"a": "{escaped}", "b": "{mixed}"}}'.encode()
+    tape.exchange(f"/v1/{escaped}", [(1, body)], headers=(("content-type", "application/json"),))
+
+    result = redacted(run, tape.close(), tmp_path / "clean.db", f"text:{SECRET}")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    with open_recording(tmp_path / "clean.db") as recording:
+        assert recording.exchange(1).request.target == f"/v1/{'*' * len(escaped)}"
+        stored = b"".join(run.data for run in recording.body(1, Side.RESPONSE))
+    assert stored == body.replace(escaped.encode(), b"*" * len(escaped)).replace(mixed.encode(), b"*" * len(mixed))
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "expected"),
+    [
+        ((), '{"token": "abc"}'.encode("utf-16"), '{"token": "***"}'.encode("utf-16")),
+        ((("content-type", "application/json"),), b'data: {"token": "abc"}\n\n', b'data: {"token": "***"}\n\n'),
+    ],
+)
+def test_json_values_are_redacted_in_the_bodies_in_which_the_recorder_redacts_them(
+    run, tape, tmp_path, headers, body, expected
+):
+    tape.exchange("/v1", [(1, body)], headers=headers)
+
+    assert redacted(run, tape.close(), tmp_path / "clean.db", "json:$..token").exit_code == 0
+
+    with open_recording(tmp_path / "clean.db") as recording:
+        assert b"".join(run.data for run in recording.body(1, Side.RESPONSE)) == expected
+
+
 def test_redacted_digits_keep_json_valid(run, tape, message, tmp_path):
     tape.exchange(chunks=[(1, message("run.started", data={"pin": 4711, "said": "4711 it is"}))])
 
