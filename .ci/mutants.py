@@ -25,7 +25,10 @@ GROUPS = {
     "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
     "rules": (["core/wiretape/rules"], ["tests/rules/test_vectors.py", "tests/rules", "-m", "'not hypothesis'"]),
     "redaction": (
-        [f"core/wiretape/recording/{name}.py" for name in ("redactor", "remembered_secrets", "json_redaction")]
+        [
+            f"core/wiretape/recording/{name}.py"
+            for name in ("redactor", "remembered_secrets", "secret_spellings", "json_redaction")
+        ]
         + ["core/wiretape/credential_names.py"],
         [
             f"tests/recording/test_{name}.py"
