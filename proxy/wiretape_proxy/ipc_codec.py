@@ -173,6 +173,18 @@ class ObservationDecoder:
                 yield self._run(key, batch.times[begin:until], lengths, batch.content[at:end])
                 begin, at = until, end
 
+    def end_of(self, exchange: int, side: Side) -> int:
+        """Return how far a body arrived so far; 0 if it has ended."""
+        return self._ends.get(body_key(exchange - self._exchange_offset, side), 0)
+
+    def lose_until(self, exchange: int, side: Side, end: int, why: str) -> Iterator[BytesLost]:
+        """Yield the loss of what a body lacks up to `end`, unless it has ended."""
+        key = body_key(exchange - self._exchange_offset, side)
+        count = end - self._ends.get(key, end)
+        if count > 0:
+            self.last_ns += _ROOM_NS
+            yield BytesLost(exchange, self.time_at(0), side, self._skip(key, count), count, why)
+
     def time_at(self, clock_ns: int) -> int:
         """Convert a time of the monotonic clock into one of the recording, later than all before."""
         # Two entries can have the same time if the clock is coarse.

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +28,14 @@ from wiretape_proxy.addon_options import NO_CONFIG
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
 from wiretape_proxy.live_checker import LiveChecker
 from wiretape_proxy.recorder_messages import (
+    MOST_HELD,
+    RECORDER_FAILED,
     BatchesStored,
     BytesNotStored,
     CatchingUp,
     ChecksFailed,
     FindingsCorrected,
+    HeldBody,
     MessageReader,
     RecorderConfig,
     RecorderFailed,
@@ -233,6 +236,8 @@ class Recorder:
             first_exchange=self.first_exchange,
             ends=writer.open_bodies(),
         )
+        self._held_bytes = self._lose_held(resumed.held) if resumed is not None else 0
+        """How many bytes the recorder that failed had held back."""
         self._received = self._stored = 0
         """Numbers of batches."""
         self._alive_at = 0.0
@@ -341,6 +346,21 @@ class Recorder:
             yield seen
             self._show_life()
 
+    def _held_bodies(self) -> list[HeldBody]:
+        """Return the bodies of which not all bytes are stored by this commit."""
+        held: list[HeldBody] = []
+        for (exchange, side), stored in self._writer.held_bodies().items():
+            if (end := self._decoder.end_of(exchange, side)) > stored and len(held) < MOST_HELD:
+                held.append(HeldBody(exchange, side, end))
+        return held
+
+    def _lose_held(self, held: Iterable[HeldBody]) -> int:
+        """Record the loss of the bytes that the recorder that failed had held back; return their number."""
+        before = self._decoder.lost_bytes
+        for body in held:
+            self._writer.feed(self._decoder.lose_until(body.exchange, body.side, body.end, RECORDER_FAILED))
+        return self._decoder.lost_bytes - before
+
     def _show_life(self) -> None:
         """Let the proxy know that this process works, even if a lock, a long head or a long check delays the commit."""
         if time.monotonic() >= self._alive_at:
@@ -351,7 +371,7 @@ class Recorder:
         """Write what was stored to the disk."""
         self._writer.commit()
         self._stored = self._received
-        self._send(BatchesStored(self._stored))
+        self._send(BatchesStored(self._stored, self._held_bodies()))
         self._commit_at = _NEVER
         self._committed_at = time.monotonic()
         if time.monotonic() >= self._check_file_at:
@@ -487,6 +507,7 @@ class Recorder:
                 files=self._rotation.files if self._rotation is not None else "",
                 checks_failed=self._checker.failure is not None,
                 lost_bytes=self._not_stored,
-                dropped_bytes=self._decoder.lost_bytes,
+                dropped_bytes=self._decoder.lost_bytes - self._held_bytes,
+                held_bytes=self._held_bytes,
             )
         )

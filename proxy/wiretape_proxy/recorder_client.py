@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from wiretape_proxy.capture_buffer import CaptureBuffer, count_body_bytes, count
 from wiretape_proxy.ipc_codec import BatchReader, encode_stop, pack_batch
 from wiretape_proxy.recorder_messages import (
     MOST_BYTES,
+    RECORDER_FAILED,
     BatchesStored,
     BytesNotStored,
     CatchingUp,
@@ -29,6 +30,7 @@ from wiretape_proxy.recorder_messages import (
     ExchangeSummary,
     FileClosed,
     FindingsCorrected,
+    HeldBody,
     LiveFinding,
     MessageReader,
     RecorderConfig,
@@ -177,6 +179,7 @@ class RecorderClient:
         self._unstored: deque[bytes] = deque()
         """Batches that the recorder has not stored yet."""
         self._stored_count = 0
+        self._held: Sequence[HeldBody] = ()
         self._missed: list[bytes] = []
         """After a failure: batches without chunks, for the recorder that adds what was lost."""
         self._missed_size = self._missed_bytes = 0
@@ -392,7 +395,7 @@ class RecorderClient:
         if not entries:
             return
         if self._missed_size <= self._settings.memory:
-            self._missed.append(pack_batch(drop_chunks(entries, "the recorder process failed")))
+            self._missed.append(pack_batch(drop_chunks(entries, RECORDER_FAILED)))
             self._missed_size += len(self._missed[-1])
             self._missed_bytes += count
         else:
@@ -403,7 +406,7 @@ class RecorderClient:
         if not isinstance(self._reply, RecordingOpened):
             return
         other = RecorderClient(CaptureBuffer(), self._pause_reading)
-        resumed = ResumedCapture(self._reply.first_exchange, self._reply.base_ns)
+        resumed = ResumedCapture(self._reply.first_exchange, self._reply.base_ns, self._held)
         try:
             await other.open(replace(self._settings, append=True, rotate=None), self._upstream, resumed)
         except InputError as error:
@@ -415,7 +418,7 @@ class RecorderClient:
         self.closed = other.closed
         if self.closed is not None:
             # The failed recorder may have stored more than it reported.
-            self.lost_bytes -= max(0, self._missed_bytes - self.closed.dropped_bytes)
+            self.lost_bytes += self.closed.held_bytes - max(0, self._missed_bytes - self.closed.dropped_bytes)
         else:
             batches = BatchReader().feed(b"".join(self._missed))
             self.lost_exchanges += sum(count_requests(batch.entries()) for batch in batches)
@@ -449,6 +452,7 @@ class RecorderClient:
                 self._replied.set()
             case BatchesStored():
                 while self._stored_count < message.count:
+                    self._held = message.held
                     self._unstored.popleft()
                     self._stored_count += 1
             case RecorderStatus():

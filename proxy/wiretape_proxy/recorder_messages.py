@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 
 from wiretape import labels
 from wiretape.labels import count_of
+from wiretape.observations import Side
 from wiretape.safe_text import printable, shorten
 from wiretape_proxy.addon_options import Settings
 
@@ -22,8 +23,21 @@ MOST_STREAMS = 50
 """Open streams in a status."""
 MOST_FINDINGS = 1000
 """New findings in a status."""
+RECORDER_FAILED = "the recorder process failed"
+"""Why bytes are lost that the recorder did not store."""
+MOST_HELD = 10_000
+"""Bodies of which bytes are held back, in a message."""
 _LONGEST_TEXT = 4096
 _LENGTH = struct.Struct("=I")
+
+
+class HeldBody(Struct, frozen=True, array_like=True):
+    """A body of which the last bytes are not on the disk yet, because they could be a part of a secret."""
+
+    exchange: int
+    side: Side
+    end: int
+    """How far it arrived."""
 
 
 class ResumedCapture(Struct, frozen=True):
@@ -33,6 +47,8 @@ class ResumedCapture(Struct, frozen=True):
     """The number of its first exchange."""
     base_ns: int
     """The monotonic clock at time 0 of the recording."""
+    held: Sequence[HeldBody] = ()
+    """Bodies whose last bytes were lost with that recorder."""
 
 
 class RecorderConfig(Struct, frozen=True):
@@ -71,6 +87,8 @@ class BatchesStored(_Message, frozen=True, tag=True):
 
     count: int
     """How many so far."""
+    held: Sequence[HeldBody] = ()
+    """Bodies whose last bytes are not; `MOST_HELD` at most."""
 
 
 class RecorderFailed(_Message, frozen=True, tag=True):
@@ -286,6 +304,8 @@ class RecordingClosed(_Message, frozen=True, tag=True):
     """Bytes that could not be written; not those that the proxy dropped."""
     dropped_bytes: int = 0
     """Bytes that the proxy dropped."""
+    held_bytes: int = 0
+    """Bytes that a recorder that failed had held back."""
 
     def line(self, path: str) -> str:
         """Return the log line that sums up the recording at `path`."""

@@ -78,7 +78,7 @@ UNEXPECTED = (RecorderFailed, RecordingOpened, RecordingRefused, RecordingClosed
 def make(kind):
     """Return a message of a kind."""
     fields = {each.name: {str: "x", float: 1.0, bool: False}.get(each.type, 1) for each in msgspec.structs.fields(kind)}
-    lists = {"open_streams": [], "new_findings": [], "inconclusive": [], "severities": {}}
+    lists = {"held": [], "open_streams": [], "new_findings": [], "inconclusive": [], "severities": {}}
     message = kind(**fields | {name: value for name, value in lists.items() if name in fields})
     # It loses nothing.
     return msgspec.structs.replace(message, lost_bytes=0) if "lost_bytes" in fields else message
@@ -101,7 +101,7 @@ class Scene:
         self.failed.set()
 
     async def spawn(self, fault: str, monkeypatch) -> None:
-        closed = replace_closed(dropped_bytes=2000)
+        closed = replace_closed(dropped_bytes=2000, held_bytes=0)
         frames = [encode_message(each).hex() for each in (RecordingOpened(1, 0), make(self.kind), closed)]
         monkeypatch.setattr(recorder_client, "_START", RECORDER.format(frames=frames, fault=FAULTS[fault]))
         await self.client.spawn()

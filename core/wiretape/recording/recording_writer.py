@@ -353,6 +353,11 @@ class Writer:
         exchanges = self._batch.exchanges
         return {(number, side): exchanges[number].ends[side] for number in exchanges for side in Side}
 
+    def held_bodies(self) -> dict[tuple[int, Side], int]:
+        """Return where the bytes begin that are held back, because they could be a part of a secret, by body."""
+        exchanges = self._batch.exchanges
+        return {body: exchanges[body[0]].ends[body[1]] for body in {*self._masker.bodies, *self._json.bodies}}
+
     def feed(self, observations: Iterable[Observation]) -> None:
         """Add observations, with their secrets redacted, to the next `commit`.
 

@@ -10,7 +10,7 @@ asterisks. Its length, and so every offset, stays the same.
 import hmac
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -379,6 +379,11 @@ class BodyMasker:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held: dict[tuple[int, Side], _Held] = {}
+
+    @property
+    def bodies(self) -> Collection[tuple[int, Side]]:
+        """The bodies of which bytes are held back."""
+        return self._held.keys()
 
     def mask(self, run: BytesArrived) -> BytesArrived | None:
         """Return the run without secrets, up to the bytes that are held back."""
