@@ -11,7 +11,7 @@ import pytest
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, Writer, frame_index, open_recording
 from wiretape.rules import Settings
-from wiretape.rules.state import event_log, runs, stream_state
+from wiretape.rules.state import client_state, event_log, runs, stream_state
 from wiretape_proxy import recorder
 from wiretape_proxy.capture_buffer import CaptureBuffer
 from wiretape_proxy.ipc_codec import encode_stop, pack_batch
@@ -166,6 +166,7 @@ def test_the_memory_of_the_recorder_does_not_grow_with_the_events_of_an_open_str
     for module, name, bound in (
         (event_log, "MOST_EVENTS", 50),
         (stream_state, "_MOST_IDS", 50),
+        (client_state, "_MOST_UNREAD", 10),
         (event_log, "LEAST_EVENTS", 10),
         (runs, "MOST_RUNS", 10),
         (runs, "MOST_CALLS", 10),

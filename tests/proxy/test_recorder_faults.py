@@ -196,7 +196,7 @@ class RealRecorder:
         stored = False
         while not stored:
             messages = map(decode_message, self.reader.feed(os.read(self.process.stdout.fileno(), 65536)))
-            stored = any(message == BatchesStored(1) for message in messages)
+            stored = any(isinstance(message, BatchesStored) and message.count == 1 for message in messages)
 
     def send(self, data: bytes) -> None:
         self.process.stdin.write(data)

@@ -11,9 +11,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest.fixture
 def broken(new_tape, message):
-    """A stream whose third event repeats a sequence, then one that is no stream."""
+    """A stream whose third event goes back, and whose fourth repeats a sequence, then one that is no stream."""
     tape = new_tape()
-    sequences = [1, 2, 2, *range(3, 40)]
+    sequences = [1, 3, 2, 3, *range(4, 40)]
     events = [message("run.queued", id=f"e{at}", sequence=number) for at, number in enumerate(sequences)]
     tape.exchange(chunks=[(1, event) for event in events])
     tape.exchange("/v1/sessions/s1", [(1, b"{}")], headers=(("content-type", "application/json"),))
@@ -48,14 +48,14 @@ async def test_report_opens_with_the_findings_and_links_to_their_events(window, 
     async with window(reported(broken)) as shown:
         await expect(shown.page.locator(".report-text")).to_contain_text("2 findings (2 errors) · ")
         await expect(listed(shown)).to_have_count(2)
-        await expect(shown.panel()).to_contain_text("a sequence above 2")
+        await expect(shown.panel()).to_contain_text("a sequence above 3")
         await expect(shown.panel()).to_contain_text("wiretape show runs/run.db --at 1:3")
         await expect(shown.panel().locator(".evidence")).to_contain_text("event: run.queued")
         await expect(shown.page.locator("#findings-button")).to_have_text("✕ 2 errors in the recording")
         await shown.keys("Enter")
         await shown.has_hash("x=1", "e=3", "tab=findings")
         await expect(shown.chosen().locator(".n")).to_have_text("3")
-        await expect(shown.panel()).to_contain_text("a sequence above 2")
+        await expect(shown.panel()).to_contain_text("a sequence above 3")
         await shown.keys("4")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
 
@@ -69,7 +69,7 @@ async def test_rules_are_listed_with_their_verdicts(window, reported, broken):
         await expect(shown.panel()).to_contain_text("SEQ003")
         await shown.keys("k")
         await shown.panel().get_by_role("button").click()
-        await shown.has_hash("x=1", "e=3", "tab=findings")
+        await shown.has_hash("x=1", "e=4", "tab=findings")
         await shown.page.go_back()
         await expect(rules(shown)).to_have_count(3)
 
@@ -92,9 +92,9 @@ async def test_report_of_a_large_recording_names_what_it_omits(window, reported,
     async with window(reported(broken)) as shown:
         await expect(shown.page.locator(".report-part")).to_contain_text("up to 5 events before and after")
         await shown.keys("Enter")
-        await expect(shown.rows()).to_have_count(10)
-        assert (await shown.texts("type"))[-2] == "╌╌ 32 events omitted ╌╌"
+        await expect(shown.rows()).to_have_count(11)
+        assert (await shown.texts("type"))[-2] == "╌╌ 31 events omitted ╌╌"
         await shown.keys("4")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
-        await shown.go("#x=1&r=8")
-        await expect(shown.panel()).to_contain_text("9 to 40, which are not near a finding")
+        await shown.go("#x=1&r=9")
+        await expect(shown.panel()).to_contain_text("10 to 40, which are not near a finding")
