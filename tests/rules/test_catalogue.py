@@ -4,6 +4,7 @@ import re
 
 from for_each import for_each
 
+from wiretape.contract import CLAUSES
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import vectors_of
 
@@ -114,3 +115,9 @@ def test_every_rule_quotes_its_clause_and_describes_what_breaks_it(code):
 def test_every_rule_has_a_vector_that_breaks_it_and_one_that_keeps_it(code):
     names = {vector.name for vector in vectors_of(code)}
     assert {"breaks", "keeps"} <= names
+
+
+def test_every_rule_names_a_clause():
+    """Of the specification, of the standard for event streams, or about the recording itself."""
+    known = CLAUSES | {"WHATWG", "About the recording"}
+    assert {rule.code for rule in CATALOGUE.values() if rule.clause.partition(": ")[0] not in known} == set()

@@ -4,6 +4,7 @@ Everything that needs a fact of the specification imports it from here: rules, p
 What the specification marks "not shown" is missing here or marked as such.
 """
 
+from wiretape.contract.clauses import CLAUSES as CLAUSES
 from wiretape.contract.endpoints import AUTHORIZATION as AUTHORIZATION
 from wiretape.contract.endpoints import CANCEL as CANCEL
 from wiretape.contract.endpoints import CURSOR_HEADER as CURSOR_HEADER
