@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 import jsonschema
@@ -191,6 +192,21 @@ def test_github_shows_a_command_for_each_finding_with_its_escapes(run, record, h
         # What the recording spells %0A stays as it is.
         assert re.fullmatch(r"(?:[^%]|%0A|%25)*", command.partition("::")[2].partition("::")[2])
         assert command.count("%0A") == 2
+
+
+def test_github_shows_each_rule_once_and_at_most_ten_of_each_level(run, all_vectors_file):
+    """GitHub shows no more of a step, so the others are named in the log."""
+    lines = shown(run, all_vectors_file, "github").splitlines()
+    commands = [re.match(r"::(\w+) title=(\w+) [^:]*::(?:([0-9]+) findings, the first: )?", line) for line in lines]
+    found = [(each[1], each[2]) for each in commands if each]
+    levels = [level for level, _ in found]
+    assert levels == ["error"] * 10 + ["warning"] * 10 + ["notice"] * 10
+    assert len(set(found)) == len(found)
+    document = json.loads(shown(run, all_vectors_file, "json"))
+    counts = Counter(finding["code"] for finding in document["findings"])
+    assert {each[2]: int(each[3] or 1) for each in commands if each} == {code: counts[code] for _, code in found}
+    left = [line for line in lines if re.match(r"wiretape: [0-9]+ more annotations \((error|warning|note)\): ", line)]
+    assert sum(line.count(", ") + 1 for line in left) == len(counts) - len(found)
 
 
 def test_gitlab_points_at_the_line_of_the_exported_stream(run, record, tmp_path):

@@ -1,7 +1,9 @@
 """The report as workflow commands of GitHub Actions, which become annotations."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import totals
@@ -12,20 +14,33 @@ from wiretape_inspect.report.text_format import show_command, summary_line
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
-def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator[str]:
-    """Yield a command for each new finding, and a line of totals for each recording.
+_MOST = 10
+"""Annotations of each level that GitHub shows for a step."""
 
-    GitHub shows ten errors, ten warnings and ten notices of a step, so the worst come first.
+
+def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator[str]:
+    """Yield an annotation for each broken rule and each broken case that no rule explains, and lines of totals.
+
+    The worst come first, and no more than GitHub shows of each level, for all recordings together.
     """
+    # Annotations by severity and title.
+    found: dict[Severity, dict[str, _Annotation]] = {severity: {} for severity in Severity}
     for report in reports:
         if report.notice:
             yield f"::warning title=Nothing checked,file={_property(report.file)}::{_data(report.notice)}"
-        source = SourceMap(report.recording.path)
-        for severity in (severity for severity, number in report.severities.items() if number):
-            yield from (_command(report, found, source) for found in report.new_findings if found.severity is severity)
+        for finding in report.first_findings(1):
+            title = f"{finding.code} {CATALOGUE[finding.code].name}"
+            added = found[finding.severity].setdefault(title, _Annotation(report, finding))
+            added.count += report.broken[finding.code]
         for result in report.cases.unexplained if report.cases is not None else ():
-            command, text = _COMMANDS[result.case.severity], f"{result.reason}\nclause: {result.case.clause}"
-            yield f"::{command} title={_property(result.case.name)},file={_property(report.file)}::{_data(text)}"
+            text = f"{result.reason}\nclause: {result.case.clause}"
+            found[result.case.severity].setdefault(result.case.name, _Annotation(report, None, text))
+    for severity, annotations in found.items():
+        for title, annotation in list(annotations.items())[:_MOST]:
+            yield f"::{_COMMANDS[severity]} title={_property(title)},{annotation.place}::{_data(annotation.message)}"
+        if left := list(annotations)[_MOST:]:
+            yield f"wiretape: {count_of(len(left), 'more annotation')} ({severity}): {_data(', '.join(left))}"
+    for report in reports:
         if report.cases is not None:
             yield f"wiretape: {totals(report.cases)}"
             yield f"wiretape: {report.coverage}"
@@ -33,12 +48,35 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
         yield f"wiretape: {summary_line(report)}"
 
 
-def _command(report: Report, finding: Finding, source: SourceMap) -> str:
-    title = _property(f"{finding.code} {CATALOGUE[finding.code].name}")
-    found = source.find(finding, report.recording.exchange(finding.exchange))
-    position = f",line={found[0]},col={found[1]}" if found else ""
-    text = f"{finding.message}\nsee: {show_command(report.file, finding)}\nexplain: wiretape rule {finding.code}"
-    return f"::{_COMMANDS[finding.severity]} title={title},file={_property(report.file)}{position}::{_data(text)}"
+@dataclass(slots=True)
+class _Annotation:
+    """What is said about a rule or a case, and where it was seen first."""
+
+    report: Report
+    finding: Finding | None
+    text: str = ""
+    count: int = 0
+
+    @property
+    def place(self) -> str:
+        """The file and, if it is text, the position in it."""
+        file = f"file={_property(self.report.file)}"
+        if self.finding is None:
+            return file
+        exchange = self.report.recording.exchange(self.finding.exchange)
+        found = SourceMap(self.report.recording.path).find(self.finding, exchange)
+        return f"{file},line={found[0]},col={found[1]}" if found else file
+
+    @property
+    def message(self) -> str:
+        """The first finding, how many there are, and how to see and understand them."""
+        if self.finding is None:
+            return self.text
+        counted = f"{self.count:,} findings, the first: " if self.count > 1 else ""
+        return (
+            f"{counted}{self.finding.message}\nsee: {show_command(self.report.file, self.finding)}\n"
+            f"explain: wiretape rule {self.finding.code}"
+        )
 
 
 def _data(text: str) -> str:
