@@ -22,6 +22,7 @@ from wiretape.recording.recording_file import check_output as check_output
 from wiretape.recording.recording_file import delete_journal as delete_journal
 from wiretape.recording.recording_file import delete_recording as delete_recording
 from wiretape.recording.recording_file import lock_for_writing as lock_for_writing
+from wiretape.recording.recording_file import mark_as_probe as mark_as_probe
 from wiretape.recording.recording_reader import Gap as Gap
 from wiretape.recording.recording_reader import IndexedEvent as IndexedEvent
 from wiretape.recording.recording_reader import Recording as Recording

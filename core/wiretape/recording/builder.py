@@ -13,7 +13,7 @@ from pathlib import Path
 from wiretape import __version__
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
-from wiretape.recording.recording_file import delete_recording
+from wiretape.recording.recording_file import delete_recording, mark_as_probe
 from wiretape.recording.recording_writer import Writer
 from wiretape.recording.schema import MAX_UNIX_NS
 from wiretape.recording.table_rows import Capture
@@ -53,6 +53,8 @@ class RecordingMetadata:
     """The runs of the programs that recorded; none if they are unknown."""
     redacted: int = 0
     """Number of secrets that were already replaced by fingerprints."""
+    probe: str | None = None
+    """The results of probe cases, if it is the recording of a probe."""
 
 
 @dataclass(slots=True)
@@ -120,6 +122,8 @@ def build_recording(source: RecordingSource, path: Path) -> None:
             writer.close()
         delete_recording(path)
         raise
+    if metadata.probe is not None:
+        mark_as_probe(path, metadata.probe)
     if writer.last_error is not None:
         delete_recording(path)
         raise InputError(f"{printable(str(path))} cannot be written: {writer.last_error}.")

@@ -322,7 +322,18 @@ def _recording_row(now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
         "part": 1,
         "earlier_exchanges": 0,
         "continued": 0,
+        "probe": None,
     }
+
+
+def mark_as_probe(path: Path, results: str) -> None:
+    """Store the results of probe cases, as JSON, in the recording of the probe.  Raises RecordingError."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE recording SET probe = ?", (results,))
+            connection.commit()
+    except sqlite3.Error as error:
+        raise RecordingError(write_error(path, error)) from None
 
 
 def _iso(unix_ns: int) -> str:

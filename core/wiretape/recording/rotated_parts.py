@@ -194,6 +194,7 @@ def join_parts(parts: Sequence[Recording]) -> RecordingSource:
             started_unix_ns=info.started_unix_ns,
             captures=tuple(chain.from_iterable(part.captures() for part in parts)),
             redacted=sum(part.info.redacted for part in parts),
+            probe=info.probe,
         ),
         _observations(parts),
         [finding for part in parts for finding in part.findings()],

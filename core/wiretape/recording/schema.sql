@@ -13,7 +13,8 @@ CREATE TABLE recording (
   redacted INTEGER NOT NULL,          -- number of redacted secrets
   part INTEGER NOT NULL,              -- number of this file of a rotated recording, from 1
   earlier_exchanges INTEGER NOT NULL, -- last exchange that began in an earlier file; 0: none
-  continued INTEGER NOT NULL          -- 1: the recording continues in another file
+  continued INTEGER NOT NULL,         -- 1: the recording continues in another file
+  probe TEXT                          -- results of the cases of `wiretape probe`, as JSON; NULL: other traffic
 ) STRICT;
 
 CREATE TABLE capture (                -- one row each time a proxy recorded into this file

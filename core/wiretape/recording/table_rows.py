@@ -69,6 +69,8 @@ class RecordingInfo:
     """The last exchange that began in an earlier file of it; 0 if there is none."""
     is_continued: bool
     """Whether the recording continues in another file."""
+    probe: str | None
+    """The results of the cases of `wiretape probe`, as JSON; None if the recording is not that of a probe."""
 
     def wall_clock(self, time_ns: int) -> datetime:
         """Return the wall clock (UTC) at a time of the recording, to the microsecond."""

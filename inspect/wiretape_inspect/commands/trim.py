@@ -131,11 +131,12 @@ def _select(
         return read_part(recording, numbers, part.until_ns)
 
     if not targets:
-        return RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted), read, None
+        return RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted, info.probe), read, None
     exchanges = (each for each in recording.exchanges() if each.number in numbers)
     redaction = RecordingRedaction.of(recording, exchanges, targets)
     upstream, _ = redaction.literals.mask(info.upstream, "utf-8")
-    head = RecordingMetadata(upstream, info.started_unix_ns, captures, info.redacted + redaction.count)
+    probe = None if info.probe is None else redaction.literals.mask(info.probe, "utf-8")[0]
+    head = RecordingMetadata(upstream, info.started_unix_ns, captures, info.redacted + redaction.count, probe)
     return head, lambda: redaction.apply(read()), redaction
 
 
