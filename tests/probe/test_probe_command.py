@@ -15,21 +15,22 @@ from wiretape_process import WiretapeProcess
 
 from wiretape import check
 from wiretape.cli import wiretape
-from wiretape.recording import open_recording
+from wiretape.recording import mark_as_probe, open_recording
 from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_steps import Close, Read, Send
 from wiretape_inspect.probe.reproduction import curl_lines
+from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.json_format import schema
 
 
-async def lose_run_ids(reader, writer, upstream):
+async def lose_run_ids(reader, writer, upstream, found=b'"active_run_id"', instead=b'"active_run_no"'):
     """A reverse proxy that drops `active_run_id` from error responses, one connection for each request."""
     there, back = await asyncio.open_connection("127.0.0.1", upstream)
 
     async def pass_on(source, target):
         while data := await source.read(65536):
             # The length stays the same.
-            target.write(data.replace(b'"active_run_id"', b'"active_run_no"'))
+            target.write(data.replace(found, instead))
 
     tasks = [asyncio.ensure_future(pass_on(reader, back)), asyncio.ensure_future(pass_on(there, writer))]
     try:
@@ -42,21 +43,29 @@ async def lose_run_ids(reader, writer, upstream):
         writer.close()
 
 
+async def pass_through(reader, writer, upstream):
+    await lose_run_ids(reader, writer, upstream, b"", b"")
+
+
 @asynccontextmanager
-async def without_run_ids(service):
+async def proxied(service, serve_connection):
     port = int(service.url.rpartition(":")[2])
-    server = await asyncio.start_server(lambda r, w: lose_run_ids(r, w, port), "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda r, w: serve_connection(r, w, port), "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
 
 
-async def run(folder, *arguments, key="main-key"):
+def without_run_ids(service):
+    return proxied(service, lose_run_ids)
+
+
+async def run(folder, *arguments, key="main-key", command="probe"):
     """Run the command while the event loop of the test serves."""
     environment = {**os.environ, "SERVICE_KEY": key, "COLUMNS": "200"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = WiretapeProcess("probe", *arguments, cwd=folder, env=environment, **pipes)
+    process = WiretapeProcess(command, *arguments, cwd=folder, env=environment, **pipes)
     out, err = await asyncio.to_thread(process.communicate, timeout=60)
     return process.returncode, out, err
 
@@ -77,7 +86,7 @@ async def test_a_broken_rule_is_reported_in_every_format_and_reproduced(serve, t
         assert [live.id for live in service.sessions.by_id.values() if live.engine.active] == []
 
     assert "broken        runs/busy-while-running: BUSY001, ERR007" in out
-    assert "not possible  tenancy/stream: probe.toml has no keys.other-tenant, or its environment variable" in out
+    assert "not possible  tenancy/stream: probe.toml has no keys.other-tenant" in out
     assert "4 cases: 2 held, 1 broken, 1 not possible · seed 0 · left behind: 2 sessions" in out
     assert "held         errors/unknown-path" in err
 
@@ -157,7 +166,9 @@ async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
             tmp_path, "--only", "errors/unknown-path", "--record", "a.db", "--force", "--no-config", key="wrong-key"
         )
         assert status == 1
-        assert "Expected a new session for POST /v1/sessions, got 401 authentication_required." in out
+        assert (
+            "Expected the key in the environment variable SERVICE_KEY to be accepted for POST /v1/sessions, got" in out
+        )
         again = await run(tmp_path, "--init", service.url)
         assert again[0] == 2
         assert "probe.toml already exists" in again[2]
@@ -222,3 +233,114 @@ def test_the_list_describes_every_case():
     for case in CASES.values():
         assert case.name in result.output
         assert case.steps in result.output
+
+
+async def test_a_report_on_the_recording_has_the_verdict_of_the_probe(serve, tmp_path):
+    """Without the rules about clients, which the probe breaks on purpose; a baseline has the same entries."""
+    only = "runs/busy-while-running,authentication,replay/unknown-cursor,tenancy/stream,errors"
+    async with serve() as service, without_run_ids(service) as url:
+        await run(tmp_path, "--init", url)
+        options = ["--no-config", "--no-shrink", "--format", "json", "--output", "probe.json"]
+        status, _, err = await run(
+            tmp_path, "--only", only, "--record", "run.db", "--write-baseline", "probe-known.json", *options
+        )
+        assert status == 0, err
+    (again, out, _) = await run(tmp_path, "run.db", "--no-config", "--format", "json", command="report")
+    assert again == 1
+    probed, reported = json.loads((tmp_path / "probe.json").read_text()), json.loads(out)
+    assert {finding["code"] for finding in reported["findings"]} == {"BUSY001", "ERR007"}
+    for key in ("rules", "findings", "cases", "summary"):
+        assert reported[key] == probed[key]
+    for key in ("seed", "sessions_left", "cases", "coverage"):
+        assert reported["probe"][key] == probed["probe"][key]
+    summary, coverage = reported["summary"]["rules"], reported["probe"]["coverage"]
+    assert summary["exercised"] == len(coverage["held"]) + len(coverage["broken"])
+    assert summary["inconclusive"] == len(coverage["inconclusive"])
+
+    await run(tmp_path, "run.db", "--no-config", "--write-baseline", "known.json", command="report")
+    assert (tmp_path / "known.json").read_text() == (tmp_path / "probe-known.json").read_text()
+    status, out, _ = await run(tmp_path, "run.db", "--no-config", "--jobs", "2", "--summary", command="report")
+    assert set(json.loads(out.splitlines()[0])["findings"]) == {"BUSY001", "ERR007"}
+
+
+async def test_a_case_that_no_rule_explains_is_in_the_report_on_the_recording(serve, tmp_path):
+    """It has the same exit status, and a part of the recording is judged by the same rules."""
+    async with serve() as service:
+        await run(tmp_path, "--init", service.url)
+        status, out, _ = await run(
+            tmp_path, "--only", "errors/unknown-path", "--no-config", "--record", "run.db", key="x"
+        )
+    assert status == 1
+    again, report, _ = await run(tmp_path, "run.db", "--no-config", command="report")
+    assert again == 1
+    assert report.splitlines() == out.splitlines()
+    status, _, err = await run(tmp_path, "run.db", "--exchange", "1", "-o", "part.db", command="trim")
+    assert status == 0, err
+    assert "CLI" not in (await run(tmp_path, "part.db", "--no-config", command="report"))[1]
+
+
+async def test_two_probes_can_begin_in_one_second(serve, tmp_path):
+    async with serve() as service:
+        await run(tmp_path, "--init", service.url)
+        probes = [run(tmp_path, "--only", "errors/unknown-path", "--no-config") for _ in range(2)]
+        assert [status for status, _, _ in await asyncio.gather(*probes)] == [0, 0]
+    assert len(list(tmp_path.glob("wiretape-probe-*.db"))) == 2
+
+
+async def test_results_that_are_damaged_are_refused(serve, tmp_path):
+    async with serve() as service:
+        await run(tmp_path, "--init", service.url)
+        await run(tmp_path, "--only", "errors/unknown-path", "--no-config", "--record", "run.db")
+    with open_recording(tmp_path / "run.db") as recording:
+        stored = recording.info.probe
+    for found, instead, problem in (
+        ('"seed":0', '"seed":"\\u001b[31m"', "Expected `int`, got `str` - at `$.seed`"),
+        ("errors/unknown-path", "errors/<script>", "Expected `str` matching regex"),
+        ("http://", "gopher ", "invalid base"),
+    ):
+        mark_as_probe(tmp_path / "run.db", stored.replace(found, instead))
+        status, _, err = await run(tmp_path, "run.db", "--no-config", command="report")
+        assert status == 2
+        assert f"run.db has invalid results of wiretape probe: {problem}" in err
+    mark_as_probe(tmp_path / "run.db", stored.replace("An unknown path", "\\u001b[31m"))
+    _, out, _ = await run(tmp_path, "run.db", "--no-config", "--format", "html", command="report")
+    assert "\x1b" not in out
+
+
+async def test_each_broken_rule_is_one_annotation_and_one_tape(serve, tmp_path):
+    async with serve() as service, without_run_ids(service) as url:
+        await run(tmp_path, "--init", url)
+        only = "runs/busy,runs/busy-while-running,concurrency/two-runs-at-once"
+        status, out, err = await run(
+            tmp_path, "--only", only, "--no-config", "--record", "run.db", "--format", "github"
+        )
+    assert status == 1, err
+    commands = [line for line in out.splitlines() if line.startswith("::")]
+    assert [line.split(",")[0] for line in commands] == [
+        "::error title=BUSY001 active-run-missing",
+        "::notice title=ERR007 field-not-in-contract",
+    ]
+    assert "::3 findings, the first: Expected a string as `error.active_run_id`, got no value.%0Asee: " in commands[0]
+    assert {path.name for path in tmp_path.glob("*.tape")} == {"run.BUSY001.tape", "run.ERR007.tape"}
+
+
+async def test_a_rule_that_is_broken_once_has_a_tape(serve, tmp_path, probe):
+    """If it holds when the case is repeated, the tape is cut from the recording."""
+    refused = 0
+
+    async def lose_once(reader, writer, upstream):
+        nonlocal refused
+        refused += 1
+        await (lose_run_ids if refused <= 12 else pass_through)(reader, writer, upstream)
+
+    async with (
+        serve() as service,
+        proxied(service, lose_once) as url,
+        probe(url, only=("runs/busy-while-running",)) as probed,
+    ):
+        results = probed.report.cases
+        found = {each.code: each for each in results.reproductions}["BUSY001"]
+        assert found.removed is None
+        assert "BUSY001" in {finding.code for finding in check(found.tape).findings}
+        lines = "\n".join(map(str, case_lines(results, probed.report.coverage)))
+        assert "the rule held when runs/busy-while-running was repeated; wiretape show " in lines

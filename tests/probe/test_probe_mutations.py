@@ -19,8 +19,9 @@ import pytest_asyncio
 
 from wiretape.rules import Severity
 from wiretape.sse import FrameKind, Parser
-from wiretape_inspect.probe.probe_runner import CASES, SETUP, case_name_of
-from wiretape_inspect.report.case_results import SERVICE_RULES
+from wiretape_inspect.probe.probe_runner import CASES
+from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP
+from wiretape_inspect.report.probe_results import case_name_of
 from wiretape_replay.service.scenario_server import serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 
@@ -341,7 +342,7 @@ MUTATIONS = {
     "SSE006": Mutation(A_STREAM, message(lambda e: replace(e, name=""))),
     "SSE007": Mutation(A_STREAM, reply=stream_type),
     "SSE008": Mutation(A_STREAM, message(lambda e: [b"event: note\n\n", e])),
-    "SSE009": Mutation(A_STREAM, reply=compressed),
+    "SSE009": Mutation("streams/compression", reply=compressed),
     "SSE010": Mutation(A_STREAM, message(lambda e: replace(e, extra=b"retry: 0"))),
     "SSE011": Mutation(A_STREAM, message(lambda e: replace(with_data(e, id=f"{e.id}é"), id=f"{e.id}é"))),
     "EVT001": Mutation(A_STREAM, message(lambda e: e.raw().replace(b"data: {", b"data: {{"))),

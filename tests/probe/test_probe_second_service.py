@@ -1,106 +1,273 @@
-"""A second, independent implementation of the specification: its gaps are found, and nothing else."""
+"""A service that shares no code with wiretape, in many configurations: no case blames it for what it need not do."""
 
 import asyncio
-import importlib.util
-import re
-import time
-from contextlib import asynccontextmanager
-from pathlib import Path
+import os
+from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
-import uvicorn
+import virtual_time
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from second_service import DESCRIPTION, Service, Traits, start
+from service_mutations import MUTATIONS
+from slow_path import slow_path
 
-from wiretape_inspect.probe.probe_client import ProbeClock
 from wiretape_inspect.probe.probe_file import decode_probe_file
-from wiretape_inspect.report.case_results import CaseVerdict
+from wiretape_inspect.report import ReportOptions
+from wiretape_inspect.report.case_results import SETUP, CaseVerdict
+from wiretape_inspect.report.junit_format import junit_lines
 
-FASTER = 25
-GAPS = {
-    # Starlette responds with plain text where no route matches.
-    "errors/unknown-path": "ERR001",
-    "errors/wrong-method": "ERR001",
-    # sse-starlette ends the block of a comment with a blank line.
-    "streams/keep-alive": "KAL003",
-    "streams/keep-alive-during-run": "KAL003",
-    # The service does not know idempotency keys.
-    "idempotency/same-retry": "Expected the same run for POST /v1/sessions/SESSION/turns, got 409 SESSION_BUSY.",
-    "idempotency/different-body": "Expected 409 idempotency_conflict for POST /v1/sessions/SESSION/runs/RUN/resume, "
-    "got 409 event_already_resolved.",
-    "idempotency/cancel-retry": "Expected 200 again, got 409 RUN_NOT_CANCELLABLE.",
+TOO_SHORT = "a run of kind runs.long ends too soon"
+CLOSED, NEEDS_LIMITS = {"SEQ004", "SSE009"}, "it needs --limits"
+"""The notes that the specification leaves room for."""
+FEW = Traits(many=20)
+EXAMPLES = max(1, int(os.environ.get("WIRETAPE_FUZZ", "30")) // 30)
+"""Each takes two seconds."""
+
+
+@pytest.fixture(scope="module")
+def probe_second(probe):
+    """Probe the second service in virtual time; return the result, the service, and the text of all findings."""
+
+    def run(traits=FEW, *, delay_s=0.0, mutation=None, changes=None, **options):
+        async def main():
+            service = Service(traits)
+            if mutation is not None:
+                mutation(service)
+            url, runner = await start(service)
+            try:
+                async with AsyncExitStack() as opened:
+                    if delay_s:
+                        url = await opened.enter_async_context(slow_path(url, delay_s))
+                    keys = {"base-url": url, "keys": {"main": "A", "other-tenant": "B", "limited": "C"}}
+                    file = decode_probe_file(DESCRIPTION | keys | (changes or {}), "probe.toml")
+                    more = {"shrink": False, "jobs": 4, "timeout_s": 30} | options
+                    probed = await opened.enter_async_context(
+                        probe(url, file=file, clock=virtual_time.LoopClock(), **more)
+                    )
+                    return probed, service
+            finally:
+                await service.stop()
+                await runner.cleanup()
+
+        return virtual_time.run(main)
+
+    return run
+
+
+def not_possible(traits):
+    """What may be impossible to test with these traits, and why."""
+    missing = dict.fromkeys(("limits/events", "limits/runs", "limits/sessions"), NEEDS_LIMITS)
+    if traits.long_s < 1:
+        missing |= dict.fromkeys(("runs/busy-while-running", "streams/keep-alive-during-run"), TOO_SHORT)
+    return missing
+
+
+def check(probed, service):
+    """Every case held or was not possible for a true reason, and only notes were found."""
+    assert probed.reasons(CaseVerdict.BROKEN) == {}
+    assert probed.reasons(CaseVerdict.INCONCLUSIVE) == {}
+    assert probed.reasons(CaseVerdict.NOT_POSSIBLE).items() <= not_possible(service.traits).items()
+    assert {code for code, _ in probed.report.counts} <= CLOSED
+    assert probed.worse_than_notes == set()
+    assert probed.report.cases.sessions_left == len(service.sessions)
+    assert [session.active for session in service.sessions.values() if session.active] == []
+
+
+CONFIGURATIONS = {
+    "as the specification shows it": FEW,
+    "CRLF, one counter, three open calls": replace(
+        FEW, crlf=True, one_counter=True, calls=3, ids="uuid", greets=True, cut=40
+    ),
+    "only the named types durable, a thousand times faster": replace(FEW, durable="named", step_s=0.00002),
+    "without any delay": replace(FEW, step_s=0, long_s=0, calls=3, one_counter=True),
+    "twenty times slower": replace(
+        FEW, step_s=0.6, jitter=0.8, durable="named", crlf=True, replays_all=True, ids="text", calls=2
+    ),
 }
 
 
-class FastClock(ProbeClock):
-    """Everything that the probe waits for takes a fraction of the time."""
-
-    def __init__(self):
-        self._skipped_ns = 0
-
-    def now_ns(self):
-        return time.monotonic_ns() + self._skipped_ns
-
-    async def sleep(self, seconds):
-        steps = max(1, round(seconds))
-        for _ in range(steps):
-            await asyncio.sleep(seconds / steps / FASTER)
-            self._skipped_ns += round(seconds / steps * (1 - 1 / FASTER) * 1e9)
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_no_case_blames_a_service_for_what_the_specification_leaves_open(name, probe_second):
+    check(*probe_second(CONFIGURATIONS[name]))
 
 
-@asynccontextmanager
-async def serving():
-    spec = importlib.util.spec_from_file_location("second_service", Path(__file__).with_name("second_service.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    service = module.Service(15 / FASTER)
-    config = uvicorn.Config(service.application(), port=0, log_level="critical", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.01)
-    try:
-        yield service, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
+def test_no_case_blames_a_service_for_a_slow_path(probe_second):
+    """The run ends before the probe sees its first event."""
+    check(*probe_second(replace(FEW, durable="named", step_s=0.001), delay_s=2.5))
 
 
-def describe(url):
-    return decode_probe_file(
-        {
-            "base-url": url,
-            "keys": {"main": "A", "other-tenant": "B"},
-            "create-session": {"request": "POST /v1/sessions", "id": "/session/id"},
-            "create-run": {"request": "POST /v1/sessions/{session_id}/turns", "id": "/run/id"},
-            "delete-session": {"request": "DELETE /v1/sessions/{session_id}"},
-            "idempotency-header": "Idempotency-Key",
-            "runs": {
-                "plain": {"prompt": "work"},
-                "tool": {"prompt": "ask"},
-                "brief-tool": {"prompt": "hurry"},
-                "long": {"prompt": "wait"},
-                "failing": {"prompt": "fail"},
-            },
-            "tool-result": {
-                "correct": {"call": "{tool_call_id}", "result": {"celsius": 1}},
-                "wrong": {"call": "{tool_call_id}", "result": "cold"},
-            },
-        },
-        "probe.toml",
+# Smaller examples would say no more.
+@settings(max_examples=EXAMPLES, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(
+    traits=st.builds(
+        Traits,
+        crlf=st.booleans(),
+        one_counter=st.booleans(),
+        durable=st.sampled_from(["all", "named"]),
+        ids=st.sampled_from(["number", "uuid", "text"]),
+        step_s=st.sampled_from([0, 0.00002, 0.001, 0.02, 0.1, 0.6]),
+        jitter=st.sampled_from([0, 0.5, 1]),
+        calls=st.integers(1, 3),
+        builtin=st.booleans(),
+        replays_all=st.booleans(),
+        greets=st.booleans(),
+        cut=st.sampled_from([0, 40]),
+        compresses=st.booleans(),
+        long_s=st.sampled_from([0, 25]),
+        many=st.sampled_from([1, 20]),
+        ends_resync=st.booleans(),
+        seed=st.integers(0, 1 << 30),
+    ),
+    delay_s=st.sampled_from([0, 0, 0.01, 0.3, 2.5]),
+    seed=st.integers(0, 1 << 30),
+    jobs=st.sampled_from([1, 4, 16]),
+)
+def test_no_case_blames_a_service_with_any_traits(traits, delay_s, seed, jobs, probe_second):
+    check(*probe_second(traits, delay_s=delay_s, seed=seed, jobs=jobs))
+
+
+def test_a_service_with_the_published_limits_is_probed_completely(probe_second):
+    probed, _ = probe_second(replace(FEW, has_limits=True), limits=True)
+    assert {result.verdict for result in probed.cases.values()} == {CaseVerdict.HELD}
+    assert probed.report.findings.counts == {}
+    assert probed.report.coverage.not_reached == ["SSE010"]
+
+
+def test_limits_that_do_not_refuse_are_not_possible(probe_second):
+    """Which operations count is not shown."""
+    probed, _ = probe_second(limits=True, only=("limits",), changes={"limits": {"runs": 3, "events": 3, "sessions": 3}})
+    assert set(probed.reasons(CaseVerdict.NOT_POSSIBLE)) == {"limits/events", "limits/runs", "limits/sessions"}
+    why = probed.reasons(CaseVerdict.NOT_POSSIBLE)["limits/runs"]
+    assert why == "none of 4 requests was refused: they do not count, or the limit is not limits.runs of probe.toml"
+
+
+def test_a_service_that_is_slower_than_the_timeout_is_not_blamed(probe_second):
+    """The setting is named once, and the probe fails, because it tested nothing."""
+    probed, _ = probe_second(replace(FEW, step_s=12), timeout_s=10)
+    assert probed.reasons(CaseVerdict.BROKEN) == {}
+    ((name, why),) = probed.reasons(CaseVerdict.INCONCLUSIVE).items()
+    assert name == SETUP
+    assert why.startswith("Expected run.cancelled or run.completed or run.failed within 10 s, got no event")
+    assert why.endswith(": if the service needs longer, increase --timeout.")
+    reasons = set(probed.reasons(CaseVerdict.NOT_POSSIBLE).values())
+    assert reasons == {f"{SETUP} did not hold", NEEDS_LIMITS}
+    assert probed.report.fails(ReportOptions())
+    assert 'message="inconclusive: Expected run' in "\n".join(junit_lines([probed.report], ReportOptions()))
+
+
+def test_some_slow_runs_are_inconclusive(probe_second):
+    def slow_calls(service):
+        work = service.work
+
+        async def wait(run):
+            await asyncio.sleep(20 if run.kind == "fail" else 0)
+            await work(run)
+
+        service.work = wait
+
+    probed, _ = probe_second(replace(FEW, step_s=0.2), mutation=slow_calls, timeout_s=10, only=("runs/failing",))
+    (why,) = probed.reasons(CaseVerdict.INCONCLUSIVE).values()
+    assert "got no event: if the service needs longer, increase --timeout." in why
+    assert not probed.report.cases.fails("error")
+    assert probed.report.cases.fails("error", on_inconclusive=True)
+
+
+def test_a_run_that_sends_events_may_take_longer_than_the_timeout(probe_second):
+    probed, _ = probe_second(
+        replace(FEW, many=30, step_s=0.05), mutation=pause_in_tools, only=("replay/thousand-events",)
     )
+    assert {result.verdict for result in probed.cases.values()} == {CaseVerdict.HELD}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_its_gaps_are_found_and_nothing_else(probe):
-    keys = {"main": "main-key", "other-tenant": "other-key"}
-    async with (
-        serving() as (service, url),
-        probe(url, file=describe(url), keys=keys, clock=FastClock(), shrink=False) as probed,
-    ):
-        broken = probed.reasons(CaseVerdict.BROKEN)
-        named = {name: re.sub(r"/r\d+/", "/RUN/", re.sub(r"/s\d+/", "/SESSION/", why)) for name, why in broken.items()}
-        assert named == GAPS
-        assert {code: str(severity) for code, severity in probed.report.counts} == {"ERR001": "error", "KAL003": "note"}
-        assert probed.report.cases.sessions_left == len(service.sessions) == 0
-        coverage = probed.report.coverage
-        assert len(coverage.held) + len(coverage.broken) == 68
-        assert probed.report.cases.not_reached["RES006"] == "events of different sessions have the same ids"
+def pause_in_tools(service):
+    """Thirty calls, each of two seconds."""
+    use_tool = service.use_tool
+
+    async def use_slowly(run, name, *, quick=False):
+        await asyncio.sleep(2 if quick else 0)
+        await use_tool(run, name, quick=quick)
+
+    service.use_tool = use_slowly
+
+
+def test_what_a_fast_service_never_does_is_broken(probe_second):
+    """A run took a fraction of a second before, so waiting longer would not help."""
+    mutation = MUTATIONS["result-ignored"]
+    probed, _ = probe_second(mutation=mutation.apply, only=(mutation.found_by,))
+    (why,) = probed.reasons(CaseVerdict.BROKEN).values()
+    assert why.startswith("Expected agent.custom_tool_use or run.cancelled or run.completed or run.failed within 30 s")
+    assert "--timeout" not in why
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_case_finds_what_a_mutation_breaks(name, probe_second):
+    mutation = MUTATIONS[name]
+    traits = replace(FEW, **mutation.traits)
+    probed, _ = probe_second(traits, mutation=mutation.apply, only=(mutation.found_by,))
+    result = probed.cases[mutation.found_by]
+    assert result.verdict is CaseVerdict.BROKEN
+    assert "<<" not in result.reason
+    assert not mutation.rule or mutation.rule in result.broken_rules
+
+
+def test_notes_do_not_break_a_case(probe_second):
+    """One counter for all sessions leaves gaps in each, and a compressed stream arrives."""
+    traits = replace(FEW, one_counter=True, compresses=True)
+    probed, _ = probe_second(traits, only=("concurrency/sessions-side-by-side", "streams"))
+    assert {code for code, _ in probed.report.counts} == CLOSED
+    assert "SSE009" in probed.cases["streams/compression"].broken_rules
+    assert {result.verdict for result in probed.cases.values()} == {CaseVerdict.HELD}
+
+
+def test_compression_counts_only_in_the_case_that_accepts_it(probe_second):
+    for only, is_held in (("streams/run-with-deltas", False), ("streams/compression", True)):
+        probed, _ = probe_second(only=(only,))
+        assert ("SSE009" in probed.report.coverage.held) is is_held
+
+
+def test_the_calls_that_were_asked_for_are_answered(probe_second):
+    """Each once, whatever other tools are used at the same time."""
+    probed, service = probe_second(replace(FEW, calls=3), only=("tools/correct-result",))
+    assert probed.cases["tools/correct-result"].verdict is CaseVerdict.HELD
+    runs = [run for session in service.sessions.values() for run in session.runs.values() if run.calls]
+    assert [[call.state for call in run.calls.values()] for run in runs] == [["answered"] * 3]
+
+
+def test_calls_of_different_tools_at_once_are_not_blamed_on_the_service(probe_second):
+    def refuse_others(service):
+        def check_result(run, call, result):
+            Service.check_result(service, run, call, result if call is next(iter(run.calls.values()), None) else None)
+
+        service.check_result = check_result
+
+    probed, _ = probe_second(replace(FEW, calls=2), mutation=refuse_others, only=("tools/correct-result",))
+    (why,) = probed.reasons(CaseVerdict.NOT_POSSIBLE).values()
+    assert why == "the run opens several calls, and tool-result.correct of probe.toml does not fit all"
+
+
+def test_a_service_without_idempotency_for_new_runs_is_not_blamed(probe_second):
+    def forget(service):
+        service.recall = lambda *_: None
+
+    probed, _ = probe_second(mutation=forget, only=("idempotency",))
+    assert probed.reasons(CaseVerdict.BROKEN) == {}
+    assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == {
+        "idempotency/same-retry": "the service does not apply idempotency keys to the creation of runs",
+        "idempotency/different-body": "the service refuses the request for another reason first: "
+        "409 event_already_resolved",
+    }
+
+
+@pytest.mark.parametrize(("key", "variable", "case"), [("main", "A", SETUP), ("other", "B", "tenancy/records")])
+def test_a_key_that_is_refused_is_named_by_its_environment_variable(key, variable, case, probe_second):
+    def forget_key(service):
+        service.authenticate = lambda request: Service.authenticate(
+            service, request.clone(headers={}) if key in request.headers.get("Authorization", "") else request
+        )
+
+    probed, _ = probe_second(mutation=forget_key, only=("tenancy/records",))
+    why = probed.reasons(CaseVerdict.BROKEN)[case]
+    assert why.startswith(f"Expected the key in the environment variable {variable} to be accepted for ")
+    assert why.endswith(", got 401 authentication_required.")

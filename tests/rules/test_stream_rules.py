@@ -294,6 +294,16 @@ def test_a_compressed_stream_is_read_and_offsets_count_decoded_bytes(wire, event
     assert wire.findings[1].byte_offset == len(event(1))
 
 
+@pytest.mark.parametrize(
+    ("accepted", "verdict"),
+    [("gzip, br", Verdict.PASS), ("identity", Verdict.NOT_EXERCISED), ("", Verdict.NOT_EXERCISED)],
+)
+def test_that_a_stream_is_not_compressed_counts_only_if_the_client_accepts_compression(wire, accepted, verdict):
+    wire.begin(asked=[("Accept-Encoding", accepted)])
+    wire.end()
+    assert wire.verdict("SSE009") is verdict
+
+
 @pytest.mark.parametrize(("coding", "data"), [("gzip", b"not gzip at all"), ("secret", b"\0\1")])
 def test_a_stream_that_cannot_be_decoded_is_inconclusive(wire, coding, data):
     assert wire.stream(data, headers={"Content-Type": "text/event-stream", "Content-Encoding": coding}) == ["SSE009"]

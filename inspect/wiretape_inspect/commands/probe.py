@@ -34,7 +34,12 @@ from wiretape_inspect.report.case_results import SERVICE_RULES, CaseDescription,
 from wiretape_inspect.styled_line import Line, labelled
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
-_STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdict.NOT_POSSIBLE: "dim"}
+_STYLES = {
+    CaseVerdict.HELD: "green",
+    CaseVerdict.BROKEN: "bold red",
+    CaseVerdict.INCONCLUSIVE: "yellow",
+    CaseVerdict.NOT_POSSIBLE: "dim",
+}
 
 
 @click.command(cls=OrderedCommand)
@@ -63,7 +68,7 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum time per case, not counting time spent waiting for rate limits.",
+    help="Maximum time to wait for a response or an event.",
 )
 @click.option(
     "--limits", is_flag=True, help="Also exceed the rate limits, which affects other clients of the same tenant."
@@ -146,7 +151,8 @@ def probe(
     known.check_outputs(paired)
     described = read_probe_file(file)
     keys = keys_of(described)
-    record = record or Path(f"wiretape-probe-{datetime.now():%Y-%m-%d-%H%M%S}.db")  # noqa: DTZ005 - for people
+    # With microseconds, so that several probes can begin in one second.
+    record = record or Path(f"wiretape-probe-{datetime.now():%Y-%m-%d-%H%M%S-%f}.db")  # noqa: DTZ005 - for people
     check_recording_output(record, [file], force=force, option="--record")
     refuse_recordings("--output", [output.path for output in paired], [record, file])
     refuse_recordings("--write-baseline", [known.write], [record, file])

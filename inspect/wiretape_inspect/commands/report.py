@@ -40,6 +40,7 @@ from wiretape_inspect.report.parallel_check import (
     process_pool,
     rare_collections,
 )
+from wiretape_inspect.report.recording_report import add_cases
 from wiretape_inspect.report.remote_files import expand_name, is_url, local_copy, shown_name
 from wiretape_inspect.terminal_output import find_terminal
 
@@ -183,6 +184,7 @@ def report(
         reports = _check(names, jobs, settings, codes, dask=dask, opened=opened, failed=failed)
         if not reports:
             raise InputError("None of the files can be checked.")
+        reports = [add_cases(each) for each in reports]
         applied = baseline.apply(entries, reports) if known.file else baseline.Applied(reports, [])
         for output in paired:
             write_report(output, applied.reports, options)

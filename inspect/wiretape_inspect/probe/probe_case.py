@@ -1,5 +1,6 @@
 """Cases: what they state about themselves, and what they can do to a service."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -9,27 +10,42 @@ from typing import Any, Literal, TypeVar
 
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
+    AUTHENTICATION_REQUIRED,
     CURSOR_HEADER,
     ERROR_CODES,
     EVENT_STREAM,
+    KEEP_ALIVE_SECONDS,
+    PERMISSION_DENIED,
     RATE_LIMITED,
     RETRY_AFTER,
+    SESSION_BUSY,
+    STATUS_IDLE,
     TERMINAL_RUN_TYPES,
+    TOOL_RESULT_INVALID,
 )
+from wiretape.labels import count_of
 from wiretape.observations import header
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_client import HttpExchange, StreamEvent
 from wiretape_inspect.probe.probe_file import ProbeFile
-from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, StepRunner, Wait, pointers
+from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, StepRunner, pointers
 from wiretape_inspect.report.case_results import CaseDescription
 
 _SESSION = re.compile(r"<<[^<>]*session-[0-9]+>>")
-_IDLE_SECONDS = 0.3
 _LONGEST_LIMIT_SECONDS = 120
 _MOST_LIMITED_SECONDS = 180
 """How long a request is repeated that a rate limit refuses; other cases wait for the same limit."""
-_DEADLINE_SECONDS = 6
+KEEP_ALIVE_LIMIT_SECONDS = KEEP_ALIVE_SECONDS + 2.2
+"""How long a silent stream is read for a comment at least: the interval and the tolerance of KAL001."""
+_MOST_WAITS = 10
+"""How often to wait for `--timeout` while other events arrive."""
+_MOST_STREAMS = 5
+"""Streams that a service may end before the run has ended."""
 _MOST_POINTERS = 5
+_LONG_ENOUGH = 10
+"""A wait proves that something is missing if it took this many times as long as the same thing took before."""
+_TOO_FEW = "the run has too few durable events for a replay ({})"
+_RUN_ENDS = tuple(sorted(TERMINAL_RUN_TYPES))
 
 T = TypeVar("T")
 RunKind = Literal["plain", "tool", "brief-tool", "unavailable-tool", "long", "failing", "many", "resync", "no-sandbox"]
@@ -41,6 +57,27 @@ class NotPossible(Exception):  # noqa: N818 - an outcome, not an error of the pr
 
 class Unexpected(Exception):  # noqa: N818 - an outcome, not an error of the program
     """The service does not do what the clause of the case requires; the message is `Expected …, got ….`."""
+
+
+class TimedOut(Exception):  # noqa: N818 - an outcome, not an error of the program
+    """The service did not do what a case waits for within `--timeout`: a sentence."""
+
+    def __init__(self, awaited: str, limit_s: float, received: str, known_s: float | None) -> None:
+        """`known_s` is how long the same took before (s); None if it is unknown."""
+        self.is_broken = known_s is not None and limit_s >= _LONG_ENOUGH * known_s
+        """Whether the service would have done it by now, as far as its speed is known."""
+        sentence = f"Expected {awaited} within {limit_s:g} s, got {received}"
+        super().__init__(
+            f"{sentence}." if self.is_broken else f"{sentence}: if the service needs longer, increase --timeout."
+        )
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast the service was so far: the longest times of things that it did."""
+
+    response_s: float | None = None
+    run_s: float | None = None
 
 
 def require(value: T | None, key: str) -> T:
@@ -99,59 +136,84 @@ class StreamReader:
 
     @property
     def events(self) -> list[StreamEvent]:
-        """All events so far."""
-        return self.exchange.events
+        """The events that were read, without those that have only arrived."""
+        return self.exchange.events[: self._prober.runner.positions[self.name]]
 
     @property
     def durable(self) -> list[StreamEvent]:
-        """The durable events so far."""
+        """The durable events that were read."""
         return [event for event in self.events if event.is_durable]
 
     def cursor(self, number: int = -1) -> str:
-        """The name of the id of a durable event, by its index."""
+        """The name of the id of a durable event, by its index.  Raises NotPossible if it was not read."""
         count = len(self.durable)
         index = number if number >= 0 else count + number
         if not 0 <= index < count:
-            raise Unexpected(f"Expected more durable events on the stream, got {count}.")
+            raise NotPossible(_TOO_FEW.format(count))
         return f"<<{self.name}.id-{index + 1}>>"
 
-    async def until(self, *types: str) -> list[StreamEvent]:
-        """Read up to an event of one of these types.  Raises Unexpected if the stream ends first."""
-        wanted = " or ".join(types)
-        self._prober.waits_for = f"{wanted} on a stream"
-        found = await self._prober.read(Read(self.name, types))
-        if found is None:
-            seen = self.events[-1].type if self.events else "no event"
-            how = self.exchange.detail or "the service ended it"
-            raise Unexpected(f"Expected {wanted}, got the end of the stream after {seen} ({how}).")
-        return found
+    async def until(self, *types: str, run: str | None = None) -> list[StreamEvent]:
+        """Read up to an event of one of these types, of `run` if it is given.  Raises Unexpected and TimedOut."""
+        return await self._until(Read(self.name, types, run), " or ".join(types))
 
-    async def until_run_ends(self) -> list[StreamEvent]:
+    async def until_run_begins(self, run: str) -> list[StreamEvent]:
+        """Read up to the first event of a run, whatever its type."""
+        return await self._until(Read(self.name, run=run), "an event of the run")
+
+    async def until_run_ends(self, run: str) -> list[StreamEvent]:
         """Read up to the end of a run."""
-        return await self.until(*sorted(TERMINAL_RUN_TYPES))
+        return await self.until(*_RUN_ENDS, run=run)
 
-    async def has_ended_before_run(self) -> bool:
-        """Read up to the end of a run; return whether the stream ended before."""
-        return await self._prober.read(Read(self.name, tuple(sorted(TERMINAL_RUN_TYPES)))) is None
+    async def until_idle(self, run: str) -> list[StreamEvent]:
+        """Read up to the end of a run, and then until the session is idle."""
+        return [*await self.until_run_ends(run), *await self.until(STATUS_IDLE)]
+
+    async def until_durable(self, run: str) -> list[StreamEvent]:
+        """Read up to the next durable event.  Raises NotPossible if the run ends before."""
+        found = await self._until(Read(self.name, _RUN_ENDS, run, durable=True), "a durable event")
+        if not found[-1].is_durable:
+            raise NotPossible("the run has no durable event before its end")
+        return found
 
     async def until_comment(self) -> None:
         """Read up to a comment.  Raises Unexpected if the stream ends first."""
-        self._prober.waits_for = "a keep-alive comment"
-        if await self._prober.read(Read(self.name, comment=True)) is None:
-            raise Unexpected(f"Expected a keep-alive comment, got the end of the stream ({self.exchange.detail}).")
+        await self._until(Read(self.name, comment=True), "a keep-alive comment")
+
+    async def until_event(self, cursor: str) -> list[StreamEvent]:
+        """Read up to the event with an id.  Raises Unexpected if the stream ends first."""
+        return await self._until(Read(self.name, until_id=cursor), "the last event of the replay")
 
     async def read_for(self, seconds: float) -> list[StreamEvent]:
         """Read for some time."""
         return await self._prober.read(Read(self.name, seconds=seconds)) or []
 
-    async def until_event(self, cursor: str) -> list[StreamEvent]:
-        """Read up to the event with an id.  Raises Unexpected if the stream ends first."""
-        self._prober.waits_for = "an event on a stream"
-        found = await self._prober.read(Read(self.name, until_id=cursor))
+    async def expect_replay(self, source: "StreamReader | ReadySession", index: int) -> list[StreamEvent]:
+        """Read all durable events that `source` has after one of them, and expect these, in this order, and no others.
+
+        Returns what was read.  Raises NotPossible if there are none, and Unexpected.
+        """
+        expected = [event.id for event in source.durable][index + 1 :]
+        if not expected:
+            raise NotPossible(_TOO_FEW.format(len(source.durable)))
+        return await self.expect_ids(expected, source.cursor(-1))
+
+    async def expect_ids(self, expected: Sequence[str | None], last: str) -> list[StreamEvent]:
+        """Read up to an event, and expect durable events with these ids, in this order; return what was read."""
+        events = await self.until_event(last)
+        read = [event.id for event in self.durable]
+        got = "another order" if sorted(map(str, read)) == sorted(map(str, expected)) else count_of(len(read), "event")
+        self._prober.expect(
+            read == expected,
+            f"Expected exactly {count_of(len(expected), 'durable event')} after the cursor in order, got {got}.",
+        )
+        return events
+
+    async def _until(self, step: Read, awaited: str) -> list[StreamEvent]:
+        """Read up to what is awaited.  Raises Unexpected if the stream ends first, and TimedOut."""
+        found = await self._prober.read(step, awaited)
         if found is None:
-            raise Unexpected(
-                f"Expected all events after the cursor, got the end of the stream ({self.exchange.detail})."
-            )
+            how = self.exchange.detail or "the service ended it"
+            raise Unexpected(f"Expected {awaited}, got the end of the stream after {self.exchange.received} ({how}).")
         return found
 
     async def close(self) -> None:
@@ -165,15 +227,17 @@ class ReadySession:
 
     session: str
     run: str
-    events: tuple[StreamEvent, ...]
+    durable: tuple[StreamEvent, ...]
     """Its durable events."""
     stream: str
     runner: StepRunner
     steps: tuple[Step, ...]
 
     def cursor(self, index: int) -> str:
-        """The name of the id of a durable event."""
-        return f"<<{self.stream}.id-{index % len(self.events) + 1}>>"
+        """The name of the id of a durable event.  Raises NotPossible if there is none."""
+        if not self.durable:
+            raise NotPossible(_TOO_FEW.format(0))
+        return f"<<{self.stream}.id-{index % len(self.durable) + 1}>>"
 
 
 @dataclass(slots=True)
@@ -194,9 +258,9 @@ class Prober:
     sessions: list[str] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)
     """The session of each run that was created."""
-    waits_for: str = "the service"
-    extend: Callable[[float], None] = lambda _: None
-    """Grants the case more time (s)."""
+    timeout_s: float = 30.0
+    """How long to wait for a response or an event."""
+    pace: Pace = field(default_factory=Pace)
     refused_for_s: float | None = None
     """How long to wait before the case can be tried again, if a rate limit spoilt it."""
     _streams: int = 0
@@ -231,12 +295,11 @@ class Prober:
 
     async def together(self, *steps: Send) -> list[HttpExchange]:
         """Send requests at the same time, and return the complete exchanges."""
-        self.waits_for = f"the responses to {len(steps)} requests"
         exchanges = []
         for number, step in enumerate(steps, 1):
             started = replace(step, is_started_only=number < len(steps))
             self.steps.append(started)
-            exchanges.append(await self.runner.send(started))
+            exchanges.append(await self._send(started))
         limited = next((exchange for exchange in exchanges if exchange.error_code == RATE_LIMITED), None)
         if limited is not None:
             self.refused_for_s = _retry_after(limited) or 0
@@ -253,26 +316,52 @@ class Prober:
         body: Mapping[str, Any] | str | None = None,
     ) -> Send:
         if key is not None and key not in self.runner.keys:
-            raise NotPossible(f"probe.toml has no keys.{key}, or its environment variable is not set")
+            variable = require(self.file.keys.variable(key), f"keys.{key}")
+            raise NotPossible(f"the environment variable {variable} (keys.{key} in probe.toml) is not set")
         text = body if isinstance(body, str) or body is None else json.dumps(body, ensure_ascii=False)
         more = () if text is None else (("Content-Type", "application/json"),)
         return Send(method, self.file.base_path + target, key, (*headers, *more), text)
 
     async def execute(self, step: Send) -> HttpExchange:
-        """Execute a step that sends a request, and return the complete exchange."""
+        """Execute a step that sends a request, and return the complete exchange.
+
+        Raises TimedOut, and Unexpected if its key is refused.
+        """
         self.steps.append(step)
         waited = 0.0
         while True:
-            self.waits_for = f"a response to {step.method} {step.target}"
-            exchange = await self.runner.send(step)
+            exchange = await self._send(step)
+            if exchange.error_code == AUTHENTICATION_REQUIRED and step.key is not None:
+                raise self._refused_key(step.key, exchange)
             seconds = _retry_after(exchange)
             if not (self.keeps_limits and exchange.error_code == RATE_LIMITED and seconds is not None):
                 return exchange
             if waited > _MOST_LIMITED_SECONDS:
                 return exchange
             waited += seconds + 1
-            self.extend(seconds)
             await self.runner.log.clock.sleep(seconds)
+
+    def _refused_key(self, key: str | None, exchange: HttpExchange) -> Unexpected:
+        variable = self.file.keys.variable(key or "main")
+        return Unexpected(
+            f"Expected the key in the environment variable {variable} to be accepted for {exchange.method} "
+            f"{exchange.target}, got {exchange.outcome}."
+        )
+
+    async def _send(self, step: Send) -> HttpExchange:
+        """Send a request, and wait for its response and those of earlier ones.  Raises TimedOut."""
+        clock = self.runner.log.clock
+        began_ns = clock.now_ns()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                exchange = await self.runner.send(step)
+        except TimeoutError:
+            late = next((each for each in self.runner.exchanges if each.is_incomplete), self.runner.exchanges[-1])
+            awaited = f"a response to {late.method} {late.target}"
+            raise TimedOut(awaited, self.timeout_s, late.received, self.pace.response_s) from None
+        if not step.is_started_only:
+            self.pace.response_s = max(self.pace.response_s or 0.0, (clock.now_ns() - began_ns) / 1e9)
+        return exchange
 
     # Sessions and runs.
 
@@ -314,6 +403,8 @@ class Prober:
 
     async def _create(self, step: Send, what: str) -> str:
         exchange = await self.execute(step)
+        if exchange.error_code == PERMISSION_DENIED:
+            raise self._refused_key(step.key, exchange)
         self.expect_success(exchange, f"a new {what}")
         if step.id_name not in self.runner.ids:
             found = ", ".join(islice(pointers(exchange.json), _MOST_POINTERS))
@@ -334,8 +425,69 @@ class Prober:
         """Create a run that waits for a tool result: its names, the stream, and the name of the call."""
         self.result("")  # raises NotPossible before anything is created
         session, run, stream = await self.start(kind)
-        await stream.until(AGENT_CUSTOM_TOOL_USE)
+        await self.await_call(run, stream, kind)
         return session, run, stream, f"<<{stream.name}.call-1>>"
+
+    async def await_call(self, run: str, stream: StreamReader, kind: RunKind) -> None:
+        """Read up to an open call of an application tool.  Raises NotPossible if the run ends before."""
+        found = await stream.until(AGENT_CUSTOM_TOOL_USE, *_RUN_ENDS, run=run)
+        if found[-1].type != AGENT_CUSTOM_TOOL_USE:
+            raise NotPossible(f"a run of kind runs.{kind} ends without {AGENT_CUSTOM_TOOL_USE}")
+
+    async def answer_calls(self, run: str, stream: StreamReader, answered: str) -> StreamEvent:
+        """Answer each open call of a run except the `answered` one, until the run ends; return its last event.
+
+        Raises NotPossible if the correct result of the probe file does not fit another call, and Unexpected.
+        """
+        done = {self.runner.fill(answered)}
+        while True:
+            calls = [event.tool_call_id for event in stream.events if event.type == AGENT_CUSTOM_TOOL_USE]
+            for number, call in enumerate(dict.fromkeys(filter(None, calls)), 1):
+                if call not in done:
+                    done.add(call)
+                    response = await self.command(run, "resume", self.result(f"<<{stream.name}.call-{number}>>"))
+                    if response.error_code == TOOL_RESULT_INVALID:
+                        raise NotPossible(
+                            "the run opens several calls, and tool-result.correct of probe.toml does not fit all"
+                        )
+                    self.expect_success(response, "a resumed run")
+            last = (await stream.until(AGENT_CUSTOM_TOOL_USE, *_RUN_ENDS, run=run))[-1]
+            if last.type in TERMINAL_RUN_TYPES:
+                return last
+
+    async def read_to_end(self, session: str, cursor: str) -> tuple[list[str | None], str]:
+        """Read a session after a cursor until its run has ended, and reconnect if the service ends the stream.
+
+        Returns the ids of the durable events, and the name of the last one (the cursor if there are none).  The run may
+        have ended before, and its end may be ephemeral: if the session is not busy any more, the end of a second run is
+        waited for.
+        """
+        ids: list[str | None] = []
+        for _ in range(_MOST_STREAMS):
+            stream = await self.open_stream(session, cursor)
+            step = self.run_step(session)
+            response = await self.execute(step)
+            if response.error_code == SESSION_BUSY:
+                # A run is still active, or its end has just been sent, and the session then becomes idle.
+                read = Read(stream.name, (*_RUN_ENDS, STATUS_IDLE))
+            else:
+                self.expect_success(response, "a new run")
+                read = Read(stream.name, _RUN_ENDS, f"<<{step.id_name}>>")
+            found = await self.read(read, "the end of the run")
+            await stream.close()
+            ids += [event.id for event in stream.durable]
+            cursor = stream.cursor() if stream.durable else cursor
+            if found is not None:
+                return ids, cursor
+        raise Unexpected(f"Expected a stream up to the end of a run, got {_MOST_STREAMS} streams that ended before.")
+
+    async def expect_same_replay(self, session: str, cursor: str) -> None:
+        """Read a session after a cursor until its run has ended, and expect the same events from a replay."""
+        ids, last = await self.read_to_end(session, cursor)
+        if ids:
+            replay = await self.open_stream(session, cursor)
+            await replay.expect_ids(ids, last)
+            await replay.close()
 
     def command_step(
         self,
@@ -375,19 +527,29 @@ class Prober:
         body = require(given and getattr(given, name), f"tool-result.{name}")
         return dict(json.loads(json.dumps(body).replace("{tool_call_id}", call)))
 
-    async def read(self, step: Read) -> list[StreamEvent] | None:
-        """Read a stream."""
-        self.steps.append(step)
-        return await self.runner.read(step)
+    async def read(self, step: Read, awaited: str = "") -> list[StreamEvent] | None:
+        """Read a stream; return None if it ended before.
 
-    async def miss_deadline(self, stream: StreamReader) -> None:
-        """Wait until the deadline of a tool call has passed.  Raises NotPossible if the run does not end."""
-        for _ in range(_DEADLINE_SECONDS):
-            if TERMINAL_RUN_TYPES & {event.type for event in stream.events}:
-                return
-            self.steps.append(Wait(1))
-            await self.runner.log.clock.sleep(1)
-        raise NotPossible(f"the deadline of runs.brief-tool did not pass within {_DEADLINE_SECONDS} s")
+        Raises TimedOut, with what was `awaited`, if no event arrives for too long.
+        """
+        self.steps.append(step)
+        if step.seconds is not None:
+            return await self.runner.read(step)
+        stream = self.runner.stream(step.stream)
+        # What is replayed has already happened, so it takes as long as a response.
+        limit_s, known_s = self.timeout_s, self.pace.run_s if step.until_id is None else self.pace.response_s
+        if step.comment:
+            limit_s = max(limit_s, KEEP_ALIVE_LIMIT_SECONDS)
+            known_s = limit_s / _LONG_ENOUGH
+        for _ in range(_MOST_WAITS):
+            before = len(stream.events)
+            try:
+                async with asyncio.timeout(limit_s):
+                    return await self.runner.read(step)
+            except TimeoutError:
+                if len(stream.events) == before:
+                    raise TimedOut(awaited, limit_s, stream.received, known_s) from None
+        raise TimedOut(awaited, _MOST_WAITS * limit_s, stream.received, None)
 
     # Streams.
 
@@ -407,18 +569,27 @@ class Prober:
         deltas: bool | None = True,
         key: str | None = "main",
         slow: bool = False,
+        codings: str = "",
     ) -> StreamReader:
-        """Request a stream, which may be refused."""
+        """Request a stream, which may be refused; `codings` is its Accept-Encoding."""
         self._streams += 1
         name = f"{self.prefix}stream-{self._streams}"
         step = replace(self.stream_step(session, cursor, deltas=deltas, key=key), stream=name, is_slow=slow)
+        if codings:
+            step = replace(step, headers=(*step.headers, ("Accept-Encoding", codings)))
         return StreamReader(name, await self.execute(step), self)
 
     async def open_stream(
-        self, session: str, cursor: str | None = None, *, deltas: bool | None = True, slow: bool = False
+        self,
+        session: str,
+        cursor: str | None = None,
+        *,
+        deltas: bool | None = True,
+        slow: bool = False,
+        codings: str = "",
     ) -> StreamReader:
         """Open a stream.  Raises Unexpected if it is refused."""
-        stream = await self.request_stream(session, cursor, deltas=deltas, slow=slow)
+        stream = await self.request_stream(session, cursor, deltas=deltas, slow=slow, codings=codings)
         if not (stream.exchange.status == 200 and stream.exchange.is_stream):
             kind = header(stream.exchange.headers, "content-type") or "no Content-Type"
             raise Unexpected(f"Expected a stream (200 text/event-stream), got {stream.exchange.outcome}, {kind}.")
@@ -431,13 +602,19 @@ class Prober:
 
     # Expectations.
 
-    def expect_error(self, exchange: HttpExchange, *codes: str) -> None:
-        """Raise Unexpected unless the service refused with one of these codes, and with its status."""
+    def expect_error(self, exchange: HttpExchange, *codes: str, masked_by: Sequence[str] = ()) -> None:
+        """Raise Unexpected unless the service refused with one of these codes, and with its status.
+
+        Raises NotPossible if it refused with one of the codes in `masked_by`: it may check that first.
+        """
         expected = [f"{ERROR_CODES[code].status} {code}" for code in codes]
-        if exchange.outcome not in expected:
-            raise Unexpected(
-                f"Expected {' or '.join(expected)} for {exchange.method} {exchange.target}, got {exchange.outcome}."
-            )
+        if exchange.outcome in expected:
+            return
+        if exchange.outcome in {f"{ERROR_CODES[code].status} {code}" for code in masked_by}:
+            raise NotPossible(f"the service refuses the request for another reason first: {exchange.outcome}")
+        raise Unexpected(
+            f"Expected {' or '.join(expected)} for {exchange.method} {exchange.target}, got {exchange.outcome}."
+        )
 
     def expect_success(self, exchange: HttpExchange, what: str) -> None:
         """Raise Unexpected unless the service responded with 2xx."""
@@ -467,7 +644,7 @@ class Prober:
                     self.runs[name] = session[0]
 
     async def clean_up(self) -> int:
-        """Cancel runs, close streams, delete sessions; return how many sessions are left."""
+        """Cancel runs, close streams, delete sessions; return how many sessions are left.  Raises TimedOut."""
         ended = {
             event.run_id
             for stream in self.runner.streams.values()
@@ -478,15 +655,20 @@ class Prober:
             run_id = self.runner.ids.get(run.strip("<>"))
             if run_id is not None and run_id not in ended:
                 ended.add(run_id)
-                await self.runner.send(self.command_step(run, "cancel"))
+                await self._send(self.command_step(run, "cancel"))
         await self.runner.close()
-        made = [session for session in self.sessions if session.strip("<>") in self.runner.ids]
+        made = self.made_sessions
         if self.file.delete_session is None:
             return len(made)
         delete = self.file.delete_session
         for session in made:
-            await self.runner.send(self._step(delete.method, delete.target.replace("{session_id}", session)))
+            await self._send(self._step(delete.method, delete.target.replace("{session_id}", session)))
         return 0
+
+    @property
+    def made_sessions(self) -> list[str]:
+        """The names of the sessions that were created."""
+        return [session for session in self.sessions if session.strip("<>") in self.runner.ids]
 
 
 def _retry_after(exchange: HttpExchange) -> float | None:
@@ -498,12 +680,10 @@ def _retry_after(exchange: HttpExchange) -> float | None:
 
 
 async def make_ready_session(prober: Prober) -> ReadySession:
-    """Create a session with a completed run.  Raises NotPossible and Unexpected."""
+    """Create a session with a completed run.  Raises NotPossible, Unexpected and TimedOut."""
+    began_ns = prober.runner.log.clock.now_ns()
     session, run, stream = await prober.start()
-    await stream.until_run_ends()
-    await prober.read(Read(stream.name, seconds=_IDLE_SECONDS))
-    events = tuple(stream.durable)
+    await stream.until_run_ends(run)
+    prober.pace.run_s = (prober.runner.log.clock.now_ns() - began_ns) / 1e9
     await stream.close()
-    if not events:
-        raise NotPossible("a run of kind runs.plain has no durable events")
-    return ReadySession(session, run, events, stream.name, prober.runner, tuple(prober.steps))
+    return ReadySession(session, run, tuple(stream.durable), stream.name, prober.runner, tuple(prober.steps))

@@ -18,6 +18,7 @@ from wiretape.content_encoding import Decoder, DecodingError, decoder
 from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.json_codec import UnreadableJson, read_json
+from wiretape.labels import count_of
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -159,9 +160,23 @@ class HttpExchange:
         return (header(self.headers, "content-type") or "").lower().startswith(EVENT_STREAM)
 
     @property
+    def received(self) -> str:
+        """What arrived, in a few words: `nothing`, `12 events, the last message.delta`."""
+        if self.status is None:
+            return "nothing"
+        if self.is_incomplete:
+            return f"an incomplete response ({self.status}, {self.size} bytes)"
+        return f"{count_of(len(self.events), 'event')}, the last {self.events[-1].type}" if self.events else "no event"
+
+    @property
     def is_success(self) -> bool:
         """Whether the status is 2xx."""
         return self.status is not None and self.status // 100 == 2
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether more of the response has to arrive; an open stream is never complete."""
+        return self.ending is None and not (self.is_stream and self.is_success)
 
     @property
     def json(self) -> Any:
@@ -182,7 +197,9 @@ class HttpExchange:
         if self.status is None:
             return f"no response ({self.detail or (self.ending.value if self.ending else 'none yet')})"
         code = self.error_code
-        where = f" to {header(self.headers, 'location')}" if self.status // 100 == 3 else ""
+        # The query may hold a secret.
+        location = (header(self.headers, "location") or "").partition("?")[0]
+        where = f" to {location}" if self.status // 100 == 3 else ""
         return f"{self.status}{where}" + (f" {code}" if code else "")
 
     async def wait_until(self, is_reached: Callable[[], bool]) -> bool:
@@ -281,9 +298,11 @@ class ProbeClient:
         """Send a request, and read the response in the background, slowly if `slow`."""
         exchange = HttpExchange(log.next_exchange(), method, target, is_slow=slow)
         has_body = bool(body) or method in {"POST", "PUT", "PATCH"}
+        headers = tuple(headers)
+        codings = () if header(headers, "Accept-Encoding") else (("Accept-Encoding", "identity"),)
         sent = (
             ("Host", self._host_header),
-            ("Accept-Encoding", "identity"),
+            *codings,
             *headers,
             *((("Content-Length", str(len(body))),) if has_body else ()),
         )

@@ -42,6 +42,11 @@ class Keys(_Table, frozen=True):
     limited: _Text | None = None
     """Without the scope to create sessions."""
 
+    def variable(self, key: str) -> str | None:
+        """Return the environment variable of a key, by its name in the file; None if the file does not have it."""
+        name: str | None = getattr(self, key.replace("-", "_"))
+        return name
+
 
 class Operation(_Table, frozen=True):
     """A request: `POST /v1/sessions`."""
@@ -119,8 +124,6 @@ class ProbeFile(_Table, frozen=True):
     tool_result: ToolResult | None = None
     limits: Limits = Limits()
     idempotency_header: Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")] | None = None
-    largest_body: Annotated[int, Meta(ge=1)] | None = None
-    """Bytes; a larger body is refused."""
     ca_file: _Text | None = None
     """Certificates to trust instead of the system's, for example a self-signed one."""
 
@@ -153,12 +156,10 @@ def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
         raise source.error(("base-url",), f"expected a URL such as https://service.test, got '{file.base_url}'")
     if file.base_path.endswith("/v1"):
         raise source.error(("base-url",), f"expected only the part before /v1, got '{file.base_url}'")
-    for key in ("main", "other_tenant", "limited"):
-        if not _VARIABLE.fullmatch(getattr(file.keys, key) or "unset"):
+    for key in ("main", "other-tenant", "limited"):
+        if not _VARIABLE.fullmatch(file.keys.variable(key) or "unset"):
             # The value is not shown: it may be a key.
-            raise source.error(
-                ("keys", key.replace("_", "-")), "expected the name of an environment variable such as SERVICE_KEY"
-            )
+            raise source.error(("keys", key), "expected the name of an environment variable such as SERVICE_KEY")
     for key, placeholders in _PLACEHOLDERS.items():
         operation = getattr(file, key.replace("-", "_"))
         if operation is None:
@@ -203,7 +204,6 @@ _INITIAL = """\
 
 base-url = "BASE_URL"                      # the part before /v1
 idempotency-header = "Idempotency-Key"
-largest-body = 4_194_304                   # in bytes; the service refuses larger bodies
 # ca-file = "service.pem"                  # certificates to trust instead of the system's
 
 [keys]                                     # names of environment variables, never the keys themselves

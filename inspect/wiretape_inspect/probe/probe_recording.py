@@ -1,29 +1,30 @@
 """Probe a service from beginning to end: run the cases, record them, check the recording, reproduce what is broken."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wiretape.files import path_exists
 from wiretape.observations import Observation, header
-from wiretape.recording import Recording, Writer
-from wiretape.rules import Finding, Settings
+from wiretape.recording import Recording, Writer, mark_as_probe
+from wiretape.rules import Settings
 from wiretape_inspect.demo.child_process import run_wiretape
 from wiretape_inspect.probe.probe_case import Case
 from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, ProbeClock
 from wiretape_inspect.probe.probe_file import ProbeFile, main_key
-from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, ProbeRunner, case_name_of
+from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, ProbeRunner
 from wiretape_inspect.probe.reproduction import reproduce
 from wiretape_inspect.report import check_recording
 from wiretape_inspect.report.baseline import Applied, Entry
 from wiretape_inspect.report.baseline import apply as apply_baseline
-from wiretape_inspect.report.case_results import CaseResult, CaseResults, CaseVerdict
-from wiretape_inspect.report.recording_report import ALL_RULES
+from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseResults
+from wiretape_inspect.report.probe_results import case_name_of, encode_results
+from wiretape_inspect.report.recording_report import ALL_RULES, add_cases
 
 _COMMIT_AFTER = 500
 """Observations that are written together."""
-_UNREACHED = {"SSE010": "the service never sends `retry`, which the specification does not define"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,18 @@ async def run_probe(
     """Run cases and record them in a new file.  Raises InputError if the service or the file cannot be used."""
     direct = ProbeClient(setup.file)
     await direct.check_reachable(setup.options.timeout_s)
-    async with _capture(setup) as (client, on_observation):
-        log = ObservationLog(setup.clock, on_observation)
-        settings = replace(setup.settings, off=ALL_RULES - setup.selected | setup.settings.off)
-        runner = ProbeRunner(client, setup.file, setup.keys, settings, setup.options, log, on_change)
-        results = await runner.run(cases)
+    results = CaseResults([], setup.options.seed)
+    try:
+        async with _capture(setup) as (client, on_observation):
+            log = ObservationLog(setup.clock, on_observation)
+            settings = replace(setup.settings, off=ALL_RULES - setup.selected | setup.settings.off)
+            runner = ProbeRunner(client, setup.file, setup.keys, settings, setup.options, log, on_change)
+            results = replace(results, results=await runner.run(cases))
+    finally:  # also if the user interrupts the probe
+        if path_exists(setup.record):
+            mark_as_probe(setup.record, encode_results(results, setup.file.base_url))
     runner.client = direct
-    return CaseResults(results, setup.options.seed), runner
+    return results, runner
 
 
 @asynccontextmanager
@@ -85,7 +91,7 @@ async def _capture(setup: ProbeSetup) -> AsyncIterator[tuple[ProbeClient, Callab
             writer.close(writer.last_ns + 1_000_000)
         return
     trust = () if setup.file.ca_file is None else ("--ca", setup.file.ca_file)
-    where = ("--listen", "127.0.0.1:0", "--output", str(setup.record), "--plain", "--no-config", "--identity")
+    where = ("--listen", "127.0.0.1:0", "--output", str(setup.record), "--plain", "--no-config")
     async with run_wiretape("proxy", setup.file.origin, *where, *trust, on_line=lambda _line: None) as proxy:
         yield ProbeClient(setup.file, proxy=await proxy.address()), lambda _seen: None
         await proxy.stop()
@@ -95,15 +101,8 @@ async def judge(
     setup: ProbeSetup, recording: Recording, cases: CaseResults, runner: ProbeRunner, known: Sequence[Entry] = ()
 ) -> Applied:
     """Check the recording of a probe, apply a baseline, and reproduce each rule that is broken besides."""
-    names = {each.number: case_name_of(header(each.request.headers, "User-Agent")) for each in recording.exchanges()}
     report = check_recording(recording, str(setup.record), settings=setup.settings, selected=setup.selected)
-    by_case: dict[str | None, dict[int, Finding]] = {}
-    for index, finding in enumerate(report.findings):
-        by_case.setdefault(names.get(finding.exchange), {})[index] = finding
-    for result in cases.results:
-        result.findings = by_case.get(result.case.name, {})
-    not_reached = {code: why_not_reached(code, cases.results) for code in report.coverage.not_reached}
-    report = replace(report, cases=replace(cases, not_reached=not_reached))
+    report = add_cases(report, cases)
     applied = apply_baseline(known, [report])
     (report,) = applied.reports
     reproductions = []
@@ -111,21 +110,18 @@ async def judge(
         case = min((each for each in cases.results if code in each.broken_rules), key=_cost(runner), default=None)
         if case is not None:
             tape = setup.record.with_name(f"{setup.record.stem}.{code}.tape")
-            reproductions.append(await reproduce(runner, code, case.case.name, tape))
+            recorded = observations_of(recording, {case.case.name, SETUP})
+            reproductions.append(await reproduce(runner, code, case.case.name, recorded, tape))
     assert report.cases is not None  # noqa: S101 - just set
     return replace(applied, reports=[replace(report, cases=replace(report.cases, reproductions=reproductions))])
 
 
+def observations_of(recording: Recording, cases: Collection[str]) -> list[Observation]:
+    """Return what a recording has of some cases."""
+    agents = ((each.number, header(each.request.headers, "User-Agent")) for each in recording.exchanges())
+    numbers = {number for number, agent in agents if case_name_of(agent) in cases}
+    return [seen for seen in recording.observations() if seen.exchange in numbers]
+
+
 def _cost(runner: ProbeRunner) -> Callable[[CaseResult], tuple[int, str]]:
     return lambda result: (len(runner.all_steps(result.case.name)), result.case.name)
-
-
-def why_not_reached(code: str, results: Sequence[CaseResult]) -> str:
-    """Return why no case exercised a rule: a clause that can follow `because`."""
-    meant = [result for result in results if code in result.case.rules]
-    reasons = dict.fromkeys(result.reason for result in meant if result.verdict is CaseVerdict.NOT_POSSIBLE)
-    if reasons:
-        return "; ".join(reasons)
-    if any(result.verdict is CaseVerdict.BROKEN for result in meant):
-        return "the cases that were to exercise it are broken"
-    return _UNREACHED.get(code, "it did not apply in the cases that ran")

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wiretape.contract import AGENT_CUSTOM_TOOL_USE
 from wiretape.errors import InputError
 from wiretape.observations import Ending, Observation
 from wiretape.rules import Checker, Settings, Severity
@@ -14,25 +15,24 @@ from wiretape_inspect.probe.probe_case import (
     CASES,
     Case,
     NotPossible,
+    Pace,
     Prober,
     ReadySession,
+    TimedOut,
     Unexpected,
     make_ready_session,
 )
 from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient
 from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_steps import Step, StepRunner, UnknownNameError, names_in
-from wiretape_inspect.report.case_results import CaseResult, CaseVerdict
+from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseVerdict
+from wiretape_inspect.report.probe_results import user_agent
 from wiretape_inspect.report.recording_report import check_observations
 
-SETUP = "setup/completed-run"
-"""The name of what is done before the cases: a session with a completed run."""
 READY_PREFIX = "ready-"
 """What the names of its session, run and stream begin with."""
 UNSAFE = "unsafe"
 """A pattern for the cases that are not safe in production."""
-_AGENT = "wiretape-probe"
-_CLEAN_UP_SECONDS = 10
 _MOST_ATTEMPTS = 3
 """Times that a case is tried if a rate limit spoils it."""
 _MOST_UNREACHABLE = 3
@@ -82,17 +82,6 @@ def _matches(case: Case, pattern: str) -> bool:
     return pattern == case.group or pattern.upper() in case.rules or fnmatch.fnmatchcase(case.name, pattern)
 
 
-def user_agent(case_name: str) -> str:
-    """The User-Agent of a case's requests, which shows in logs and recordings whose they are."""
-    return f"{_AGENT} ({case_name})"
-
-
-def case_name_of(agent: str | None) -> str | None:
-    """Return the name of the case whose request it is; None if it is not the probe's."""
-    text = agent or ""
-    return text[len(_AGENT) + 2 : -1] if text.startswith(f"{_AGENT} (") and text.endswith(")") else None
-
-
 @dataclass(slots=True)
 class ProbeRunner:
     """Runs cases against one service."""
@@ -112,6 +101,7 @@ class ProbeRunner:
     """The observations of the ready session."""
     _exercised_before: dict[str, int] = field(default_factory=dict)
     """How often these exercise each rule."""
+    _pace: Pace = field(default_factory=Pace)
     _not_ready: str = ""
     _can_create: bool = True
     _unreachable: int = 0
@@ -154,7 +144,9 @@ class ProbeRunner:
         """Execute the steps of a case again; return what was observed.  Raises UnknownNameError and TimeoutError."""
         seen: list[Observation] = []
         log = ObservationLog(self.log.clock, seen.append)
-        prober = Prober(self.file, StepRunner(self.client, log, self.keys, user_agent(case_name)))
+        prober = Prober(
+            self.file, StepRunner(self.client, log, self.keys, user_agent(case_name)), timeout_s=self.options.timeout_s
+        )
         prober.adopt(steps)
         try:
             async with asyncio.timeout(timeout_s):
@@ -166,7 +158,8 @@ class ProbeRunner:
 
     async def _make_ready_session(self, prober: Prober) -> CaseResult:
         about, steps = "A run completes.", "Create a session and a run, and read to its end."
-        case = Case(SETUP, "Event types: run.completed", steps, (), "a session", True, Severity.ERROR, about, _set_up)
+        clause = 'Event types, run.completed: "The run finished successfully."'
+        case = Case(SETUP, clause, steps, (), "a session", True, Severity.ERROR, about, _set_up)
         prober.prefix = READY_PREFIX
         self.on_change(case, None)
         result = await self._attempt(case, prober)
@@ -175,7 +168,9 @@ class ProbeRunner:
             is_missing = result.outcome is CaseVerdict.NOT_POSSIBLE
             self._not_ready = result.reason if is_missing else f"{SETUP} did not hold"
             requested = [*prober.sessions, *prober.runs]
-            self._can_create = bool(requested) and all(name.strip("<>") in prober.runner.ids for name in requested)
+            is_created = bool(requested) and all(name.strip("<>") in prober.runner.ids for name in requested)
+            # Other runs would take as long.
+            self._can_create = is_created and result.outcome is not CaseVerdict.INCONCLUSIVE
         self._exercised_before = self._check(result, self._setup)
         self.on_change(case, result)
         return result
@@ -208,36 +203,39 @@ class ProbeRunner:
         ready = self.ready
         ids, streams = ({}, {}) if ready is None else (dict(ready.runner.ids), dict(ready.runner.streams))
         runner = StepRunner(self.client, self.log.branch(seen), self.keys, user_agent(name), ids, streams)
-        return Prober(self.file, runner, ready, self._not_ready, self._can_create)
+        return Prober(
+            self.file,
+            runner,
+            ready,
+            self._not_ready,
+            self._can_create,
+            timeout_s=self.options.timeout_s,
+            pace=self._pace,
+        )
 
     async def _attempt(self, case: Case, prober: Prober) -> CaseResult:
         """Run the function of a case, whatever the service does."""
         result = CaseResult(case)
         try:
-            async with asyncio.timeout(self.options.timeout_s) as timeout:
-                # The time that the service's limits take is not the case's.
-                prober.extend = lambda seconds: timeout.reschedule((timeout.when() or 0) + seconds)
-                await case.function(prober)
+            await case.function(prober)
         except NotPossible as error:
             result.outcome, result.reason = CaseVerdict.NOT_POSSIBLE, str(error)
         except Unexpected as error:
             result.outcome, result.reason = CaseVerdict.BROKEN, str(error)
         except UnknownNameError:
-            result.outcome, result.reason = CaseVerdict.BROKEN, "Expected an id in a tool event, got none."
-        except TimeoutError:
-            waited = f"{self.options.timeout_s:g} s"
-            result.outcome = CaseVerdict.BROKEN
-            result.reason = f"Expected {prober.waits_for} within {waited}, got none."
+            result.outcome, result.reason = CaseVerdict.BROKEN, f"Expected a tool_call_id in {AGENT_CUSTOM_TOOL_USE}."
+        except TimedOut as error:
+            result.outcome = CaseVerdict.BROKEN if error.is_broken else CaseVerdict.INCONCLUSIVE
+            result.reason = str(error)
         self.steps[case.name] = tuple(prober.steps)
         return result
 
     async def _clean_up(self, prober: Prober) -> int:
         try:
-            async with asyncio.timeout(_CLEAN_UP_SECONDS):
-                return await prober.clean_up()
-        except (TimeoutError, UnknownNameError):
+            return await prober.clean_up()
+        except (TimedOut, UnknownNameError):
             await prober.runner.close()
-            return len(prober.sessions)
+            return len(prober.made_sessions)
 
     def _check(self, result: CaseResult, seen: Sequence[Observation]) -> dict[str, int]:
         """Note what the rules find in the observations of a case; return how often each was exercised.

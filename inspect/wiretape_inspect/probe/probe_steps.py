@@ -5,17 +5,17 @@ when the step is executed.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from wiretape.contract import AUTHORIZATION
+from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, StreamEvent
 
 NAME = re.compile(r"<<((?:ready-)?(?:session|run|stream)-[0-9]+(?:\.(?:id|call)-[0-9]+)?)>>")
-"""What stands for an id in a step."""
+"""What stands for an id in a step; a call is one that the application has to answer."""
 
 
 class UnknownNameError(Exception):
@@ -44,11 +44,17 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read a stream up to an event of one of these types or with this id, or a comment, or for some seconds."""
+    """Read a stream up to a wanted event, or a comment, or for some seconds."""
 
     stream: str
     until: tuple[str, ...] = ()
+    """The types of wanted events; with `run` alone, all its events are wanted."""
+    run: str | None = None
+    """The run whose events are wanted; any run if it is None."""
     until_id: str | None = None
+    """The id of a wanted event."""
+    durable: bool = False
+    """Whether every durable event is wanted."""
     comment: bool = False
     seconds: float | None = None
 
@@ -60,14 +66,7 @@ class Close:
     stream: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Let time pass."""
-
-    seconds: float
-
-
-Step = Send | Read | Close | Wait
+Step = Send | Read | Close
 
 
 @dataclass(slots=True)
@@ -92,10 +91,8 @@ class StepRunner:
             await self.send(step)
         elif isinstance(step, Read):
             await self.read(step)
-        elif isinstance(step, Close):
-            await self.stream(step.stream).close()
         else:
-            await self.log.clock.sleep(step.seconds)
+            await self.stream(step.stream).close()
 
     async def send(self, step: Send) -> HttpExchange:
         """Send a request; the exchange has ended, or its head has arrived.  Raises UnknownNameError."""
@@ -129,7 +126,7 @@ class StepRunner:
                 self.ids[step.id_name] = str(found)
 
     async def read(self, step: Read) -> list[StreamEvent] | None:
-        """Read a stream; return the events, or None if it ended before what was waited for."""
+        """Read a stream; return the events, or None if it ended before what was waited for, which is read then."""
         stream, begin = self.stream(step.stream), self.positions[step.stream]
         if step.seconds is not None:
             await self.log.clock.sleep(step.seconds)
@@ -139,22 +136,36 @@ class StepRunner:
             end = len(stream.events) if await stream.wait_until(lambda: stream.comments > known) else None
         else:
             end = begin
-            last_id = None if step.until_id is None else self.fill(step.until_id)
+            is_wanted = self._event_test(step)
 
             def is_reached() -> bool:
                 nonlocal end
                 while end < len(stream.events):  # type: ignore[operator]  # a number in this branch
                     end += 1  # type: ignore[operator]
-                    event = stream.events[end - 1]
-                    if event.type in step.until or (last_id is not None and event.id == last_id):
+                    if is_wanted(stream.events[end - 1]):
                         return True
                 return False
 
             end = end if await stream.wait_until(is_reached) else None
         if end is None:
+            self.positions[step.stream] = len(stream.events)
             return None
         self.positions[step.stream] = end
         return stream.events[begin:end]
+
+    def _event_test(self, step: Read) -> Callable[[StreamEvent], bool]:
+        """Return what tells whether a step waits for an event.  Raises UnknownNameError."""
+        last_id, run = (None if name is None else self.fill(name) for name in (step.until_id, step.run))
+
+        def is_wanted(event: StreamEvent) -> bool:
+            if (step.durable and event.is_durable) or (last_id is not None and event.id == last_id):
+                return True
+            if not step.until:
+                return run is not None and event.run_id == run
+            # An event without a run breaks a rule, and is not waited for again.
+            return event.type in step.until and (run is None or event.run_id in {None, run})
+
+        return is_wanted
 
     def stream(self, name: str) -> HttpExchange:
         """Return a stream.  Raises UnknownNameError."""
@@ -178,7 +189,8 @@ class StepRunner:
         if kind == "id":
             found = [event.id for event in events if event.id]
         else:
-            found = list(dict.fromkeys(event.tool_call_id for event in events if event.tool_call_id))
+            calls = (event.tool_call_id for event in events if event.type == AGENT_CUSTOM_TOOL_USE)
+            found = list(dict.fromkeys(filter(None, calls)))
         with suppress(IndexError):
             if value := found[int(number) - 1]:
                 return value
@@ -195,10 +207,8 @@ def names_in(step: Step) -> set[str]:
     if isinstance(step, Send):
         texts = [step.target, step.body or "", *(value for _, value in step.headers)]
         return {match[1].partition(".")[0] for text in texts for match in NAME.finditer(text)}
-    if isinstance(step, Wait):
-        return set()
-    until_id = step.until_id if isinstance(step, Read) else None
-    return {step.stream, *(match[1].partition(".")[0] for match in NAME.finditer(until_id or ""))}
+    texts = [step.until_id or "", step.run or ""] if isinstance(step, Read) else []
+    return {step.stream, *(match[1].partition(".")[0] for text in texts for match in NAME.finditer(text))}
 
 
 def resolve_pointer(document: Any, pointer: str) -> Any:

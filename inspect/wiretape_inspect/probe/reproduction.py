@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wiretape.contract import AUTHORIZATION
+from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
 from wiretape.errors import InputError
 from wiretape.files import replace_atomically
 from wiretape.observations import Observation
@@ -17,7 +17,7 @@ from wiretape.recording.formats import find_format
 from wiretape.rules import Checker
 from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_runner import ProbeRunner
-from wiretape_inspect.probe.probe_steps import NAME, Close, Read, Send, Step, UnknownNameError, Wait, names_in
+from wiretape_inspect.probe.probe_steps import NAME, Close, Read, Send, Step, UnknownNameError, names_in
 from wiretape_inspect.report.case_results import Reproduction
 from wiretape_inspect.trim.minimize import minimize
 
@@ -101,18 +101,24 @@ def _simpler(steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
         found += [replace(step, target=path)] if query else []
         found += [replace(step, headers=needed)] if needed != step.headers else []
         found += [replace(step, body="{}")] if step.body not in {None, "{}"} else []
-    elif isinstance(step, Wait | Read) and step.seconds is not None and step.seconds > _SHORTEST_WAIT_S:
+    elif isinstance(step, Read) and step.seconds is not None and step.seconds > _SHORTEST_WAIT_S:
         found += [replace(step, seconds=_SHORTEST_WAIT_S), replace(step, seconds=step.seconds / 2)]
     for simpler in found:
         yield [*steps[:index], simpler, *steps[index + 1 :]]
 
 
-async def reproduce(runner: ProbeRunner, code: str, case_name: str, tape: Path) -> Reproduction:
-    """Find the smallest reproduction of a rule that a case broke, and write its tape.  Raises InputError."""
+async def reproduce(
+    runner: ProbeRunner, code: str, case_name: str, recorded: Sequence[Observation], tape: Path
+) -> Reproduction:
+    """Find the smallest reproduction of a rule that a case broke, and write its tape.  Raises InputError.
+
+    If the rule holds when the case is repeated, the tape has what was `recorded` of the case.
+    """
     steps = runner.all_steps(case_name)
     found = await Shrinker(runner, code, case_name).shrink(steps)
     if found is None:
-        return Reproduction(code, case_name, tuple(curl_lines(runner.file, steps)), len(steps), 0, None)
+        _write_tape(runner.file, code, list(recorded), tape)
+        return Reproduction(code, case_name, tuple(curl_lines(runner.file, steps)), len(steps), None, tape)
     smallest, seen = found
     _write_tape(runner.file, code, seen, tape)
     script = tuple(curl_lines(runner.file, smallest))
@@ -145,7 +151,7 @@ def curl_lines(file: ProbeFile, steps: Sequence[Step]) -> Iterator[str]:
             yield _curl(file, step if step.id_name in used else replace(step, id_name=None))
         elif isinstance(step, Close):
             yield f"kill ${_variable(step.stream)}"
-        elif isinstance(step, Wait) or step.seconds is not None:
+        elif step.seconds is not None:
             yield f"sleep {step.seconds:g}"
         else:
             yield f"until grep -q {_pattern(step)} {step.stream}.sse; do sleep 0.1; done"
@@ -193,7 +199,8 @@ def _shell_id(name: str) -> str:
     if kind == "id":
         return f"\"$(sed -n 's/^id: *//p' {stream}.sse | sed -n {number}p)\""
     field = '"tool_call_id": *"[^"]*"'
-    return f'"$(grep -o {shlex.quote(field)} {stream}.sse | cut -d\'"\' -f4 | uniq | sed -n {number}p)"'
+    calls = f"grep {AGENT_CUSTOM_TOOL_USE} {stream}.sse"
+    return f'"$({calls} | grep -o {shlex.quote(field)} | cut -d\'"\' -f4 | uniq | sed -n {number}p)"'
 
 
 def _pattern(step: Read) -> str:
@@ -201,6 +208,10 @@ def _pattern(step: Read) -> str:
         return "'^:'"
     if step.until_id is not None:
         return f'"^id: *"{_shell_text(step.until_id)}'
+    if step.durable:
+        return "'^id:'"
+    if not step.until and step.run is not None:
+        return f'"\\"run_id\\": *\\""{_shell_text(step.run)}'
     types = "\\|".join(map(re.escape, step.until))
     return shlex.quote(f"^event: *\\({types}\\)")
 

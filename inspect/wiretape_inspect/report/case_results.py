@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, Finding, Party, Severity, Tally
+from wiretape.rules import CATALOGUE, Finding, Party, Severity, Tally, Verdict
 from wiretape_inspect.styled_line import Line, labelled, wrapped
 
 SERVICE_RULES = frozenset(code for code, rule in CATALOGUE.items() if rule.side is Party.SERVICE)
 """The rules that a service can break; the others are about clients and recordings."""
+
+
+SETUP = "setup/completed-run"
+"""The name of what is done before the cases: a session with a completed run."""
 
 
 class CaseVerdict(StrEnum):
@@ -22,6 +26,8 @@ class CaseVerdict(StrEnum):
     """The service did what the clause requires."""
     BROKEN = "broken"
     """A rule was broken, or the service did something else."""
+    INCONCLUSIVE = "inconclusive"
+    """The service did not do it within `--timeout`, which may be too short for it."""
     NOT_POSSIBLE = "not possible"
     """The service or the probe file does not have what the case needs."""
 
@@ -77,19 +83,23 @@ class CaseResult:
 
     @property
     def verdict(self) -> CaseVerdict:
-        """Broken if a rule was broken; otherwise what the case observed."""
-        is_broken = self.findings and (self.is_explained or self.outcome is CaseVerdict.HELD)
-        return CaseVerdict.BROKEN if is_broken else self.outcome
+        """Broken if a rule above a note was broken; otherwise what the case observed."""
+        return CaseVerdict.BROKEN if self.is_explained else self.outcome
 
     @property
     def is_explained(self) -> bool:
-        """Whether a broken rule explains what happened, so that it need not be reported twice."""
+        """Whether a broken rule above a note explains what happened, so that it need not be reported twice."""
         return any(finding.severity is not Severity.NOTE for finding in self.findings.values())
 
     @property
     def is_unexplained(self) -> bool:
         """Whether the service did something else although no rule was broken."""
         return self.outcome is CaseVerdict.BROKEN and not self.is_explained
+
+    def lacks_verdict(self, threshold: Severity | None, *, on_inconclusive: bool) -> bool:
+        """Whether it fails because it is inconclusive: if that is requested, or if nothing could be tested."""
+        is_needed = threshold is not None and self.case.name == SETUP
+        return self.verdict is CaseVerdict.INCONCLUSIVE and (on_inconclusive or is_needed)
 
     @property
     def broken_rules(self) -> list[str]:
@@ -111,10 +121,11 @@ class CaseResult:
 
     @property
     def problem(self) -> str:
-        """What is wrong, in one line: the broken rules, and the reason."""
+        """What is wrong, in one line: the broken rules if they break the case, and the reason."""
+        if self.verdict is not CaseVerdict.BROKEN:
+            return self.reason
         text = ": ".join(filter(None, (", ".join(self.broken_rules), self.reason)))
-        is_known = self.verdict is CaseVerdict.BROKEN and self.severity is None
-        return f"{text} (in the baseline)" if is_known else text
+        return f"{text} (in the baseline)" if self.severity is None else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +138,10 @@ class Reproduction:
     """The lines of a shell script."""
     steps: int
     """How many steps it has."""
-    removed: int
-    """How many steps of the case are not needed."""
-    tape: Path | None
-    """The smallest recording, as a tape; None if the rule was not broken again."""
+    removed: int | None
+    """How many steps of the case are not needed; None if the rule was not broken again."""
+    tape: Path
+    """The smallest recording, as a tape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +169,11 @@ class CaseResults:
         """The cases in which the service did something else although no rule was broken; new ones only."""
         return (result for result in self.results if result.is_unexplained and not result.is_suppressed)
 
-    def fails(self, threshold: Severity | None) -> bool:
-        """Whether one of those is severe enough to fail."""
-        return any(result.case.severity.reaches(threshold) for result in self.unexplained)
+    def fails(self, threshold: Severity | None, *, on_inconclusive: bool = False) -> bool:
+        """Whether one of those is severe enough to fail, or a case lacks a verdict."""
+        return any(result.case.severity.reaches(threshold) for result in self.unexplained) or any(
+            result.lacks_verdict(threshold, on_inconclusive=on_inconclusive) for result in self.results
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,28 +182,30 @@ class Coverage:
 
     held: list[str]
     broken: list[str]
+    inconclusive: list[str]
+    """Those that could not be decided at least once, even if they held otherwise."""
     not_reached: list[str]
 
     @classmethod
     def of(cls, tallies: Mapping[str, Tally], selected: frozenset[str]) -> "Coverage":
-        """Count each selected rule as broken, held at least once, or not reached."""
+        """Count each selected rule by its verdict, as the summary of the report does."""
         codes = sorted(SERVICE_RULES & selected)
-        broken = [code for code in codes if tallies[code].failed]
-        held = [code for code in codes if tallies[code].held and not tallies[code].failed]
-        return cls(held, broken, [code for code in codes if code not in {*held, *broken}])
+        verdicts = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.NOT_EXERCISED)
+        return cls(*([code for code in codes if tallies[code].verdict is verdict] for verdict in verdicts))
 
     def __str__(self) -> str:
         exercised = len(self.held) + len(self.broken)
-        rules = count_of(exercised + len(self.not_reached), "rule")
+        rules = count_of(exercised + len(self.inconclusive) + len(self.not_reached), "rule")
+        inconclusive = f"{len(self.inconclusive)} inconclusive, " if self.inconclusive else ""
         return (
             f"{exercised} of {rules} about the service exercised: {len(self.held)} held, {len(self.broken)} broken; "
-            f"{len(self.not_reached)} not reachable"
+            f"{inconclusive}{len(self.not_reached)} not reached"
         )
 
 
 def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
     """Yield the cases that did not hold, the coverage, how to reproduce broken rules, and the totals of the cases."""
-    for verdict in (CaseVerdict.BROKEN, CaseVerdict.NOT_POSSIBLE):
+    for verdict in (CaseVerdict.BROKEN, CaseVerdict.INCONCLUSIVE, CaseVerdict.NOT_POSSIBLE):
         names: dict[tuple[str, Severity | None], list[str]] = {}
         for result in cases.results:
             if result.verdict is verdict:
@@ -205,12 +220,13 @@ def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
     for reason, codes in by_reason.items():
         yield labelled(("not reached: ", "dim"), (f"{', '.join(codes)}, because {reason}", "dim"))
     for each in cases.reproductions:
-        if each.tape is None:
+        tape = shlex.quote(str(each.tape))
+        if each.removed is None:
             yield labelled(
-                f"reproduce {each.code}: ", f"the rule held when {each.case} was repeated; the requests of that case:"
+                f"reproduce {each.code}: ",
+                f"the rule held when {each.case} was repeated; wiretape show {tape}; the requests of that case:",
             )
         else:
-            tape = shlex.quote(str(each.tape))
             smaller = f", {count_of(each.removed, 'step')} fewer than {each.case}" if each.removed else ""
             yield labelled(f"reproduce {each.code}: ", f"{count_of(each.steps, 'step')}{smaller}; wiretape show {tape}")
         yield from (Line([("    " + line, "dim")], "keep") for line in each.curl)
@@ -253,6 +269,7 @@ def probe_document(cases: CaseResults, coverage: Coverage) -> dict[str, Any]:
         "coverage": {
             "held": coverage.held,
             "broken": coverage.broken,
+            "inconclusive": coverage.inconclusive,
             "not_reached": {code: cases.not_reached.get(code, "") for code in coverage.not_reached},
         },
         "reproductions": [
@@ -261,7 +278,7 @@ def probe_document(cases: CaseResults, coverage: Coverage) -> dict[str, Any]:
                 "case": each.case,
                 "steps": each.steps,
                 "removed_steps": each.removed,
-                "tape": each.tape.name if each.tape is not None else None,
+                "tape": each.tape.name,
                 "curl": list(each.curl),
             }
             for each in cases.reproductions

@@ -19,6 +19,7 @@ from wiretape.recording.rotated_parts import RotatedPart, find_empty_part, group
 from wiretape.rules import CATALOGUE, Settings, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape_inspect.report.parallel_check import Part, open_part
+from wiretape_inspect.report.probe_results import applicable
 from wiretape_inspect.report.recording_report import check_observations, make_checker, scope_notice
 from wiretape_inspect.report.remote_files import is_url, local_copy, shown_name
 
@@ -157,13 +158,14 @@ def summarize(name: str, part: Part) -> FileSummary:
     """Check a recording."""
     try:
         with open_part(part) as recording:
-            checker = make_checker(part.settings, part.selected, recording.info.upstream)
+            settings, selected = applicable(recording, part.settings, part.selected)
+            checker = make_checker(settings, selected, recording.info.upstream)
             found = Counter(finding.code for finding in check_observations(checker, recording.observations()))
             started = recording.info.started
     except InputError as error:
         return FileSummary(name, error=error.message)
     tallies = checker.tallies()
-    inconclusive = [code for code in sorted(part.selected) if tallies[code].verdict is Verdict.INCONCLUSIVE]
+    inconclusive = [code for code in sorted(selected) if tallies[code].verdict is Verdict.INCONCLUSIVE]
     return FileSummary(
         name,
         f"{started:%Y-%m-%d}",

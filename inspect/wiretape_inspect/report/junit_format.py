@@ -59,8 +59,10 @@ def _probe_cases(suite: ET.Element, report: Report, cases: CaseResults, options:
     """Add a test case for each probe case; the findings of all exchanges belong to one."""
     for result in cases.results:
         case = ET.SubElement(suite, "testcase", classname=f"probe.{result.case.group}", name=result.case.name)
-        if result.verdict is CaseVerdict.NOT_POSSIBLE:
-            ET.SubElement(case, "skipped", message=_text(f"not possible: {result.reason}"))
+        if result.verdict in {CaseVerdict.NOT_POSSIBLE, CaseVerdict.INCONCLUSIVE}:
+            fails = result.lacks_verdict(options.threshold, on_inconclusive=options.fail_on_inconclusive)
+            outcome = "failure" if fails else "skipped"
+            ET.SubElement(case, outcome, message=_text(f"{result.verdict}: {result.reason}"))
         elif result.severity is not None and result.severity.reaches(options.threshold):
             messages = (each.message for each in result.new_findings if each.severity is result.severity)
             first = result.reason if result.is_unexplained else next(messages)

@@ -26,6 +26,7 @@ from wiretape.recording import Recording, open_recording, redact_urls
 from wiretape.recording.rotated_parts import open_joined
 from wiretape.rules import Finding, Settings
 from wiretape_inspect.report.finding_store import FindingStore
+from wiretape_inspect.report.probe_results import applicable
 from wiretape_inspect.report.recording_report import (
     ALL_RULES,
     Outcomes,
@@ -87,6 +88,8 @@ class _File:
     name: str
     recording: Recording
     volume: int
+    settings: Settings
+    selected: frozenset[str]
     parts: int = 0
     unfinished: int = 0
     """Parts that were submitted and have no result yet."""
@@ -94,13 +97,13 @@ class _File:
     report: Report | None = None
     has_failed: bool = False
 
-    def add(self, result: PartResult | None, settings: Settings, selected: frozenset[str]) -> None:
+    def add(self, result: PartResult | None) -> None:
         """Add the result of a part.  Raises InputError if the file is damaged."""
         if result is not None:
             self.results.append(result)
         elif self.parts:
             self.parts = 0
-            self.report = check_recording(self.recording, self.name, settings=settings, selected=selected)
+            self.report = check_recording(self.recording, self.name, settings=self.settings, selected=self.selected)
 
     def is_complete(self) -> bool:
         """Whether all parts were checked."""
@@ -111,11 +114,13 @@ class _File:
         outcomes = [outcomes for _, outcomes in self.results]
         return self.parts > 1 and self.is_complete() and not _are_independent(outcomes)
 
-    def make_report(self, settings: Settings, selected: frozenset[str]) -> None:
+    def make_report(self) -> None:
         """Make the report from the results."""
         findings = FindingStore(finding for found, _ in self.results for finding in found)
         outcomes = Outcomes.merge([outcomes for _, outcomes in self.results])
-        self.report = Report(self.name, self.recording, findings, outcomes, selected=selected, settings=settings)
+        self.report = Report(
+            self.name, self.recording, findings, outcomes, selected=self.selected, settings=self.settings
+        )
         self.results.clear()
 
 
@@ -137,7 +142,10 @@ def check_recordings(
     damaged and therefore has no report.
     """
     selected -= settings.off
-    files = [_File(name, recording, body_bytes(recording)) for name, recording in named]
+    files = [
+        _File(name, recording, body_bytes(recording), *applicable(recording, settings, selected))
+        for name, recording in named
+    ]
     futures: dict[Future[PartResult | None], _File] = {}
     done: SimpleQueue[Future[PartResult | None]] = SimpleQueue()
 
@@ -146,7 +154,7 @@ def check_recordings(
         file.results.clear()
         for exchanges in parts:
             sources = (sources_of or _local_source)(file.recording)
-            part = Part(sources, exchanges, settings, selected)
+            part = Part(sources, exchanges, file.settings, file.selected)
             future = executor.submit(check_part, part)
             futures[future] = file
             future.add_done_callback(done.put)
@@ -161,7 +169,7 @@ def check_recordings(
         file = futures.pop(future)
         file.unfinished -= 1
         try:
-            file.add(future.result(), settings, selected)
+            file.add(future.result())
         except InputError as error:
             if not file.has_failed:
                 fail(error)
@@ -169,7 +177,7 @@ def check_recordings(
         if file.must_repeat():
             submit(file, [None])
         elif file.is_complete():
-            file.make_report(settings, selected)
+            file.make_report()
         if not file.unfinished:
             advance(file.volume)
     return [file.report for file in files if file.report is not None]

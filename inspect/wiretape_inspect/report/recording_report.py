@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from wiretape.observations import Observation
+from wiretape.observations import Observation, header
 from wiretape.recording import Recording
 from wiretape.rules import CATALOGUE, Checker, Finding, ReasonOrder, ScopeCount, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.case_results import CaseResults, Coverage
 from wiretape_inspect.report.finding_store import FindingStore
+from wiretape_inspect.report.probe_results import applicable, case_name_of, decode_results, why_not_reached
 
 ALL_RULES = frozenset(CATALOGUE)
 """The codes of all rules."""
@@ -190,7 +191,8 @@ class Report:
         """Whether a new finding is severe enough to fail, or an inconclusive rule fails."""
         if options.fail_on_inconclusive and self.verdicts[Verdict.INCONCLUSIVE]:
             return True
-        if self.cases is not None and self.cases.fails(options.threshold):
+        on_inconclusive = options.fail_on_inconclusive
+        if self.cases is not None and self.cases.fails(options.threshold, on_inconclusive=on_inconclusive):
             return True
         return any(severity.reaches(options.threshold) for _, severity in self.counts)
 
@@ -225,8 +227,27 @@ def check_recording(
     selected: frozenset[str] = ALL_RULES,
 ) -> Report:
     """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged."""
-    settings = settings or Settings()
+    settings, selected = applicable(recording, settings or Settings(), selected)
     selected -= settings.off
     checker = make_checker(settings, selected, recording.info.upstream)
     findings = FindingStore(check_observations(checker, watch(recording.observations())))
     return Report(file, recording, findings, Outcomes.of(checker), selected=selected, settings=settings)
+
+
+def add_cases(report: Report, cases: CaseResults | None = None) -> Report:
+    """Return a report with the results of probe cases, by default those in the recording.  Raises RecordingError.
+
+    A finding belongs to the case that sent the request.
+    """
+    cases = cases or decode_results(report.recording)
+    if cases is None:
+        return report
+    agents = ((each.number, header(each.request.headers, "User-Agent")) for each in report.recording.exchanges())
+    names = {number: case_name_of(agent) for number, agent in agents}
+    by_case: dict[str | None, dict[int, Finding]] = {}
+    for index, finding in enumerate(report.findings):
+        by_case.setdefault(names.get(finding.exchange), {})[index] = finding
+    for result in cases.results:
+        result.findings = by_case.get(result.case.name, {})
+    not_reached = {code: why_not_reached(code, cases.results) for code in report.coverage.not_reached}
+    return replace(report, cases=replace(cases, not_reached=not_reached))

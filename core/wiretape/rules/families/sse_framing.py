@@ -8,7 +8,7 @@ SSE006), and the media type (SSE007).
 from http import HTTPStatus
 
 from wiretape.contract import EVENT_STREAM, is_event_stream
-from wiretape.observations import Ending
+from wiretape.observations import Ending, header
 from wiretape.rules.catalogue import (
     EVENT,
     HELD,
@@ -41,6 +41,7 @@ _ENDED_BY_SERVICE = {
 }
 _MOST_UNKNOWN = 20
 _RETRY_LIMIT = 2**31
+_UNCODED = frozenset({"", "identity"})
 
 
 @rule(
@@ -225,8 +226,10 @@ def compressed_stream(exchange: ExchangeState) -> Outcome:
     if not is_event_stream(exchange.response_header("content-type")):
         return None
     coding = (exchange.response_header("content-encoding") or "").strip()
-    if coding.lower() in {"", "identity"}:
-        return HELD
+    if coding.lower() in _UNCODED:
+        accepted = header(exchange.request.headers, "accept-encoding")
+        # Without the header, every coding is accepted.
+        return None if accepted is not None and accepted.strip().lower() in _UNCODED else HELD
     return problem(f"Expected a stream without Content-Encoding, got {quote(coding)}.")
 
 

@@ -2,21 +2,34 @@
 
 from collections.abc import Awaitable, Callable
 
-from wiretape.contract import RATE_LIMITED
+from wiretape.contract import LIMITS, RATE_LIMITED
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import Prober, case, require
+from wiretape_inspect.probe.probe_case import NotPossible, Prober, case, require
 from wiretape_inspect.probe.probe_client import HttpExchange
 
 _LIMIT = 'Limits 1: "Exceeding a limit gives HTTP 429 RATE_LIMITED with Retry-After."'
+_WINDOW_SECONDS = max(limit.window_seconds for limit in LIMITS.values())
 _RULES = "RATE001 RATE002 RATE003 RATE004"
 
 
 async def _exceed(probe: Prober, name: str, send: Callable[[], Awaitable[HttpExchange]]) -> None:
     """Send requests until the limit with this name refuses one."""
-    for _ in range(require(getattr(probe.file.limits, name), f"limits.{name}") + 1):
+    limit = require(getattr(probe.file.limits, name), f"limits.{name}")
+    clock = probe.runner.log.clock
+    began_ns = clock.now_ns()
+    for _ in range(limit + 1):
         exchange = await send()
         if exchange.status == 429:
             break
+    else:
+        # Which operations count towards a limit is not shown.
+        took_s = (clock.now_ns() - began_ns) / 1e9
+        if took_s >= _WINDOW_SECONDS:
+            raise NotPossible(f"{limit + 1} requests took {took_s:.0f} s, longer than the window of a limit")
+        raise NotPossible(
+            f"none of {limit + 1} requests was refused: they do not count, or the limit is not limits.{name} of "
+            "probe.toml"
+        )
     probe.expect_error(exchange, RATE_LIMITED)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND
-from wiretape_inspect.probe.probe_case import Prober, case, require
+from wiretape_inspect.probe.probe_case import Prober, case
 
 _ENVELOPE = 'Envelope: "All errors come as a JSON object with one key error."'
 _UNKNOWN = 'Stream rule 4: "Unknown session or workspace: resource_not_found (HTTP 404)."'
@@ -56,20 +56,6 @@ async def malformed_json(probe: Prober) -> None:
     for body in ('{"input": ', "[1]"):
         step = replace(probe.run_step(session), body=body)
         probe.expect_error(await probe.execute(step), INVALID_REQUEST)
-
-
-@case(
-    "errors/oversized-body",
-    _ENVELOPE,
-    steps="Create a session with a body that is larger than the service accepts.",
-    rules=_RULES,
-    leaves="nothing",
-    safe=False,
-)
-async def oversized_body(probe: Prober) -> None:
-    """A body that is too large gets an error envelope."""
-    padding = "x" * require(probe.file.largest_body, "largest-body")
-    probe.expect_refused(await probe.execute(replace(probe.session_step(), body=f'{{"padding": "{padding}"}}')))
 
 
 @case(

@@ -1,15 +1,6 @@
 """Replay: streams with a cursor, and stream.resync."""
 
-from wiretape.contract import (
-    AGENT_CUSTOM_TOOL_USE,
-    INVALID_CURSOR,
-    MESSAGE_DELTA,
-    REASONING_DELTA,
-    RUN_COMPLETED,
-    RUN_STARTED,
-    STATUS_IDLE,
-    STREAM_RESYNC,
-)
+from wiretape.contract import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
 
@@ -17,6 +8,7 @@ _REPLAY = 'Stream rule 1: "persisted events after that id are replayed first, th
 _INVALID = 'Stream rule 2: "When the cursor is invalid, the error is invalid_cursor (HTTP 400)."'
 _RULES = "RES001 RES002 RES003 RES005"
 _QUIET_SECONDS = 0.3
+_MOST_CURSORS = 25
 
 
 @case(
@@ -29,14 +21,10 @@ _QUIET_SECONDS = 0.3
 async def after_each_event(probe: Prober) -> None:
     """Each cursor replays exactly the events after it."""
     ready = probe.ready
-    ids = [event.id for event in ready.events]
-    for index in range(min(len(ids) - 1, 25)):
+    for index in range(max(1, min(len(ready.durable) - 1, _MOST_CURSORS))):
         stream = await probe.open_stream(ready.session, ready.cursor(index))
-        read = [event.id for event in await stream.until_event(ready.cursor(-1)) if event.is_durable]
+        await stream.expect_replay(ready, index)
         await stream.close()
-        probe.expect(
-            read == ids[index + 1 :], f"Expected exactly the events after {ids[index]}, got {len(read)} that differ."
-        )
 
 
 @case(
@@ -47,16 +35,17 @@ async def after_each_event(probe: Prober) -> None:
 )
 async def after_last_event(probe: Prober) -> None:
     """Nothing is replayed after the last event, and live output resumes."""
-    session, _, stream = await probe.start()
-    await stream.until_run_ends()
+    session, run, stream = await probe.start()
+    await stream.until_idle(run)
     await stream.read_for(_QUIET_SECONDS)
     await stream.close()
     again = await probe.open_stream(session, stream.cursor())
-    early = [event.type for event in await again.read_for(_QUIET_SECONDS) if event.is_durable]
-    await probe.create_run(session)
-    await again.until_run_ends()
+    await again.read_for(_QUIET_SECONDS)
+    await again.until_run_ends(await probe.create_run(session))
     await again.close()
-    probe.expect(not early, f"Expected no event after the last one, got {', '.join(early[:3])}.")
+    known = {event.id for event in stream.durable}
+    early = [event.type for event in again.durable if event.id in known]
+    probe.expect(not early, f"Expected no event up to the cursor, got {', '.join(early[:3])}.")
 
 
 @case(
@@ -71,7 +60,7 @@ async def same_twice(probe: Prober) -> None:
     ready, replays = probe.ready, []
     for _ in range(2):
         stream = await probe.open_stream(ready.session, ready.cursor(0), deltas=False)
-        replays.append([event.json for event in await stream.until_event(ready.cursor(-1)) if event.is_durable])
+        replays.append([event.json for event in await stream.expect_replay(ready, 0) if event.is_durable])
         await stream.close()
     probe.expect(replays[0] == replays[1], "Expected the same replay twice, got two different ones.")
 
@@ -114,10 +103,10 @@ async def malformed_cursor(probe: Prober) -> None:
 )
 async def foreign_cursor(probe: Prober) -> None:
     """The cursor of another session is refused."""
-    session, _, stream = await probe.start()
-    await stream.until_run_ends()
+    session, run, stream = await probe.start()
+    await stream.until_run_ends(run)
     await stream.close()
-    if probe.ready.events[0].id in {event.id for event in stream.durable}:
+    if {event.id for event in probe.ready.durable[:1]} & {event.id for event in stream.durable}:
         raise NotPossible("events of different sessions have the same ids")
     foreign = await probe.request_stream(session, probe.ready.cursor(0))
     await foreign.close()
@@ -143,17 +132,18 @@ async def restart_without_cursor(probe: Prober) -> None:
 @case(
     "replay/during-run",
     _REPLAY,
-    steps="While a run waits, open a stream with the cursor of its first event, and then cancel the run.",
+    steps="While a run waits, open a stream with the cursor of its first durable event, and then cancel the run.",
     rules="RES001 RES002 RES003 RES004",
 )
 async def during_run(probe: Prober) -> None:
     """A replay during a run is followed by the live events."""
     session, run, stream = await probe.start("tool")
-    await stream.until(AGENT_CUSTOM_TOOL_USE)
+    await probe.await_call(run, stream, "tool")
     again = await probe.open_stream(session, stream.cursor(0))
-    await again.until_event(stream.cursor())
-    await probe.command(run, "cancel")
-    await again.until_run_ends()
+    if len(stream.durable) > 1:
+        await again.expect_replay(stream, 0)
+    probe.expect_success(await probe.command(run, "cancel"), "a cancelled run")
+    await again.until_run_ends(run)
     await again.close()
     await stream.close()
 
@@ -161,17 +151,24 @@ async def during_run(probe: Prober) -> None:
 @case(
     "replay/between-deltas",
     'Events 3: "Deltas can repeat after a reconnect; only the SSE id of durable events is used as the cursor."',
-    steps="Close a stream at a delta, and reconnect with the last durable id.",
+    steps="Close one of two streams at a delta, reconnect with the last durable id, and read what the other has.",
     rules="RES001",
 )
 async def between_deltas(probe: Prober) -> None:
     """A reader that leaves between deltas loses no durable event."""
-    session, _, stream = await probe.start()
-    await stream.until(MESSAGE_DELTA, REASONING_DELTA, RUN_COMPLETED)
+    session = await probe.create_session()
+    whole, stream = [await probe.open_stream(session) for _ in range(2)]
+    run = await probe.create_run(session)
+    await stream.until_durable(run)
+    if (await stream.until(*sorted(DELTA_TYPES | TERMINAL_RUN_TYPES), run=run))[-1].type in TERMINAL_RUN_TYPES:
+        raise NotPossible("a run of kind runs.plain has no delta after a durable event")
     await stream.close()
     again = await probe.open_stream(session, stream.cursor())
-    await again.until_run_ends()
+    await whole.until_run_ends(run)
+    if len(whole.durable) > len(stream.durable):
+        await again.expect_replay(whole, len(stream.durable) - 1)
     await again.close()
+    await whole.close()
 
 
 @case(
@@ -182,14 +179,13 @@ async def between_deltas(probe: Prober) -> None:
 )
 async def live_after_replay(probe: Prober) -> None:
     """Replayed events come before live output."""
-    session, _, stream = await probe.start()
-    await stream.until_run_ends()
-    await stream.until(STATUS_IDLE)
-    await probe.create_run(session)
-    await stream.until(RUN_STARTED)
+    session, run, stream = await probe.start()
+    await stream.until_idle(run)
+    second = await probe.create_run(session)
+    await stream.until_run_begins(second)
     again = await probe.open_stream(session, stream.cursor(0))
-    await again.until_run_ends()
-    await again.until_run_ends()
+    await stream.until_run_ends(second)
+    await again.expect_replay(stream, 0)
     await again.close()
     await stream.close()
 
@@ -204,16 +200,12 @@ async def live_after_replay(probe: Prober) -> None:
 )
 async def thousand_events(probe: Prober) -> None:
     """A thousand events are replayed."""
-    session, _, stream = await probe.start("many")
-    await stream.until_run_ends()
-    ids = [event.id for event in stream.durable]
-    last = stream.cursor()
+    session, run, stream = await probe.start("many")
+    await stream.until_run_ends(run)
     await stream.close()
     again = await probe.open_stream(session, stream.cursor(0))
-    read = [event.id for event in await again.until_event(last) if event.is_durable]
+    await again.expect_replay(stream, 0)
     await again.close()
-    got = "another order" if len(read) == len(ids) - 1 else f"{len(read)} events"
-    probe.expect(read == ids[1:], f"Expected the same {len(ids) - 1} events in the same order, got {got}.")
 
 
 @case(
@@ -225,14 +217,11 @@ async def thousand_events(probe: Prober) -> None:
 async def resync(probe: Prober) -> None:
     """Nothing is lost in a resync."""
     session, _, stream = await probe.start("resync")
-    await stream.until(STREAM_RESYNC)
+    found = await stream.until(STREAM_RESYNC, *sorted(TERMINAL_RUN_TYPES))
+    if found[-1].type != STREAM_RESYNC:
+        raise NotPossible(f"a run of kind runs.resync ends without {STREAM_RESYNC}")
+    cursor = stream.cursor()
     # The service may end the stream now; that it does so between two events can be seen only if the client does not.
     await stream.read_for(_QUIET_SECONDS)
     await stream.close()
-    again = await probe.open_stream(session, stream.cursor())
-    if await again.has_ended_before_run():
-        # The service may end streams at any time: a client reconnects.
-        cursor = again.cursor() if again.durable else stream.cursor()
-        again = await probe.open_stream(session, cursor)
-        await again.until_run_ends()
-    await again.close()
+    await probe.expect_same_replay(session, cursor)

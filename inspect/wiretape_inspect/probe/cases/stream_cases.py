@@ -1,7 +1,8 @@
 """Streams: framing, contents, deltas, keep-alives, several readers."""
 
-from wiretape.contract import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_STARTED
-from wiretape_inspect.probe.probe_case import Prober, case
+from wiretape.contract import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_NOT_CANCELLABLE
+from wiretape_inspect.probe.cases.run_cases import ENDS_TOO_SOON
+from wiretape_inspect.probe.probe_case import KEEP_ALIVE_LIMIT_SECONDS, NotPossible, Prober, case
 
 _FRAMING = (
     'Endpoints, stream response: "each message has an event: line naming the type, an id: line …, and a data: line"'
@@ -20,12 +21,26 @@ _TOOLS = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
     "streams/run-with-deltas",
     _FRAMING,
     steps="Open a stream with deltas, create a run, and read until it ends.",
-    rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_ORDER} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 SSE009 KAL002",
+    rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_ORDER} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 KAL002",
 )
 async def run_with_deltas(probe: Prober) -> None:
     """A whole run arrives, with deltas."""
-    _, _, stream = await probe.start()
-    await stream.until_run_ends()
+    _, run, stream = await probe.start()
+    await stream.until_run_ends(run)
+    await stream.close()
+
+
+@case(
+    "streams/compression",
+    'Endpoints: "Opens an SSE stream of the session\'s events."',
+    steps="Open a stream with `Accept-Encoding: gzip, br`, create a run, and read until it ends.",
+    rules="SSE009",
+)
+async def compression(probe: Prober) -> None:
+    """A whole run arrives at a client that accepts compressed responses."""
+    session = await probe.create_session()
+    stream = await probe.open_stream(session, codings="gzip, br")
+    await stream.until_run_ends(await probe.create_run(session))
     await stream.close()
 
 
@@ -39,12 +54,11 @@ async def deltas_on_and_off(probe: Prober) -> None:
     """All streams carry the same durable events, and only the first carries deltas."""
     session = await probe.create_session()
     streams = [await probe.open_stream(session, deltas=deltas) for deltas in (True, False, None)]
-    await probe.create_run(session)
+    run = await probe.create_run(session)
     for stream in streams:
-        await stream.until_run_ends()
+        await stream.until_run_ends(run)
     read = [[event.id for event in stream.durable] for stream in streams]
-    shared = min(map(len, read))
-    is_same = all(ids[:shared] == read[0][:shared] for ids in read)
+    is_same = all(ids == read[0] for ids in read)
     probe.expect(is_same, "Expected the same durable events on all streams, got different ones.")
     for stream in streams:
         await stream.close()
@@ -60,11 +74,13 @@ async def deltas_on_and_off(probe: Prober) -> None:
 )
 async def keep_alive(probe: Prober) -> None:
     """A comment arrives on an idle stream."""
-    stream = await probe.open_stream(probe.ready.session, probe.ready.cursor(-1))
-    await stream.read_for(KEEP_ALIVE_SECONDS + 2.2)
-    comments = stream.exchange.comments
+    stream = await probe.open_stream(probe.ready.session)
+    # The session may become idle only now; a comment may come as late as after the silence that follows.
+    while await stream.read_for(KEEP_ALIVE_LIMIT_SECONDS) and not stream.exchange.comments:
+        pass
+    comments, received = stream.exchange.comments, stream.exchange.received
     await stream.close()
-    probe.expect(comments > 0, f"Expected a comment within {KEEP_ALIVE_SECONDS + 2} s, got none.")
+    probe.expect(comments > 0, f"Expected a comment in {KEEP_ALIVE_SECONDS + 2} s of silence, got {received}.")
 
 
 @case(
@@ -79,8 +95,11 @@ async def keep_alive_during_run(probe: Prober) -> None:
     _, run, stream = await probe.start("long")
     await stream.until_comment()
     # Whether a blank line follows the comment shows with what comes next.
-    await probe.command(run, "cancel")
-    await stream.until_run_ends()
+    response = await probe.command(run, "cancel")
+    if response.error_code == RUN_NOT_CANCELLABLE:
+        raise NotPossible(ENDS_TOO_SOON)
+    probe.expect_success(response, "a cancelled run")
+    await stream.until_run_ends(run)
     await stream.close()
 
 
@@ -94,8 +113,8 @@ async def two_readers(probe: Prober) -> None:
     """Two readers get the same durable events in the same order."""
     session = await probe.create_session()
     streams = [await probe.open_stream(session) for _ in range(2)]
-    await probe.create_run(session)
-    read = [[event.id for event in await stream.until_run_ends() if event.is_durable] for stream in streams]
+    run = await probe.create_run(session)
+    read = [[event.id for event in await stream.until_run_ends(run) if event.is_durable] for stream in streams]
     probe.expect(read[0] == read[1], "Expected the same durable events on both streams, got different ones.")
     for stream in streams:
         await stream.close()
@@ -111,9 +130,9 @@ async def slow_reader(probe: Prober) -> None:
     """A slow reader gets every durable event, and does not delay another reader."""
     session = await probe.create_session()
     slow, fast = await probe.open_stream(session, slow=True), await probe.open_stream(session)
-    await probe.create_run(session)
-    quick = [event.id for event in await fast.until_run_ends() if event.is_durable]
-    late = [event.id for event in await slow.until_run_ends() if event.is_durable]
+    run = await probe.create_run(session)
+    quick = [event.id for event in await fast.until_run_ends(run) if event.is_durable]
+    late = [event.id for event in await slow.until_run_ends(run) if event.is_durable]
     probe.expect(quick == late, "Expected the same durable events for the slow reader, got different ones.")
     await slow.close()
     await fast.close()
@@ -122,17 +141,16 @@ async def slow_reader(probe: Prober) -> None:
 @case(
     "streams/disconnect",
     'Symptom to action: "Stream drops: Reconnect with the last durable SSE id."',
-    steps="Close a stream after the first event of a run, reconnect with the cursor, and read to the end of the run.",
+    steps="Close the only stream after the first durable event of a run, reconnect with the cursor, read to the end of "
+    "the run, and read all again.",
     rules="RES001",
 )
 async def disconnect(probe: Prober) -> None:
     """A run goes on without readers, and nothing is lost."""
-    session, _, stream = await probe.start()
-    await stream.until(RUN_STARTED)
+    session, run, stream = await probe.start()
+    await stream.until_durable(run)
     await stream.close()
-    again = await probe.open_stream(session, stream.cursor())
-    await again.until_run_ends()
-    await again.close()
+    await probe.expect_same_replay(session, stream.cursor())
 
 
 @case(
@@ -146,7 +164,7 @@ async def deltas_are_not_replayed(probe: Prober) -> None:
     """A replay has no deltas."""
     ready = probe.ready
     stream = await probe.open_stream(ready.session, ready.cursor(0))
-    events = await stream.until_event(ready.cursor(-1))
+    events = await stream.expect_replay(ready, 0)
     await stream.close()
     deltas = [event.type for event in events if event.type in DELTA_TYPES]
     probe.expect(not deltas, f"Expected no deltas in the replay, got {', '.join(deltas[:3])}.")

@@ -6,10 +6,11 @@ from wiretape.contract import (
     RUN_COMPLETED,
     RUN_NOT_RESUMABLE,
     RUNTIME_RESUME_UNAVAILABLE,
-    TOOL_COMPLETED,
+    TERMINAL_RUN_TYPES,
+    TOOL_FAILED,
     TOOL_RESULT_INVALID,
 )
-from wiretape_inspect.probe.probe_case import Prober, case
+from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
 
 _RESULT = 'Endpoints, resume: "also used to return application tool results"'
 _WRONG = 'Tool result validation: "A 422 tool_result_invalid leaves the run waiting."'
@@ -27,10 +28,9 @@ async def correct_result(probe: Prober) -> None:
     _, run, stream, call = await probe.start_tool_call()
     response = await probe.command(run, "resume", probe.result(call))
     probe.expect_success(response, "a resumed run")
-    events = [event.type for event in await stream.until_run_ends()]
+    end = (await probe.answer_calls(run, stream, call)).type
     await stream.close()
-    probe.expect(events[-1] == RUN_COMPLETED, f"Expected {RUN_COMPLETED}, got {events[-1]}.")
-    probe.expect(TOOL_COMPLETED in events, f"Expected {TOOL_COMPLETED} for the result, got none.")
+    probe.expect(end == RUN_COMPLETED, f"Expected {RUN_COMPLETED}, got {end}.")
 
 
 @case(
@@ -45,12 +45,12 @@ async def wrong_result(probe: Prober) -> None:
     _, run, stream, call = await probe.start_tool_call()
     unknown = await probe.command(run, "resume", probe.result("probe-call-that-does-not-exist"))
     response = await probe.command(run, "resume", probe.result(call, wrong=True))
-    cancelled = await probe.command(run, "cancel")
-    await stream.until_run_ends()
-    await stream.close()
     probe.expect_refused(unknown)
     probe.expect_error(response, TOOL_RESULT_INVALID)
+    cancelled = await probe.command(run, "cancel")
     probe.expect_success(cancelled, "a run that still waits and can be cancelled")
+    await stream.until_run_ends(run)
+    await stream.close()
 
 
 @case(
@@ -67,7 +67,7 @@ async def corrected_result(probe: Prober) -> None:
     probe.expect_error(wrong, TOOL_RESULT_INVALID)
     right = await probe.command(run, "resume", probe.result(call), idempotency_key="result")
     probe.expect_success(right, "a resumed run")
-    await stream.until_run_ends()
+    await probe.answer_calls(run, stream, call)
     await stream.close()
 
 
@@ -80,8 +80,8 @@ async def corrected_result(probe: Prober) -> None:
 async def repeated_result(probe: Prober) -> None:
     """A result is accepted only once."""
     _, run, stream, call = await probe.start_tool_call()
-    await probe.command(run, "resume", probe.result(call))
-    await stream.until_run_ends()
+    probe.expect_success(await probe.command(run, "resume", probe.result(call)), "a resumed run")
+    await probe.answer_calls(run, stream, call)
     again = await probe.command(run, "resume", probe.result(call))
     await stream.close()
     probe.expect_error(again, EVENT_ALREADY_RESOLVED, RUN_NOT_RESUMABLE)
@@ -96,7 +96,11 @@ async def repeated_result(probe: Prober) -> None:
 async def late_result(probe: Prober) -> None:
     """A late result is refused."""
     _, run, stream, call = await probe.start_tool_call("brief-tool")
-    await probe.miss_deadline(stream)
+    waited_s = 0
+    while not {TOOL_FAILED, *TERMINAL_RUN_TYPES} & {event.type for event in await stream.read_for(1)}:
+        waited_s += 1
+        if waited_s >= probe.timeout_s:
+            raise NotPossible(f"no deadline of runs.brief-tool passed within {probe.timeout_s:g} s (--timeout)")
     response = await probe.command(run, "resume", probe.result(call))
     await stream.close()
     probe.expect_error(response, EVENT_EXPIRED, RUN_NOT_RESUMABLE)
@@ -113,8 +117,8 @@ async def runtime_unavailable(probe: Prober) -> None:
     _, run, stream, call = await probe.start_tool_call("unavailable-tool")
     body = probe.result(call)
     refused = await probe.command(run, "resume", body, idempotency_key="result")
-    accepted = await probe.command(run, "resume", body, idempotency_key="result")
-    await stream.until_run_ends()
-    await stream.close()
     probe.expect_error(refused, RUNTIME_RESUME_UNAVAILABLE)
+    accepted = await probe.command(run, "resume", body, idempotency_key="result")
     probe.expect_success(accepted, "a resumed run")
+    await probe.answer_calls(run, stream, call)
+    await stream.close()
