@@ -237,8 +237,12 @@ class Redactor:
     def _redact_cookies(self, name: str, value: str) -> str:
         pairs = value.split(";")[:1] if name == "set-cookie" else value.split(";")
         for pair in pairs:
-            self._remember_part(pair.partition("=")[2].strip(' \t"'))
-        return self._replace(value)
+            before, equals, cookie = pair.partition("=")
+            self._remember_part((cookie if equals else before).strip(' \t"'))
+        if _IS_REDACTED.fullmatch(value):
+            return value
+        self.count += 1
+        return self.fingerprint(value)
 
     def redact_url(self, text: str, depth: int = 0, *, in_header: bool = False) -> str:
         """Redact the user information and the parameters of URLs in a text, and of URLs in these URLs."""

@@ -71,15 +71,17 @@ class SpellingFinder:
         self._separator = bytes(set(range(256)).difference(self._run_bytes))[:1]
         """A byte that is in no text; empty if there is none."""
         self._longest = longest * LONGEST_CHARACTER
-        # Each begins with letters, which `re` finds much faster than one of several characters.
         codes = _hex_codes(characters + rb"\%")  # both may begin an escape within an escape
-        escapes = [rb"%(?:25){0,4}" + codes, rb"\\u" + (b"00" + codes if characters.isascii() else b"")]
+        # With `(?=u)`, `re` searches for the backslash alone, which is faster.
+        json_code = rb"\\(?=u)u" + (b"00" + codes if characters.isascii() else b"")
+        escapes = [(b"%", rb"%(?:25){0,4}" + codes), (b"\\", json_code)]
         short = [code for code, character in _SHORT_ESCAPES.items() if character in characters]
         if short := [*short, *(re.escape(bytes([each])) for each in b'"/\\' if each in characters)]:
-            escapes.append(rb"\\(?:%b)" % b"|".join(short))
+            escapes.append((b"\\", rb"\\(?:%b)" % b"|".join(short)))
         self._window = max(_WINDOW, 2 * self._longest)
         run = rb"[%b]{0,%d}+" % (b"".join(rb"\x%02x" % each for each in self._run_bytes), self._window)
-        self._escapes_in_runs = [re.compile(escape + run) for escape in escapes]
+        self._escapes_in_runs = [(first, re.compile(escape + run)) for first, escape in escapes]
+        """Each with the byte that it begins with, whose absence is found much faster."""
 
     def find(self, data: bytes, find: Callable[[bytes], Iterable[Span]], levels: int = _MOST_LEVELS) -> Iterator[Span]:
         """Yield where `find` finds something in `data`, and what is there in other spellings."""
@@ -112,8 +114,9 @@ class SpellingFinder:
 
     def _batches(self, data: bytes) -> Iterator[list[Span]]:
         """Yield the runs, many of which are decoded at once."""
+        patterns = [pattern for first, pattern in self._escapes_in_runs if first in data]
         batch, size = list[Span](), 0
-        for run, _ in groupby(merge(*(self._runs(data, pattern) for pattern in self._escapes_in_runs))):
+        for run, _ in groupby(merge(*(self._runs(data, pattern) for pattern in patterns))) if patterns else ():
             batch.append(run)
             size += run[1] - run[0]
             if size >= _WINDOW or not self._separator:
