@@ -278,6 +278,7 @@ class RecorderClient:
             self._pipe.write(data)
 
     def _send_batch(self, batch: bytes) -> None:
+        """Send a batch, and keep it until it is stored: the recorder may have died, although that is not known yet."""
         self._unstored.append(batch)
         self._send(batch)
 
@@ -312,7 +313,7 @@ class RecorderClient:
         if self._failure:
             self._miss(entries)
             return
-        if not self._is_alive:
+        if self._is_closing and not self._is_alive:
             self.lost_bytes += count_body_bytes(entries)
             return
         is_full = self._backlog > self._settings.memory

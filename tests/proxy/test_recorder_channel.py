@@ -1,5 +1,6 @@
 """Between the proxy and the recorder process: no traffic ends recording, and no failure of one stops traffic."""
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -12,11 +13,13 @@ import msgspec
 import pytest
 from wiretape_process import run_wiretape
 
-from wiretape.observations import Ending, Side
+from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import open_recording
 from wiretape.rules import CATALOGUE
 from wiretape_proxy import recorder_messages
-from wiretape_proxy.addon_options import Settings
+from wiretape_proxy.addon_options import NO_CONFIG, Settings
+from wiretape_proxy.capture_buffer import CaptureBuffer
+from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.recorder_messages import (
     MOST_BYTES,
     MOST_FINDINGS,
@@ -286,3 +289,22 @@ def test_if_nothing_can_be_added_to_the_recording_lost_exchanges_are_counted(sta
         assert proxy.stop() == 2
     assert proxy.lines[-2].startswith("What was lost cannot be recorded: ")
     assert proxy.lines[-1] == "1 exchange with 50,000 bytes passed unrecorded."
+
+
+async def test_traffic_after_the_pipe_broke_and_before_the_failure_is_known_is_recorded(tmp_path):
+    buffer = CaptureBuffer()
+    client = RecorderClient(buffer, lambda paused: None)
+    await client.open(replace(Settings(), output=str(tmp_path / "run.db"), config=NO_CONFIG), "http://service")
+    client._pipe.abandon()  # as a write to a recorder that has just died does
+    buffer.add_observation(RequestStarted(1, 0, "::1", "GET", "http", "service", "/", "HTTP/1.1", ()))
+    buffer.add_observation(ResponseStarted(1, 0, 200, "OK", "HTTP/1.1", ()))
+    client._flush()
+    client._process.kill()
+    await asyncio.wait({client._listening})
+    buffer.body_tap(1, Side.RESPONSE)(BLOCK)
+    buffer.add_observation(ExchangeEnded(1, 0, Ending.COMPLETE))
+    await client.close()
+    assert client.lost == "50,000 bytes"
+    with open_recording(tmp_path / "run.db") as recording:
+        (exchange,) = recording.exchanges()
+        assert (exchange.ending, exchange.lost_bytes) == (Ending.COMPLETE, len(BLOCK))
