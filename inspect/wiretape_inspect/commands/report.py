@@ -41,7 +41,7 @@ from wiretape_inspect.report.parallel_check import (
     rare_collections,
 )
 from wiretape_inspect.report.recording_report import add_cases
-from wiretape_inspect.report.remote_files import expand_name, is_url, local_copy, shown_name
+from wiretape_inspect.report.remote_files import absolute_name, expand_name, is_url, local_copy, shown_name
 from wiretape_inspect.terminal_output import find_terminal
 
 _NOT_WITH_SUMMARY = {
@@ -313,7 +313,7 @@ def _open_wholes(names: Sequence[str], opened: ExitStack, fail: Callable[[InputE
         if len(members) > 1:
             name = f"{name} (+{len(members) - 1})"
             recording = opened.enter_context(open_joined([recording for _, recording in members]))
-        sources = tuple(name if is_url(name) else str(Path(name).absolute()) for name, _ in members)
+        sources = tuple(absolute_name(file) for file, _ in members)
         yield _Whole(name, recording, sources, group.partial)
 
 

@@ -21,7 +21,7 @@ from wiretape.safe_text import printable
 from wiretape_inspect.report.parallel_check import Part, open_part
 from wiretape_inspect.report.probe_results import applicable
 from wiretape_inspect.report.recording_report import check_observations, make_checker, scope_notice
-from wiretape_inspect.report.remote_files import is_url, local_copy, shown_name
+from wiretape_inspect.report.remote_files import absolute_name, is_url, local_copy, shown_name
 
 _MOST_WAITING = 64
 """Files that are submitted before the first of them must be finished."""
@@ -126,8 +126,7 @@ def summarize_files(
         if group.error is not None:
             yield FileSummary(name, error=group.error.message)
             continue
-        sources = tuple(file if is_url(file) else str(Path(file).absolute()) for file in files)
-        part = Part(sources, None, settings, selected - settings.off)
+        part = Part(tuple(map(absolute_name, files)), None, settings, selected - settings.off)
         if executor is None:
             yield replace(summarize(name, part), partial=group.partial)
             continue

@@ -54,13 +54,17 @@ def shown_name(name: str) -> str:
     return redact_urls(name) if is_url(name) else name
 
 
+def absolute_name(name: str) -> str:
+    """Return the absolute name of a file, or a URL as it is: a worker may have another working directory."""
+    return name if is_url(name) else str(Path(name).absolute())
+
+
 def expand_name(name: str) -> list[str]:
     """Return the URLs that match a pattern; the name itself if it is not a URL.  Raises InputError."""
     return _expand_url(name) if is_url(name) else [name]
 
 
 def _expand_url(url: str) -> list[str]:
-
     def expand() -> list[str]:
         filesystem, path = _filesystem(url)
         if "*" not in url:
