@@ -122,11 +122,11 @@ def build_recording(source: RecordingSource, path: Path) -> None:
             writer.close()
         delete_recording(path)
         raise
-    if metadata.probe is not None:
-        mark_as_probe(path, metadata.probe)
     if writer.last_error is not None:
         delete_recording(path)
         raise InputError(f"{printable(str(path))} cannot be written: {writer.last_error}.")
+    if metadata.probe is not None:
+        mark_as_probe(path, metadata.probe)
 
 
 def _write(source: RecordingSource, writer: Writer) -> None:

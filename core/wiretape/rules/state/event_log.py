@@ -126,12 +126,12 @@ class EventLog:
         if known is None or event.sequence is None or known.sequence is None or known.sequence == event.sequence:
             return False
         json_hash = _hash_json(event, {"sequence": known.sequence})
-        return None is not json_hash != known.json_hash is not None
+        return json_hash is not None and known.json_hash is not None and json_hash != known.json_hash
 
     def has_other_number(self, event: ParsedEvent) -> bool:
         """Whether the id of an event is known with another sequence (SEQ003 or RES003)."""
         known = None if event.id is None else self.events.get(event.id)
-        return known is not None and None is not known.sequence != event.sequence
+        return known is not None and known.sequence is not None and known.sequence != event.sequence
 
     def is_ambiguous(self, identity: str) -> bool:
         """Whether several events have an id."""
@@ -184,7 +184,7 @@ class EventLog:
         if known is None or event.id is None:
             return known
         json_hash = _hash_json(event, {"id": first})
-        return known if None is not json_hash == known.json_hash else None
+        return known if json_hash is not None and json_hash == known.json_hash else None
 
     def release(self) -> None:
         """Return the events to the budget, because the session is dropped."""
