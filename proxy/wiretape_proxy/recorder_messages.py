@@ -64,7 +64,7 @@ class RecorderConfig(Struct, frozen=True):
 
 
 class _Message(Struct, frozen=True):
-    """Something with texts of bounded length."""
+    """A message, or a part of one, that shortens long texts."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

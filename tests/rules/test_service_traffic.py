@@ -95,31 +95,30 @@ def test_what_is_below_sessions_is_decided_by_whole_segments(target, below_sessi
 
 
 TARGETS = ["/v1/sessions", "/v1/sessions/s", "/v1/sessions/s/runs", "/v1/sessions/s/events/stream", "/v1/x", "/health"]
-REVERSE = "http://service.test"
 TABLE = {
     # The recording's upstream, the configured base, a prefix of the paths, and which of TARGETS are the service's.
-    "reverse mode": (REVERSE, None, "", "xxxx.."),
+    "reverse mode": (ORIGIN, None, "", "xxxx.."),
     "reverse mode, with the default port": ("http://SERVICE.test:80/", None, "", "xxxx.."),
     "reverse mode, with a password that was redacted": ("http://********@service.test", None, "", "xxxx.."),
-    "reverse mode, and a base path in the requests only": (REVERSE, None, "/api", "xxxx.."),
-    "reverse mode with a base path": (f"{REVERSE}/api/", None, "/api", "xxxx.."),
-    "reverse mode with a base path, and another one": (f"{REVERSE}/api", None, "/other", "..xx.."),
-    "reverse mode, and another port": (f"{REVERSE}:81", None, "", "..xx.."),
+    "reverse mode, and a base path in the requests only": (ORIGIN, None, "/api", "xxxx.."),
+    "reverse mode with a base path": (f"{ORIGIN}/api/", None, "/api", "xxxx.."),
+    "reverse mode with a base path, and another one": (f"{ORIGIN}/api", None, "/other", "..xx.."),
+    "reverse mode, and another port": (f"{ORIGIN}:81", None, "", "..xx.."),
     "reverse mode, and another scheme": ("https://service.test", None, "", "..xx.."),
-    "two services": (f"http://other.test, {REVERSE}", None, "", "xxxx.."),
+    "two services": (f"http://other.test, {ORIGIN}", None, "", "xxxx.."),
     "forward mode": ("", None, "", "..xx.."),
     "forward mode, and a base path in the requests": ("", None, "/api", "..xx.."),
     "an upstream that is not a URL": ("http://[a", None, "", "..xx.."),
     "observations without a recording": (None, None, "", "xxxx.."),
     "observations without a recording, and a base path": (None, None, "/api", "xxxx.."),
     "the base /": ("", "/", "", "xxxxx."),
-    "the base /, and a base path": (REVERSE, "/", "/api", "......"),
+    "the base /, and a base path": (ORIGIN, "/", "/api", "......"),
     "a base path": ("", "/api/", "/api", "xxxxx."),
-    "a base path, and another one": (REVERSE, "/api", "", "......"),
+    "a base path, and another one": (ORIGIN, "/api", "", "......"),
     "a base URL": ("", "http://service.test", "", "xxxxx."),
     "a base URL with a path": ("", "http://SERVICE.test:80/api", "/api", "xxxxx."),
-    "a base URL with another port": (REVERSE, "http://service.test:81", "", "......"),
-    "a base URL of another origin": (REVERSE, "http://other.test", "", "......"),
+    "a base URL with another port": (ORIGIN, "http://service.test:81", "", "......"),
+    "a base URL of another origin": (ORIGIN, "http://other.test", "", "......"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Clients and restarts in any order: there are never findings against the service."""
+"""Requests of clients in any order: there are never findings against the service."""
 
 import asyncio
 import shutil

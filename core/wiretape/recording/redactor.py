@@ -70,8 +70,6 @@ _MOST_NESTED = 5
 """URLs within URLs; deeper ones are replaced as a whole."""
 _SEPARATOR = re.compile(r"[\s,]+")
 _IN_CREDENTIAL = re.compile(r'(?<![\w-])([\w-]++)="?([^",\s]+)')
-
-
 _URL_CHARACTERS = re.compile(r"[^\s'\"<>]+")
 
 

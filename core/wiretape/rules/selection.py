@@ -25,7 +25,7 @@ class Settings:
     keep_alive_tolerance_s: float = 2.0
     """Seconds by which a keep-alive may be late."""
     base: ServiceBase | None = None
-    """Where the paths of the service begin; None to decide it by their paths."""
+    """Where the paths of the service begin; None if the upstream of the recording decides."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities by rule code, if they are not those of the catalogue."""
     off: frozenset[str] = frozenset()

@@ -13,8 +13,6 @@ from wiretape_inspect.styled_line import Line, labelled, wrapped
 
 SERVICE_RULES = frozenset(code for code, rule in CATALOGUE.items() if rule.side is Party.SERVICE)
 """The rules that a service can break; the others are about clients and recordings."""
-
-
 SETUP = "setup/completed-run"
 """The name of what is done before the cases: a session with a completed run."""
 

@@ -12,8 +12,6 @@ from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.report.text_format import show_command, summary_line
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
-
-
 _MOST = 10
 """Annotations of each level that GitHub shows for a step."""
 

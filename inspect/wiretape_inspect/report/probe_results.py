@@ -20,8 +20,6 @@ from wiretape_inspect.report.case_results import (
 
 _AGENT = "wiretape-probe"
 _UNREACHED = {"SSE010": "the service never sends `retry`, which the specification does not define"}
-
-
 _Code = Annotated[str, msgspec.Meta(pattern="^[A-Z]+[0-9]+$")]
 
 

@@ -175,9 +175,9 @@ class ReadPosition:
         return cursor == self.last or cursor in self.possible
 
     def allows(self, cursor: str | None) -> bool:
-        """Whether it is right to resume with the cursor.
+        """Whether it is certainly right to resume with the cursor.
 
-        That is unknown of no cursor after events that the client may not have read.
+        Without a cursor it never is: a client that had read nothing cannot be told from one that keeps no cursor.
         """
         if self.is_unsure or cursor is None:
             return False

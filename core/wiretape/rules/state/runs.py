@@ -303,7 +303,7 @@ class SessionRuns:
                 self.refute_claims(run_id, other)
 
     def doubt_order(self) -> None:
-        """Sequences do not show the order of the session: forget the claims."""
+        """Forget the claims, because sequences do not show the order of the session."""
         self.has_disorder = True
         self._claims.clear()
         self.last_claim_at = 0

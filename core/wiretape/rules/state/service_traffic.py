@@ -92,8 +92,8 @@ class ServiceTraffic:
     def __init__(self, base: ServiceBase | None = None, upstream: str | None = None) -> None:
         """`base` is where the user configured the service to be: everything under it and `/v1` is the service's.
 
-        Without it, what is under `/v1/sessions` is the service's on the upstream that a recording names; None stands
-        for every origin.  On other origins, which may have other APIs, that are the parts of a session.
+        Without it, everything under `/v1/sessions` is the service's on the upstream that a recording names; None stands
+        for every origin.  On other origins, which may have other APIs, only the paths below a session are.
         """
         self._base = base
         self._services = [ServiceBase("")] if upstream is None else _services_of(upstream)
