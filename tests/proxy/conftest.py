@@ -274,6 +274,13 @@ class Proxy:
         for line in self.process.stderr:
             self.lines.append(line.rstrip("\n"))
 
+    @property
+    def recorder(self) -> int:
+        """The process id of the recorder, which is the only process that the proxy started."""
+        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        (child,) = task.read_text().split()
+        return int(child)
+
     def has_line(self, part: str) -> bool:
         """Whether a line on standard error so far contains `part`."""
         return any(part in line for line in self.lines)

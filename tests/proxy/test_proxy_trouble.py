@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,6 @@ from wiretape.recording import open_recording
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 BLOCK = b"x" * 50_000
-
-
-def recorder_of(proxy) -> int:
-    """Return the process id of the recorder."""
-    task = Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children")
-    (child,) = task.read_text().split()
-    return int(child)
 
 
 def counts(peer):
@@ -45,7 +37,7 @@ def blocks(count):
 @pytest.mark.parametrize("victims", ["the proxy", "the proxy and its recorder"])
 def test_after_a_kill_all_but_the_last_moment_is_recorded(start_proxy, service, eventually, victims):
     proxy = start_proxy(service.url)
-    recorder = recorder_of(proxy)
+    recorder = proxy.recorder
     path = service.on("/kill", counts)
     client = proxy.get(path)
     received = []
@@ -128,7 +120,7 @@ def test_keys_are_not_in_the_recording_its_journal_or_the_log(start_proxy, servi
 def test_if_the_recorder_dies_traffic_continues_with_a_warning(start_proxy, service):
     proxy = start_proxy(service.url)
     service.on("/blocks", blocks(4))
-    os.kill(recorder_of(proxy), signal.SIGKILL)
+    os.kill(proxy.recorder, signal.SIGKILL)
     proxy.wait_line("The recorder process died: traffic continues unrecorded.")
 
     client = proxy.get("/blocks")
@@ -143,7 +135,7 @@ def test_if_the_recorder_cannot_keep_up_streams_slow_down_and_nothing_is_lost(st
     """The recorder is stopped for a while, as by a busy machine."""
     count = 200
     proxy = start_proxy(service.url, "--memory", "1M")
-    recorder = recorder_of(proxy)
+    recorder = proxy.recorder
     path = service.on("/slow", blocks(count))
     os.kill(recorder, signal.SIGSTOP)
     client = proxy.get(path)
@@ -160,7 +152,7 @@ def test_if_the_recorder_cannot_keep_up_streams_slow_down_and_nothing_is_lost(st
 def test_a_stream_pauses_while_the_recorder_is_stopped(start_proxy, service):
     proxy = start_proxy(service.url, "--memory", "1M")
     service.on("/still", blocks(2000))
-    recorder = recorder_of(proxy)
+    recorder = proxy.recorder
     os.kill(recorder, signal.SIGSTOP)
     client = proxy.get("/still")
     client.exactly(1_000_000)
@@ -188,7 +180,7 @@ def test_with_the_option_drop_streams_continue_and_lost_bytes_are_counted(start_
         peer.send(b"0\r\n\r\n")
 
     proxy = start_proxy(service.url, "--memory", "1M", "--on-overload", "drop")
-    recorder = recorder_of(proxy)
+    recorder = proxy.recorder
     paths = [service.on("/until-overloaded", until_overloaded), service.on("/after", blocks(20))]
     os.kill(recorder, signal.SIGSTOP)
     first = proxy.get(paths[0])

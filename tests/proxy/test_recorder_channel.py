@@ -85,10 +85,6 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read():
         list(MessageReader().feed((MOST_BYTES + 1).to_bytes(4, "little")))
 
 
-def recorder_of(proxy) -> int:
-    return int(Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children").read_text().split()[0])
-
-
 def answer(peer) -> None:
     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BLOCK), BLOCK))
 
@@ -176,7 +172,7 @@ class Failing:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_recorder_that_dies_is_reported_and_what_it_lacks_is_counted(start_proxy, service, number):
     failing = Failing(start_proxy, service)
-    os.kill(recorder_of(failing.proxy), number)
+    os.kill(failing.proxy.recorder, number)
     killed = time.monotonic()
     failing.proxy.wait_line("The recorder process died: traffic continues unrecorded.")
     assert time.monotonic() - killed < 1
@@ -202,7 +198,7 @@ def test_bytes_that_are_missing_in_a_pipe_are_noticed(start_proxy, service, tmp_
 def test_a_recorder_that_hangs_is_reported_at_once_and_killed_later(start_proxy, service, tmp_path):
     """Until then, traffic may wait for it, because it may only be slow."""
     failing = Failing(start_proxy, service, "--memory", "1M", fault=tmp_path / "fault", patience=1.5)
-    os.kill(recorder_of(failing.proxy), signal.SIGSTOP)
+    os.kill(failing.proxy.recorder, signal.SIGSTOP)
     stopped = time.monotonic()
     failing.get("/stopped")
     failing.proxy.wait_line("The recorder process does not respond: traffic waits in memory.")
@@ -230,7 +226,7 @@ def test_bytes_that_a_killed_recorder_held_back_are_counted_as_lost(start_proxy,
     client.until(sent)
     exchange(proxy, service, "/stored")
     proxy.ended("/stored")
-    os.kill(recorder_of(proxy), signal.SIGKILL)
+    os.kill(proxy.recorder, signal.SIGKILL)
     proxy.wait_line("The recorder process died")
     over.set()
     assert client.rest() == BLOCK
@@ -244,7 +240,7 @@ def test_bytes_that_a_killed_recorder_held_back_are_counted_as_lost(start_proxy,
 
 def test_a_recorder_that_stands_still_for_a_moment_is_reported_and_loses_nothing(start_proxy, service):
     proxy = start_proxy(service.url)
-    recorder = recorder_of(proxy)
+    recorder = proxy.recorder
     os.kill(recorder, signal.SIGSTOP)
     assert exchange(proxy, service, "/stopped") == BLOCK
     proxy.wait_line("The recorder process does not respond: traffic waits in memory.")
@@ -256,7 +252,7 @@ def test_a_recorder_that_stands_still_for_a_moment_is_reported_and_loses_nothing
 
 def test_a_recorder_that_hangs_while_the_proxy_stops_does_not_hold_it_up(start_proxy, service, tmp_path):
     failing = Failing(start_proxy, service, fault=tmp_path / "fault", patience=1)
-    recorder = recorder_of(failing.proxy)
+    recorder = failing.proxy.recorder
     os.kill(recorder, signal.SIGSTOP)
     failing.end("The recorder process has not responded for 1 s")
 
@@ -267,7 +263,7 @@ def test_the_recording_of_a_failed_recorder_can_be_rotated(start_proxy, service)
     for number in range(5):
         exchange(proxy, service, f"/{number}")
         time.sleep(0.2)
-    os.kill(recorder_of(proxy), signal.SIGKILL)
+    os.kill(proxy.recorder, signal.SIGKILL)
     proxy.wait_line("The recorder process died")
     exchange(proxy, service, "/after")
     assert proxy.stop() == 2
@@ -281,7 +277,7 @@ def test_the_recording_of_a_failed_recorder_can_be_rotated(start_proxy, service)
 
 def test_if_nothing_can_be_added_to_the_recording_lost_exchanges_are_counted(start_proxy, service):
     proxy = start_proxy(service.url)
-    os.kill(recorder_of(proxy), signal.SIGKILL)
+    os.kill(proxy.recorder, signal.SIGKILL)
     proxy.wait_line("The recorder process died")
     exchange(proxy, service, "/after")
     with proxy.file.open("rb") as file:

@@ -67,10 +67,6 @@ class Stage:
         return self.service.on(f"/soak-{self.count}", behaviour)
 
 
-def recorder_of(proxy) -> int:
-    return int(Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children").read_text().split()[0])
-
-
 def bodies_of(proxy) -> dict[str, bytes]:
     """The recorded response bodies, by path."""
     with open_recording(proxy.file) as recording:
@@ -147,7 +143,7 @@ async def kill(stage: Stage) -> None:
 
     async with event_service(send) as url:
         proxy = await asyncio.to_thread(stage.start, url)
-        recorder = recorder_of(proxy)
+        recorder = proxy.recorder
         reading = [asyncio.create_task(read_stream(proxy.port, path, note, connecting)) for path in received]
         async with asyncio.timeout(300):
             await asyncio.gather(*(begun.wait() for begun in first.values()))
@@ -214,7 +210,7 @@ def slow_disk(stage: Stage) -> None:
     """If the recorder stands still at times, streams slow down and nothing is lost."""
     count = stage.chance.randint(50, 150)
     proxy = stage.start(stage.service.url, "--memory", "1M")
-    recorder = recorder_of(proxy)
+    recorder = proxy.recorder
     path = stage.path(lambda peer: blocks(peer, count))
     client = proxy.get(path)
     client.until(b"\r\n\r\n")
@@ -340,7 +336,7 @@ async def failing_recorder(stage: Stage, fault: str = "") -> None:
         async def fail() -> None:
             await asyncio.sleep(stage.chance.uniform(0.1, 0.4 + min(SECONDS, 3)))
             if fault in RECORDER_FAULTS:
-                os.kill(recorder_of(proxy), RECORDER_FAULTS[fault])
+                os.kill(proxy.recorder, RECORDER_FAULTS[fault])
             else:
                 name.write_text(fault)
             began = time.monotonic()
