@@ -24,6 +24,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from opentelemetry.trace.propagation import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as Urllib3Timeout
 
 from wiretape import __version__
 from wiretape.contract import OPERATIONS
@@ -137,7 +138,7 @@ class _BoundedSession(requests.Session):
         try:
             # The timeout of requests is that between two bytes.
             response, size = call_within(_TIMEOUT_S, partial(self._send, request, options))
-        except TimeoutError:
+        except (TimeoutError, requests.Timeout):
             self._refuse(late)
         if size > _LONGEST_RESPONSE:
             self._refuse(f"its response is larger than {_LONGEST_RESPONSE >> 10} KiB")
@@ -154,6 +155,8 @@ class _BoundedSession(requests.Session):
             # Only the status matters.  If this is the whole response, the connection is used again.
             size = len(response.raw.read(_LONGEST_RESPONSE + 1))
             response.close()
+        except Urllib3Timeout as error:
+            raise requests.Timeout(error) from None
         except HTTPError as error:
             raise requests.RequestException(error) from None
         finally:

@@ -195,19 +195,32 @@ LATE = "its response takes longer than "
         (HEAD, b"X-More: x\r\n" * 1000, 0, "check that it is running"),
         (HEAD, b"x", 0.02, LATE),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.02, LATE),
-        (REDIRECT, b"", 0, "it responds with status 307"),
-        (REDIRECT.replace(b"307", b"200"), b"", 0, None),
+        (b"", b"x", 60, LATE),
     ],
-    ids=["endless body", "slow body", "endless head", "slow head", "endless continue", "redirect", "success"],
+    ids=["endless body", "slow body", "endless head", "slow head", "endless continue", "silence"],
 )
 def test_a_response_that_does_not_end_is_bounded(recording, monkeypatch, beginning, repeated, pause_s, problem):
     monkeypatch.setattr("wiretape_inspect.otlp_export._TIMEOUT_S", 0.3)
     with HostileServer(beginning, repeated, pause_s) as server:
         done = export(recording, "--format", "otlp", "--endpoint", f"http://{server.address}")
-        assert done.exit_code == (0 if problem is None else 2), done.output
-        assert problem is None or f"does not accept spans: {problem}" in done.stderr
+        assert done.exit_code == 2, done.output
+        assert f"does not accept spans: {problem}" in done.stderr
         assert server.sent < 32 << 20
-        assert not (problem and "status" in problem) or len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "line"),
+    [
+        (REDIRECT, 2, "does not accept spans: it responds with status 307."),
+        (REDIRECT.replace(b"307", b"200"), 0, "Sent 2 spans to "),
+    ],
+    ids=["307", "200"],
+)
+def test_a_redirection_is_an_error_and_is_not_followed(recording, response, status, line):
+    with HostileServer(response) as server:
+        done = export(recording, "--format", "otlp", "--endpoint", f"http://{server.address}")
+        assert (done.exit_code, line in done.stderr) == (status, True), done.output
+        assert len(server.requests) == 1
 
 
 def test_responses_that_never_end_do_not_accumulate(recording, monkeypatch):
