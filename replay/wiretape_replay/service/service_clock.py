@@ -60,7 +60,7 @@ class VirtualClock(Clock):
         self.epoch = VIRTUAL_EPOCH
         self._now_ns = self._advanced_to_ns = 0
         self._advanced_ns = 0
-        """How much of the time so far was let pass by `advance`."""
+        """How much of the time so far `advance` added."""
         self._heap: list[tuple[int, int, _VirtualTimer]] = []
         self._numbers = count()
         self._waking = 0
@@ -73,7 +73,7 @@ class VirtualClock(Clock):
         return self._now_ns
 
     def checker_ns(self) -> int:
-        """The time for the client checker: a client waits in real time, or lets time pass with `advance`."""
+        """The time for the client checker: real time, to which `advance` adds its seconds."""
         return time.monotonic_ns() + self._advanced_ns
 
     def at(self, time_ns: int, callback: Callable[[], None], *, waits_for_client: bool) -> Timer:
