@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -260,9 +261,10 @@ def test_a_recorder_that_hangs_while_the_proxy_stops_does_not_hold_it_up(start_p
 def test_the_recording_of_a_failed_recorder_can_be_rotated(start_proxy, service):
     """What was lost is in the file that was the last one."""
     proxy = start_proxy(service.url, "--rotate", "100K")
-    for number in range(5):
+    for number in count():
         exchange(proxy, service, f"/{number}")
-        time.sleep(0.2)
+        if proxy.has_line("; recording continues in "):
+            break
     os.kill(proxy.recorder, signal.SIGKILL)
     proxy.wait_line("The recorder process died")
     exchange(proxy, service, "/after")
