@@ -7,6 +7,7 @@ import asyncio
 import os
 
 import pytest
+from programs import find_program
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 
@@ -57,8 +58,7 @@ async def test_a_client_that_resumes_after_half_an_event_has_a_finding(clients, 
 
 
 async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
-    if (why := clients.no_chromium()) is not None:
-        pytest.skip(why)
+    find_program("chromium")
     async with clients.chromium() as follow:
         for how in ("drop", "reset", "end"):
             path, script, ids = clients.broken(tmp_path, how, after=3, events=6)
@@ -73,8 +73,7 @@ async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
 @pytest.mark.timeout(30 + 10 * RUNS)
 async def test_chromium_breaks_no_rule_when_its_connection_breaks(clients, tmp_path):
     """It may discard what was sent just before, and then resumes after an earlier event, or without a cursor."""
-    if (why := clients.no_chromium()) is not None:
-        pytest.skip(why)
+    find_program("chromium")
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def try_once(follow, how):

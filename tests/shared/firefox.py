@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse
+from programs import find_program
 
-EXECUTABLE = shutil.which("firefox-esr") or shutil.which("firefox")
 TIMEOUT_S = 45
 _KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "ArrowDown": "\ue015", "ArrowUp": "\ue013"}
 
@@ -98,9 +97,9 @@ class Firefox:
 @asynccontextmanager
 async def firefox(profile: Path) -> AsyncIterator[Firefox]:
     """Start Firefox with a new profile."""
-    assert EXECUTABLE is not None
+    executable = find_program("firefox-esr", "firefox")
     process = await asyncio.create_subprocess_exec(
-        EXECUTABLE,
+        executable,
         *("--headless", "--no-remote", "--remote-debugging-port", "0", "--profile", str(profile), "about:blank"),
         env={**os.environ, "HOME": str(profile), "MOZ_HEADLESS": "1"},
         stdout=asyncio.subprocess.DEVNULL,

@@ -3,8 +3,7 @@
 from functools import partial
 from urllib.parse import urlsplit
 
-import pytest
-from tests.shared.firefox import EXECUTABLE, firefox
+from tests.shared.firefox import firefox
 
 from wiretape.recording import open_recording
 from wiretape_inspect.debugger.debugger_server import serve_debugger
@@ -12,7 +11,6 @@ from wiretape_inspect.debugger.debugger_server import serve_debugger
 _TEXTS = "[...document.querySelectorAll('{}')].filter((one) => one.offsetParent).map((one) => one.textContent)"
 
 
-@pytest.mark.skipif(EXECUTABLE is None, reason="firefox is not installed")
 async def test_main_views_work_in_firefox(session, new_tape, message, tmp_path):
     other = new_tape()
     other.exchange(chunks=[(1, message("run.started", id="e1", sequence=1, run_id="r1"))])
