@@ -146,7 +146,7 @@ async def slow_reader(probe: Prober) -> None:
     rules="RES001",
 )
 async def disconnect(probe: Prober) -> None:
-    """A run goes on without readers, and nothing is lost."""
+    """A run continues without readers, and nothing is lost."""
     session, run, stream = await probe.start()
     await stream.until_durable(run)
     await stream.close()
