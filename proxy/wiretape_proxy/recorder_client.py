@@ -377,10 +377,9 @@ class RecorderClient:
             return  # `open` reports it
         log.warning("%s: traffic continues unrecorded.", why)
         self._pause_reading(False)
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            if self._listening is not None:  # not even a kill ends a process that waits for a broken disk
-                asyncio.get_running_loop().call_later(_EXIT_S, self._listening.cancel)
+        self._kill()
+        if self._listening is not None:  # not even a kill ends a process that waits for a broken disk
+            asyncio.get_running_loop().call_later(_EXIT_S, self._listening.cancel)
         if self._pipe is not None:
             self._pipe.abandon()
         reader = BatchReader()
@@ -388,6 +387,10 @@ class RecorderClient:
             for batch in reader.feed(data):
                 self._miss(batch.entries())
         self._unstored.clear()
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
 
     def _miss(self, entries: list[Any]) -> None:
         """Count the bytes as lost, and keep the rest as long as there is room."""
@@ -409,9 +412,14 @@ class RecorderClient:
         other = RecorderClient(CaptureBuffer(), self._pause_reading)
         resumed = ResumedCapture(self._reply.first_exchange, self._reply.base_ns, self._held)
         try:
-            await other.open(replace(self._settings, append=True, rotate=None), self._upstream, resumed)
+            async with asyncio.timeout(_GIVE_UP_AFTER_S):
+                await other.open(replace(self._settings, append=True, rotate=None), self._upstream, resumed)
         except InputError as error:
             log.warning("What was lost cannot be recorded: %s", error)
+        except TimeoutError:
+            log.warning("What was lost cannot be recorded: the recorder process does not respond.")
+            other._kill()
+            await other._end()
         else:
             for batch in self._missed:
                 other._send_batch(batch)

@@ -17,7 +17,7 @@ from wiretape_process import run_wiretape
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import open_recording
 from wiretape.rules import CATALOGUE
-from wiretape_proxy import recorder_messages
+from wiretape_proxy import recorder_client, recorder_messages
 from wiretape_proxy.addon_options import NO_CONFIG, Settings
 from wiretape_proxy.capture_buffer import CaptureBuffer
 from wiretape_proxy.recorder_client import RecorderClient
@@ -306,3 +306,17 @@ async def test_traffic_after_the_pipe_broke_and_before_the_failure_is_known_is_r
     with open_recording(tmp_path / "run.db") as recording:
         (exchange,) = recording.exchanges()
         assert (exchange.ending, exchange.lost_bytes) == (Ending.COMPLETE, len(BLOCK))
+
+
+async def test_a_second_recorder_that_hangs_does_not_hold_up_the_end(tmp_path, monkeypatch, caplog):
+    buffer = CaptureBuffer()
+    client = RecorderClient(buffer, lambda paused: None)
+    await client.open(replace(Settings(), output=str(tmp_path / "run.db"), config=NO_CONFIG), "http://service")
+    client._process.kill()
+    await asyncio.wait({client._listening})
+    buffer.add_observation(RequestStarted(1, 0, "::1", "GET", "http", "service", "/", "HTTP/1.1", ()))
+    monkeypatch.setattr(recorder_client, "_START", "import time; time.sleep(600)")
+    monkeypatch.setattr(recorder_client, "_GIVE_UP_AFTER_S", 0.2)
+    await asyncio.wait_for(client.close(), 30)
+    assert caplog.messages[-1] == "What was lost cannot be recorded: the recorder process does not respond."
+    assert client.lost == "1 exchange with 0 bytes"

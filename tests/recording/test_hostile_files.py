@@ -3,14 +3,14 @@
 import os
 import random
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.errors import RecordingError
+from wiretape.errors import InputError, RecordingError
 from wiretape.recording import Writer, open_recording
 
 FLIPS = int(os.environ.get("WIRETAPE_FLIPS", "12"))
@@ -197,3 +197,13 @@ def test_wrong_bits_never_cause_a_traceback_or_a_false_result(recording, tmp_pat
                 with open_recording(tmp_path / "new.db") as recovered:
                     assert list(recovered.observations()), place
             (tmp_path / "new.db").unlink(missing_ok=True)
+
+
+def test_a_page_that_is_replaced_by_another_is_damage(recording) -> None:
+    content = recording.read_bytes()
+    pages = [content[start : start + 4096] for start in range(0, len(content), 4096)]
+    for number in range(1, len(pages)):
+        for other in range(1, len(pages)):
+            recording.write_bytes(b"".join([*pages[:number], pages[other], *pages[number + 1 :]]))
+            with suppress(InputError):
+                open_recording(recording).close()

@@ -192,8 +192,8 @@ def _refuse_overlaps(connection: sqlite3.Connection, path: Path) -> None:
     ends: dict[int, int] = {}
     try:
         for row, body, start, end in connection.execute(_SEGMENTS):
-            if start < ends.get(body, 0):
-                raise damage_error(path, f"row {row} of the `segment` table overlaps another row")
+            if not isinstance(start, int) or not isinstance(end, int) or start < ends.get(body, 0):
+                raise damage_error(path, f"row {row} of the `segment` table is invalid or overlaps another row")
             ends[body] = end
     except sqlite3.DatabaseError as error:
         raise damage_error(path, str(error)) from None
