@@ -16,7 +16,7 @@ export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-packages coverage fuzz soak mutants audit client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
+.PHONY: help venv demo test test-packages coverage fuzz soak reproductions mutants audit client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
 	screenshots lock build packages clean
 
 help: ## list the targets
@@ -45,6 +45,9 @@ fuzz: venv ## run the property tests ROUNDS (10) times with 500 new examples, an
 soak: venv ## break things under load for SECONDS (3600), seeded with SEED (1), and print a table
 	@WIRETAPE_SOAK_SECONDS=$(SECONDS) WIRETAPE_SOAK_SEED=$(SEED) \
 		$(BIN)/python -m pytest --quiet --capture=no tests/proxy/test_soak.py $(ARGS)
+
+reproductions: venv ## break each rule about the service, and run the script that wiretape probe prints; prints a table
+	@WIRETAPE_REPRODUCTIONS=1 $(BIN)/python -m pytest --quiet --capture=no tests/probe/test_probe_reproductions.py $(ARGS)
 
 # cosmic-ray has its own environment, because tests need none of its packages.
 mutants: venv ## change the code in small ways, and report which changes no test notices (ARGS="sse --sample 100")

@@ -10,15 +10,12 @@ from contextlib import asynccontextmanager
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from programs import find_program
 from wiretape_process import WiretapeProcess
 
 from wiretape import check
 from wiretape.cli import wiretape
 from wiretape.recording import mark_as_probe, open_recording
 from wiretape_inspect.probe.probe_case import CASES
-from wiretape_inspect.probe.probe_steps import Close, Read, Send
-from wiretape_inspect.probe.reproduction import curl_lines
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.json_format import schema
 
@@ -112,45 +109,6 @@ async def test_a_broken_rule_is_reported_in_every_format_and_reproduced(serve, t
     with open_recording(record) as recording:
         agents = {dict(each.request.headers)["User-Agent"] for each in recording.exchanges()}
     assert "wiretape-probe (errors/unknown-path)" in agents
-
-
-async def test_the_curl_commands_reproduce_the_steps(serve, probe_file, tmp_path):
-    """They create the session and the runs, and get the refusal, as the steps do."""
-    find_program("curl")
-    async with serve() as service:
-        steps = [
-            Send("POST", "/v1/sessions", body="{}", id_name="session-1"),
-            Send("GET", "/v1/sessions/<<session-1>>/events/stream", stream="stream-1"),
-            Send("POST", "/v1/sessions/<<session-1>>/runs", body='{"input": "tool"}', id_name="run-1"),
-            Read("stream-1", ("agent.custom_tool_use",)),
-            Send(
-                "GET",
-                "/v1/sessions/<<session-1>>/events/stream",
-                headers=(("Last-Event-ID", "<<stream-1.id-1>>"),),
-                stream="stream-2",
-            ),
-            Read("stream-2", until_id="<<stream-1.id-2>>"),
-            Send(
-                "POST",
-                "/v1/sessions/<<session-1>>/runs/<<run-1>>/resume",
-                body='{"tool_call_id": "<<stream-1.call-1>>", "output": {"celsius": 1}}',
-            ),
-            Close("stream-1"),
-            Close("stream-2"),
-        ]
-        script = "\n".join(curl_lines(probe_file(service.url), steps))
-        assert "main-key" not in script
-        process = await asyncio.create_subprocess_exec(
-            *("bash", "-e", "-c", script),
-            cwd=tmp_path,
-            env={**os.environ, "A": "main-key"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, script + err.decode()
-    assert out.startswith(b"HTTP/1.1 200 OK")
-    assert b"event: tool.started" in (tmp_path / "stream-2.sse").read_bytes()
 
 
 async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):

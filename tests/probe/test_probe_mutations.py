@@ -436,8 +436,8 @@ def started(mutation):
 class MutatingProxy:
     """A reverse proxy that applies to each case its mutation."""
 
-    def __init__(self, upstream, mutations):
-        self._upstream = urlsplit(upstream)
+    def __init__(self, upstream, mutations, newline=b"\n"):
+        self._upstream, self._newline = urlsplit(upstream), newline
         self._mutations = {name: started(mutation) for name, mutation in mutations.items()}
 
     async def serve(self, reader, writer):
@@ -492,6 +492,7 @@ class MutatingProxy:
                         return
             elif isinstance(event, h11.Data) and parser is not None:
                 data = b"".join(self._frame(mutation, frame, reply) for frame in parser.feed(bytes(event.data)))
+                data = data.replace(b"\n", self._newline)
                 if packer is not None and data:
                     data = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
                 writer.write(data)
@@ -524,8 +525,9 @@ class MutatingProxy:
 
 
 @asynccontextmanager
-async def mutated(upstream, mutations):
-    proxy = MutatingProxy(upstream, mutations)
+async def mutated(upstream, mutations, newline=b"\n"):
+    """Yield the address of a proxy; `mutations` has names of cases, and None for what is not a probe."""
+    proxy = MutatingProxy(upstream, mutations, newline)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

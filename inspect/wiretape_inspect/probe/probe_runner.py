@@ -24,7 +24,7 @@ from wiretape_inspect.probe.probe_case import (
 )
 from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient
 from wiretape_inspect.probe.probe_file import ProbeFile
-from wiretape_inspect.probe.probe_steps import Step, StepRunner, UnknownNameError, names_in
+from wiretape_inspect.probe.probe_steps import Send, Step, StepRunner, UnknownNameError, names_in
 from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseVerdict
 from wiretape_inspect.report.probe_results import user_agent
 from wiretape_inspect.report.recording_report import check_observations
@@ -137,8 +137,16 @@ class ProbeRunner:
     def all_steps(self, case_name: str) -> list[Step]:
         """The steps of a case, after those that make the ready session if the case uses it."""
         steps = self.steps[case_name]
-        uses_ready = any(name.startswith(READY_PREFIX) for step in steps for name in names_in(step))
-        return [*(self.ready.steps if self.ready is not None and uses_ready else ()), *steps]
+        return [*(self.ready.steps if self.ready is not None and self.uses_ready_session(steps) else ()), *steps]
+
+    def uses_ready_session(self, steps: Sequence[Step]) -> bool:
+        """Whether steps need those that make the ready session."""
+        return any(name.startswith(READY_PREFIX) for step in steps for name in names_in(step))
+
+    @property
+    def setup_requests(self) -> int:
+        """How many requests made the ready session."""
+        return 0 if self.ready is None else sum(isinstance(step, Send) for step in self.ready.steps)
 
     async def repeat(self, steps: Sequence[Step], case_name: str, timeout_s: float) -> list[Observation]:
         """Execute the steps of a case again; return what was observed.  Raises UnknownNameError and TimeoutError."""

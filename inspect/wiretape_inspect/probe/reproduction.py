@@ -1,20 +1,24 @@
 """Reproduce a broken rule: the fewest and simplest steps that still break it, as curl commands and as a tape."""
 
+import json
+import math
 import re
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
+from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION, CURSOR_HEADER, KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape.files import replace_atomically
-from wiretape.observations import Observation
+from wiretape.observations import BytesArrived, Observation, RequestStarted, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.recording.formats import find_format
-from wiretape.rules import Checker
+from wiretape.rules import Checker, Finding
+from wiretape_inspect.probe.defect_checks import CALL_ID, DEFECT_CHECKS, Scope
+from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_runner import ProbeRunner
 from wiretape_inspect.probe.probe_steps import NAME, Close, Read, Send, Step, UnknownNameError, names_in
@@ -25,6 +29,39 @@ _MOST_TRIES = 40
 _MOST_SECONDS = 60.0
 """For all attempts with one rule."""
 _SHORTEST_WAIT_S = 0.05
+
+
+SESSION_NAME = re.compile(r"<<([a-z-]*session-[0-9]+)>>")
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """What the script has to show."""
+
+    code: str
+    message: str
+    request: int
+    """The number of the request whose response shows it."""
+
+    @classmethod
+    def of(cls, finding: Finding, seen: Iterable[Observation]) -> "Defect":
+        """Return the defect that a finding about some observations describes."""
+        requests = [one.exchange for one in seen if isinstance(one, RequestStarted)]
+        return cls(finding.code, finding.message, requests.index(finding.exchange) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Steps that break a rule, and what they showed."""
+
+    steps: list[Step]
+    seen: list[Observation]
+    finding: Finding
+
+    @property
+    def size(self) -> int:
+        """Bytes of all responses."""
+        return sum(len(one.data) for one in self.seen if isinstance(one, BytesArrived) and one.side is Side.RESPONSE)
 
 
 @dataclass(slots=True)
@@ -39,27 +76,46 @@ class Shrinker:
     _attempt_s: float = 0.0
     """The longest that an attempt may take: longer than the first one did."""
 
-    async def shrink(self, steps: Sequence[Step]) -> tuple[list[Step], list[Observation]] | None:
-        """Return the smallest steps that break the rule, and what they showed; None if all steps do not break it."""
+    async def shrink(self, steps: Sequence[Step]) -> Attempt | None:
+        """Return the smallest steps that break the rule whenever they are repeated; None if all steps do not."""
         began_s = time.monotonic()
         self._until_s, self._attempt_s = began_s + _MOST_SECONDS, self.runner.options.timeout_s
-        kept = list(steps)
-        seen = await self._attempt(kept)
-        if seen is None:
+        kept = await self._attempt(list(steps))
+        if kept is None:
             return None
         self._attempt_s = min(self._attempt_s, 2 * (time.monotonic() - began_s) + 1)
-        for smaller in (_without_each, _simpler):
-            index = len(kept)
+        larger = [kept]
+        if (found := await self._attempt(_up_to(kept))) is not None:
+            larger.append(found)
+        for kind, smaller in (
+            (Send, self._smaller_runs),
+            (Send, _without_each),
+            (Read | Close, _without_each),
+            (Send | Read, _simpler),
+        ):
+            kept = larger[-1]
+            index = len(kept.steps)
             while index > 0:
-                index = min(index, len(kept)) - 1
-                for candidate in smaller(kept, index):
+                kept = larger[-1]
+                index = min(index, len(kept.steps)) - 1
+                for candidate in smaller(kept.steps, index) if isinstance(kept.steps[index], kind) else ():
                     found = await self._attempt(candidate)
-                    if found is not None:
-                        kept, seen = candidate, found
+                    if found is not None and (smaller != self._smaller_runs or found.size < kept.size):
+                        larger.append(found)
                         break
-        return kept, seen
+        return await self._confirm(larger)
 
-    async def _attempt(self, steps: Sequence[Step]) -> list[Observation] | None:
+    async def _confirm(self, larger: list[Attempt]) -> Attempt:
+        """Return the smallest attempt that breaks the rule once more; the first one if none does."""
+        while len(larger) > 1:
+            self._tries = max(self._tries, 1)
+            self._until_s = math.inf
+            if (found := await self._attempt(larger[-1].steps)) is not None:
+                return found
+            larger.pop()
+        return larger[0]
+
+    async def _attempt(self, steps: list[Step]) -> Attempt | None:
         """Return what the steps showed if they break the rule."""
         self._tries -= 1
         if self._tries < 0 or time.monotonic() > self._until_s:
@@ -68,9 +124,34 @@ class Shrinker:
             seen = await self.runner.repeat(steps, self.case_name, self._attempt_s)
         except (UnknownNameError, TimeoutError):
             return None
-        checker = Checker(self.runner.settings)
-        found = [finding for one in seen for finding in checker.feed(one)] + checker.finish()
-        return seen if self.code in {finding.code for finding in found} else None
+        findings = _check(self.runner, seen)
+        # What follows the steps only cleans up.
+        requests = [one.exchange for one in seen if isinstance(one, RequestStarted)]
+        own = set(requests[: sum(isinstance(step, Send) for step in steps)])
+        found = next((each for each in findings if each.code == self.code and each.exchange in own), None)
+        return None if found is None else Attempt(steps, seen, found)
+
+    def _smaller_runs(self, steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
+        """Yield the steps with a run of a kind that does less."""
+        step, create = steps[index], self.runner.file.create_run
+        if isinstance(step, Send) and create is not None and "run-" in (step.id_name or ""):
+            for body in (self.runner.file.runs.failing, self.runner.file.runs.plain):
+                text = json.dumps(create.body | (body or {}), ensure_ascii=False)
+                if body is not None and text != step.body:
+                    yield [*steps[:index], replace(step, body=text), *steps[index + 1 :]]
+
+
+def _up_to(attempt: Attempt) -> list[Step]:
+    """Return the steps up to the request whose response breaks the rule, with everything about its stream."""
+    last = Defect.of(attempt.finding, attempt.seen).request
+    sent = 0
+    kept: list[Step] = []
+    for step in attempt.steps:
+        sent += isinstance(step, Send)
+        if sent <= last or not isinstance(step, Send):
+            kept.append(step)
+    known = {name for step in kept if isinstance(step, Send) for name in _produced(step)}
+    return [step for step in kept if names_in(step) <= known]
 
 
 def _without_each(steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
@@ -114,15 +195,35 @@ async def reproduce(
 
     If the rule holds when the case is repeated, the tape has what was `recorded` of the case.
     """
-    steps = runner.all_steps(case_name)
-    found = await Shrinker(runner, code, case_name).shrink(steps)
+    steps, limit_s = runner.all_steps(case_name), runner.options.timeout_s
+    # After an attempt, fewer requests are enough to exceed a limit.
+    is_repeated = not CASES[case_name].needs_limits
+    found = await Shrinker(runner, code, case_name).shrink(steps) if is_repeated else None
     if found is None:
         _write_tape(runner.file, code, list(recorded), tape)
-        return Reproduction(code, case_name, tuple(curl_lines(runner.file, steps)), len(steps), None, tape)
-    smallest, seen = found
-    _write_tape(runner.file, code, seen, tape)
-    script = tuple(curl_lines(runner.file, smallest))
-    return Reproduction(code, case_name, script, len(smallest), len(steps) - len(smallest), tape)
+        defect = _recorded_defect(runner, code, steps, recorded)
+        script = tuple(curl_lines(runner.file, steps, defect, limit_s))
+        return Reproduction(code, case_name, script, len(steps), None if is_repeated else 0, tape)
+    _write_tape(runner.file, code, found.seen, tape)
+    script = tuple(curl_lines(runner.file, found.steps, Defect.of(found.finding, found.seen), limit_s))
+    return Reproduction(code, case_name, script, len(found.steps), len(steps) - len(found.steps), tape)
+
+
+def _recorded_defect(
+    runner: ProbeRunner, code: str, steps: Sequence[Step], recorded: Sequence[Observation]
+) -> Defect | None:
+    """Return the defect that a recording of all steps shows; None if its requests are others."""
+    sent = [step for step in steps if isinstance(step, Send)]
+    made = [one.exchange for one in recorded if isinstance(one, RequestStarted)]
+    before = 0 if runner.uses_ready_session(steps) else runner.setup_requests
+    requests = made[before : before + len(sent)]
+    finding = next((each for each in _check(runner, recorded) if each.code == code and each.exchange in requests), None)
+    return None if finding is None else Defect(code, finding.message, requests.index(finding.exchange) + 1)
+
+
+def _check(runner: ProbeRunner, seen: Iterable[Observation]) -> list[Finding]:
+    checker = Checker(runner.settings)
+    return [finding for one in seen for finding in checker.feed(one)] + checker.finish()
 
 
 def _write_tape(file: ProbeFile, code: str, seen: list[Observation], path: Path) -> None:
@@ -139,81 +240,188 @@ def _write_tape(file: ProbeFile, code: str, seen: list[Observation], path: Path)
             out.writelines(find_format("tape").writer().write(recording, None))
 
 
-# As curl commands.
+# As a script.
+
+_HELPERS = r"""cd "$(mktemp -d)" || exit 2
+trap 'kill $(jobs -p) 2>/dev/null; rm -r "$PWD"' EXIT
+curl -sS -m 10 -o ready.txt "$SERVICE" || exit 2
+show() {  # responses, as JSON
+  for n in "$@"; do sed 's/\r$//' $n.http | tr '\r' '\n' | jq -Rsc 'split("\n\n") as $b | {
+    status: (if $b[1] then $b[0] | split(" ")[1] | tonumber else 0 end), head: $b[0], rest: $b[-1],
+    body: ($b[1:] | join("\n\n") | fromjson? // null), comments: [$b[1:][] | split("\n")[] | select(startswith(":"))],
+    events: [$b[1:-1][] | split("\n") as $l
+      | def get(n): [$l[] | select(startswith(n + ":")) | .[(n | length) + 1:] | ltrimstr(" ")];
+      {event: get("event")[-1], id: get("id")[-1], data: (get("data") | join("\n") | fromjson? // null), lines: $l}
+      | .type = (.data.type? // .event)]}'; done
+}
+await() {  # await PROCESS FILTER RESPONSE: wait up to LIMIT seconds, or until the process ends
+  for _ in {1..LIMIT0}; do
+    show $3 2>/dev/null | jq -e "$2" >/dev/null && return
+    kill -0 $1 2>/dev/null || return; sleep 0.1
+  done
+  echo "Not seen in LIMIT seconds: $2" >&2; exit 2
+}"""
+"""What every script begins with."""
 
 
-def curl_lines(file: ProbeFile, steps: Sequence[Step]) -> Iterator[str]:
-    """Yield a shell script that executes steps; it needs curl, and jq if ids have to be read."""
-    yield f"SERVICE={shlex.quote(file.origin)}"
-    used = set().union(*map(names_in, steps))
+def curl_lines(file: ProbeFile, steps: Sequence[Step], defect: Defect | None, limit_s: float = 30) -> Iterator[str]:
+    """Yield the script for bash that executes steps, with curl and jq, and looks for a defect.
+
+    It ends with status 1 if the service has the defect, 0 if it does not, and 2 if the steps are not possible.
+    """
+    limit = math.ceil(max(limit_s, _SHORTEST_LIMIT_S))
+    yield f"( SERVICE=${{SERVICE:-{shlex.quote(file.origin)}}}"
+    variables = sorted({file.keys.variable(step.key) or "" for step in steps if isinstance(step, Send) and step.key})
+    yield from (f'[ "${name}" ] || {{ echo "{name} is not set." >&2; exit 2; }}' for name in variables)
+    yield from _HELPERS.replace("LIMIT0", str(10 * limit)).replace("LIMIT", str(limit)).splitlines()
+    script = _Script(file, steps)
     for step in steps:
-        if isinstance(step, Send):
-            yield _curl(file, step if step.id_name in used else replace(step, id_name=None))
-        elif isinstance(step, Close):
-            yield f"kill ${_variable(step.stream)}"
-        elif step.seconds is not None:
-            yield f"sleep {step.seconds:g}"
+        yield from script.lines_of(step)
+    yield from script.end()
+    if defect is not None:
+        yield script.check(defect)
+    else:
+        yield ")"
+
+
+class _Script:
+    """Writes steps as commands."""
+
+    def __init__(self, file: ProbeFile, steps: Sequence[Step]) -> None:
+        self._file = file
+        self._used = set().union(*map(names_in, steps))
+        self._sent: list[Send] = []
+        self._streams: dict[str, int] = {}
+        """The number of the request for each stream."""
+        self._started: list[int] = []
+        """The numbers of the requests whose responses are not waited for yet."""
+
+    def lines_of(self, step: Step) -> Iterator[str]:
+        """Yield the commands for a step."""
+        if isinstance(step, Close):
+            yield f"kill ${_variable(step.stream)} 2>/dev/null"
+        elif isinstance(step, Read):
+            yield f"sleep {step.seconds:g}" if step.seconds is not None else self._await(step.stream, _wanted(step))
         else:
-            yield f"until grep -q {_pattern(step)} {step.stream}.sse; do sleep 0.1; done"
+            self._sent.append(step)
+            yield from self._send(step, len(self._sent))
+
+    def end(self) -> Iterator[str]:
+        """Yield the commands that wait for what still has to arrive."""
+        yield from self._wait()
+        if self._streams:
+            yield "sleep 1"
+
+    def _wait(self) -> Iterator[str]:
+        if self._started:
+            yield "wait " + " ".join(f"$REQUEST_{number}" for number in self._started)
+        self._started.clear()
+
+    def check(self, defect: Defect) -> str:
+        """Return the last line, which looks for a defect."""
+        check, number = DEFECT_CHECKS[defect.code], defect.request
+        sent = self._sent[number - 1]
+        names = SESSION_NAME.findall(sent.target)
+        streams = [request for name, request in self._streams.items() if names[:1] == self._sessions_of(request)[:1]]
+        shown = {Scope.ALL: [*range(1, len(self._sent) + 1)], Scope.SESSION: [*({*streams} - {number}), number]}
+        text = {Scope.EVENT: f".events[] | select({check.filter})", Scope.RESPONSE: f"select({check.filter})"}
+        if check.scope is Scope.LINES:
+            found = check.filter.replace("{file}", f"{number}.http")
+        else:
+            options = "-sc" if check.scope in shown else "-c"
+            session = _variable(names[0]) if names else ""
+            cursor = next((value for name, value in sent.headers if name == CURSOR_HEADER), "")
+            given = (("session", f'"${session}"'), ("cursor", self._text(cursor) or "''"))
+            options += "".join(f" --arg {name} {value}" for name, value in given if f"${name}" in check.filter)
+            numbers = " ".join(map(str, shown.get(check.scope, [number])))
+            found = f"show {numbers} | jq {options} {shlex.quote(text.get(check.scope, check.filter))}"
+        if defect.code == _ONLY_AT_THE_END:
+            found = f"kill -0 ${_variable(sent.stream or '')} 2>/dev/null || {found}"
+        message = shlex.quote(f"{defect.code}: {defect.message}")
+        return f"if {{ {found}; }} | grep .; then echo {message}; exit 1; fi )"
+
+    def _sessions_of(self, request: int) -> list[str]:
+        return SESSION_NAME.findall(self._sent[request - 1].target)
+
+    def _send(self, step: Send, number: int) -> Iterator[str]:
+        command = " ".join(filter(None, self._curl(step, number)))
+        if step.stream is not None:
+            self._streams[step.stream] = number
+            yield f"{command} & {_variable(step.stream)}=$!"
+            yield self._await(step.stream, "select(.status > 0)")
+            yield from self._wait()
+            return
+        if step.is_started_only:
+            self._started.append(number)
+            yield f"{command} & REQUEST_{number}=$!"
+            return
+        yield command
+        yield from self._wait()
+        if step.id_name in self._used and step.id_name is not None:
+            path = shlex.quote(f".body{_jq_path(step.id_pointer)} | @uri")
+            yield f"{_variable(step.id_name)}=$(show {number} | jq -er {path}) || exit 2"
+
+    def _curl(self, step: Send, number: int) -> Iterator[str]:
+        yield "curl -sSND- -m 120"
+        if self._file.ca_file is not None:
+            yield f"--cacert {shlex.quote(str(Path(self._file.ca_file).absolute()))}"
+        if step.is_slow:
+            yield "--limit-rate 50k"
+        if step.method != "GET":
+            yield f"-X {step.method}"
+        yield f'"$SERVICE"{self._text(step.target, encoded=True)}'
+        if step.key is not None:
+            yield f'-H "{AUTHORIZATION}: Bearer ${self._file.keys.variable(step.key)}"'
+        for name, value in step.headers:
+            yield "--compressed" if name == "Accept-Encoding" else f"-H {self._text(f'{name}: {value}')}"
+        if step.body is not None:
+            # Without it, old versions of curl first wait for 100 Continue if a body is large.
+            yield "-H Expect:" if len(step.body) > _LARGE else ""
+            yield f"--data {self._text(step.body)}"
+        # With -D, curl writes the head as soon as it arrives.
+        yield f"> {number}.http"
+
+    def _await(self, stream: str, wanted: str) -> str:
+        return f"await ${_variable(stream)} {self._text(wanted, encoded=True)} {self._streams[stream]}"
+
+    def _text(self, text: str, *, encoded: bool = False) -> str:
+        """Quote a text in which names stand for ids; those of sessions and runs may stay percent-encoded."""
+        parts = enumerate(NAME.split(text))
+        return "".join(self._id(part, encoded) if number % 2 else shlex.quote(part) for number, part in parts if part)
+
+    def _id(self, name: str, encoded: bool) -> str:
+        stream, _, part = name.partition(".")
+        if not part:
+            return f'"${_variable(name)}"' if encoded else f'"$(printf %b "${{{_variable(name)}//%/\\x}}")"'
+        kind, number = part.split("-")
+        found = ".events[].id | strings" if kind == "id" else _CALLS
+        return f'"$(show {self._streams[stream]} | jq -r {shlex.quote(f"[{found}][{int(number) - 1}]")})"'
 
 
-def _curl(file: ProbeFile, step: Send) -> str:
-    parts = ["curl -sS"]
-    if step.stream is not None:
-        parts.append("-N")
-    elif step.id_name is None:
-        parts.append("-i")
-    if step.method != "GET":
-        parts.append(f"-X {step.method}")
-    parts.append(f'"$SERVICE"{_shell_text(step.target)}')
-    if step.key is not None:
-        variable = getattr(file.keys, step.key.replace("-", "_"))
-        parts.append(f'-H "{AUTHORIZATION}: Bearer ${variable}"')
-    parts += [f"-H {_shell_text(f'{name}: {value}')}" for name, value in step.headers]
-    if step.body is not None:
-        parts.append(f"--data {_shell_text(step.body)}" if len(step.body) < _MOST_SHOWN else "--data @large-body.json")
-    command = " ".join(parts)
-    if step.stream is not None:
-        return f"{command} > {step.stream}.sse & {_variable(step.stream)}=$!"
-    if step.id_name is not None:
-        path = shlex.quote(_jq_path(step.id_pointer))
-        return f"{_variable(step.id_name)}=$({command} | tee /dev/stderr | jq -r {path})"
-    return f"{command} &" if step.is_started_only else command
+_CALLS = (
+    f'reduce (.events[] | select(.type == "{AGENT_CUSTOM_TOOL_USE}") | {CALL_ID}) as $id '
+    "([]; if index($id) then . else . + [$id] end) | .[]"
+)
+_LARGE = 1000
+"""Bytes of a body."""
+_ONLY_AT_THE_END = "SSE002"
+"""The rule about the end of a stream, which the script may not close."""
+_SHORTEST_LIMIT_S = KEEP_ALIVE_SECONDS + 3
 
 
-_MOST_SHOWN = 2000
-"""Bytes of a body that a command contains."""
-
-
-def _shell_text(text: str) -> str:
-    """Quote a text in which names stand for ids."""
-    parts = enumerate(NAME.split(text))
-    return "".join(_shell_id(part) if number % 2 else shlex.quote(part) for number, part in parts if part)
-
-
-def _shell_id(name: str) -> str:
-    stream, _, part = name.partition(".")
-    if not part:
-        return f'"${_variable(name)}"'
-    kind, number = part.split("-")
-    if kind == "id":
-        return f"\"$(sed -n 's/^id: *//p' {stream}.sse | sed -n {number}p)\""
-    field = '"tool_call_id": *"[^"]*"'
-    calls = f"grep {AGENT_CUSTOM_TOOL_USE} {stream}.sse"
-    return f'"$({calls} | grep -o {shlex.quote(field)} | cut -d\'"\' -f4 | uniq | sed -n {number}p)"'
-
-
-def _pattern(step: Read) -> str:
+def _wanted(step: Read) -> str:
+    """Return the filter for what a step waits for."""
     if step.comment:
-        return "'^:'"
-    if step.until_id is not None:
-        return f'"^id: *"{_shell_text(step.until_id)}'
-    if step.durable:
-        return "'^id:'"
-    if not step.until and step.run is not None:
-        return f'"\\"run_id\\": *\\""{_shell_text(step.run)}'
-    types = "\\|".join(map(re.escape, step.until))
-    return shlex.quote(f"^event: *\\({types}\\)")
+        return ".comments[]"
+    conditions = []
+    if step.until:
+        conditions.append(f".type | IN({', '.join(json.dumps(each) for each in step.until)})")
+    if step.run is not None:
+        conditions.append(f'(.data.run_id? | tostring | @uri) == "{step.run}"')
+    wanted = " and ".join(f"({each})" for each in conditions)
+    others = [".id"] if step.durable else []
+    others += [f'.id == "{step.until_id}"'] if step.until_id is not None else []
+    return f".events[] | select({' or '.join(filter(None, [wanted, *others]))})"
 
 
 def _variable(name: str) -> str:
@@ -222,6 +430,7 @@ def _variable(name: str) -> str:
 
 def _jq_path(pointer: str) -> str:
     keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
-    parts = (f"[{key}]" if key.isdigit() else f".{key}" if key.isidentifier() else f'["{key}"]' for key in keys)
-    path = "".join(parts)
-    return path if path.startswith(".") else f".{path}"
+    parts = (
+        f"[{key}]" if key.isdigit() else f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]" for key in keys
+    )
+    return "".join(parts)

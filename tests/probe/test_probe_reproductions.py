@@ -1,0 +1,139 @@
+"""The scripts that a report prints show the defect of a broken service, and no defect of a correct one."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from programs import find_program
+from test_probe_mutations import KEYS, LIMIT, MUTATIONS, NO_LIMITS, mutated
+
+from wiretape_inspect.probe import reproduction
+from wiretape_inspect.probe.defect_checks import DEFECT_CHECKS
+from wiretape_inspect.probe.probe_runner import CASES
+from wiretape_inspect.probe.probe_steps import Close, Read, Send
+from wiretape_inspect.probe.reproduction import Defect, curl_lines
+from wiretape_inspect.report.case_results import SERVICE_RULES
+from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.service.serve_options import ServeOptions
+
+FEW = ("SSE009", "RES002", "BUSY001")
+"""Those that every run of the tests tries; `make reproductions` tries all."""
+IS_LONG = "WIRETAPE_REPRODUCTIONS" in os.environ
+LONGEST_S = 100
+
+
+async def start_script(lines, url, folder, *shell):
+    """Start a script as it is printed, with another address."""
+    find_program("jq")
+    find_program("curl")
+    return await asyncio.create_subprocess_exec(
+        *(*shell, "bash", "-c", "\n".join(lines)),
+        cwd=folder,
+        env={**os.environ, "SERVICE": url, "A": "main-key", "B": "other-key", "C": "limited-key"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+async def run_script(lines, url, folder):
+    """Run a script; return its status and its output."""
+    process = await start_script(lines, url, folder)
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), LONGEST_S)
+        return process.returncode, out.decode("utf-8", "replace")
+    finally:
+        # Everything that the script started.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("code", MUTATIONS if IS_LONG else FEW)
+async def test_the_printed_script_shows_the_defect(code, probe, clock_of, tmp_path):
+    """With both ends of lines; status 1 if the defect shows, and 0 if it does not."""
+    mutation = MUTATIONS[code]
+    name = mutation.case
+    limits = LIMIT if mutation.is_limited else NO_LIMITS
+    virtual, real = (ServeOptions(clock=clock, service=f"{limits}\n{KEYS}") for clock in ("virtual", "real"))
+    async with serve_scenario("probe", virtual) as service, mutated(service.url, {name: mutation}) as url:
+        limited = {"changes": {"limits": {"runs": 4}}, "limits": True} if mutation.is_limited else {}
+        async with probe(url, clock=clock_of(service), cases=[CASES[name]], **limited) as probed:
+            found = {each.code: each for each in probed.report.cases.reproductions}[code]
+
+    async def run(service, applied, newline):
+        async with mutated(service.url, applied, newline) as url:
+            return await run_script(found.curl, url, tmp_path)
+
+    async with serve_scenario("probe", real) as broken, serve_scenario("probe", replace(real, service=KEYS)) as correct:
+        services = [
+            (service, applied, newline)
+            for service, applied in ((broken, {None: mutation}), (correct, {}))
+            for newline in (b"\n", b"\r\n")
+        ]
+        results = await asyncio.gather(*(run(*each) for each in services))
+    statuses = [status for status, _ in results]
+    if IS_LONG:
+        sys.stdout.write(f"{code} {name}: {found.steps} steps, {found.removed} removed, exit status {statuses}\n")
+    assert statuses == [1, 1, 0, 0], results
+    assert all(f"{code}: " in out for status, out in results if status)
+
+
+STREAM = "/v1/sessions/<<session-1>>/events/stream"
+UNTIL_CALL = [
+    Send("POST", "/v1/sessions", body="{}", id_name="session-1"),
+    Send("GET", STREAM, stream="stream-1"),
+    Send("POST", "/v1/sessions/<<session-1>>/runs", body='{"input": "tool"}', id_name="run-1"),
+    Read("stream-1", ("agent.custom_tool_use",), "<<run-1>>"),
+]
+
+
+async def test_the_script_executes_the_steps(serve, probe_file, tmp_path):
+    """It reads ids, cursors and tool calls from responses, as the steps do."""
+    async with serve() as service:
+        steps = [
+            *UNTIL_CALL,
+            Send("GET", STREAM, headers=(("Last-Event-ID", "<<stream-1.id-1>>"),), stream="stream-2"),
+            Read("stream-2", until_id="<<stream-1.id-2>>"),
+            Send("GET", "/v1/nothing", is_started_only=True),
+            Send(
+                "POST",
+                "/v1/sessions/<<session-1>>/runs/<<run-1>>/resume",
+                body='{"tool_call_id": "<<stream-1.call-1>>", "output": {"celsius": 1}}',
+            ),
+            Close("stream-1"),
+        ]
+        # Its response is a success, which the last line looks for.
+        lines = [*curl_lines(probe_file(service.url), steps, Defect("AUTH001", "It's accepted.", 6))]
+        assert "main-key" not in "\n".join(lines)
+        status, out = await run_script(lines, service.url, tmp_path)
+    assert (status, out.splitlines()[-1]) == (1, "AUTH001: It's accepted.")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_script_ends_all_its_programs_although_its_parent_died(serve, probe_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduction, "_SHORTEST_LIMIT_S", 0)
+    async with serve() as service:
+        lines = [*curl_lines(probe_file(service.url), [*UNTIL_CALL, Read("stream-1", ("never",))], None, 1)]
+        lines = ["echo begins", *lines]
+        process = await start_script(lines, service.url, tmp_path, "sh", "-c", '"$@"; exit', "sh")
+        assert await asyncio.wait_for(process.stdout.readline(), 30) == b"begins\n"
+        process.kill()
+        # The output ends when no program has it open.
+        rest = await asyncio.wait_for(process.stdout.read(), 60)
+    assert b"Not seen in 1 seconds" in rest
+
+
+async def test_a_script_tells_a_service_that_is_down_from_a_correct_one(probe_file, tmp_path):
+    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", "It is broken.", 2))
+    status, out = await run_script(lines, "http://127.0.0.1:9", tmp_path)
+    assert status == 2
+    assert "Failed to connect" in out or "Couldn't connect" in out
+
+
+def test_each_rule_about_the_service_has_a_check():
+    assert DEFECT_CHECKS.keys() == SERVICE_RULES
