@@ -287,6 +287,11 @@ class Service:
         """Whether events of a type are durable."""
         return type_ in NAMED or self.traits.durable == "all"
 
+    def end_streams(self, session):
+        """End all streams of a session."""
+        for reader in session.readers:
+            reader.queue.put_nowait(None)
+
     # What runs do.
 
     async def work(self, run):
@@ -454,8 +459,21 @@ class Service:
     async def delete_session(self, request):
         session = self.find_session(request)
         del self.sessions[session.id]
-        for reader in session.readers:
-            reader.queue.put_nowait(None)
+        self.end_streams(session)
+        return web.Response(status=204)
+
+    async def hook(self, request):
+        session = self.find_session(request)
+        what, run = request.match_info["what"], session.active
+        if what == "close":
+            self.end_streams(session)
+        elif run is None:
+            raise RefusedError("invalid_request", "There is no active run.")
+        elif what == "resync":
+            self.resync(run)
+        else:
+            for call in run.calls.values():
+                call.answer.set_exception(TimeoutError())
         return web.Response(status=204)
 
     async def create_run(self, request):
@@ -560,6 +578,7 @@ class Service:
                 web.put("/v1/projects/tides/sessions", self.create_session),
                 web.get("/v1/projects/tides/sessions/{session}", self.read_session),
                 web.delete("/v1/projects/tides/sessions/{session}", self.delete_session),
+                web.post("/v1/hooks/{session}/{what}", self.hook),
                 web.post(f"{session}/turns", self.create_run),
                 web.get(f"{session}/turns/{{run}}", self.read_run),
                 web.post(f"{run}/cancel", self.cancel),
@@ -602,6 +621,7 @@ DESCRIPTION = {
         "correct": {"call": "{tool_call_id}", "result": {"celsius": 1}},
         "wrong": {"call": "{tool_call_id}", "result": {"celsius": "cold"}},
     },
+    "hooks": {"closing": {"request": "POST /v1/hooks/{session_id}/close"}},
     "limits": LIMITS,
 }
 """What a probe file says about the service, without its address and keys."""

@@ -16,6 +16,7 @@ from wiretape import check
 from wiretape.cli import wiretape
 from wiretape.recording import mark_as_probe, open_recording
 from wiretape_inspect.probe.probe_case import CASES
+from wiretape_inspect.probe.probe_file import initial_file
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.json_format import schema
 
@@ -58,6 +59,11 @@ def without_run_ids(service):
     return proxied(service, lose_run_ids)
 
 
+def describe(folder, url):
+    """Write a probe file for a stand-in."""
+    (folder / "probe.toml").write_text(initial_file(url), "utf-8")
+
+
 async def run(folder, *arguments, key="main-key", command="probe"):
     """Run the command while the event loop of the test serves."""
     environment = {**os.environ, "SERVICE_KEY": key, "COLUMNS": "200"}
@@ -73,7 +79,7 @@ async def test_a_broken_rule_is_reported_in_every_format_and_reproduced(serve, t
     }
     arguments = [part for name, path in outputs.items() for part in ("--format", name, "--output", path)]
     async with serve() as service, without_run_ids(service) as url:
-        assert (await run(tmp_path, "--init", url))[0] == 0
+        describe(tmp_path, url)
         only = "runs/busy-while-running,errors/unknown-path,tenancy/stream"
         record = tmp_path / "run.db"
         status, out, err = await run(
@@ -113,7 +119,7 @@ async def test_a_broken_rule_is_reported_in_every_format_and_reproduced(serve, t
 
 async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
     async with serve() as service:
-        await run(tmp_path, "--init", service.url)
+        describe(tmp_path, service.url)
         status, out, _ = await run(tmp_path, "--only", "errors/unknown-path", "--record", "a.db", "--no-config")
         assert status == 0
         assert "2 cases: 2 held" in out
@@ -127,7 +133,7 @@ async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
         assert (
             "Expected the key in the environment variable SERVICE_KEY to be accepted for POST /v1/sessions, got" in out
         )
-        again = await run(tmp_path, "--init", service.url)
+        again = await run(tmp_path, "--discover", service.url)
         assert again[0] == 2
         assert "probe.toml already exists" in again[2]
     status, _, err = await run(tmp_path, "--record", "b.db", "--no-config")
@@ -142,7 +148,7 @@ async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
         (["--only", "replya"], "No cases match 'replya': specify names, groups (authentication,"),
         (["--only", ","], "--only has an empty value: specify names, groups or rule codes"),
         (["--only", "tenancy", "--skip", "tenancy"], "No cases are left"),
-        (["--init", "localhost:80"], "Invalid URL 'localhost:80': expected the address of the service"),
+        (["--discover", "localhost:80"], "Invalid URL 'localhost:80': expected the address of the service"),
         (["nothing.toml"], "There is no file nothing.toml."),
     ],
 )
@@ -197,7 +203,7 @@ async def test_a_report_on_the_recording_has_the_verdict_of_the_probe(serve, tmp
     """Without the rules about clients, which the probe breaks on purpose; a baseline has the same entries."""
     only = "runs/busy-while-running,authentication,replay/unknown-cursor,tenancy/stream,errors"
     async with serve() as service, without_run_ids(service) as url:
-        await run(tmp_path, "--init", url)
+        describe(tmp_path, url)
         options = ["--no-config", "--no-shrink", "--format", "json", "--output", "probe.json"]
         status, _, err = await run(
             tmp_path, "--only", only, "--record", "run.db", "--write-baseline", "probe-known.json", *options
@@ -224,7 +230,7 @@ async def test_a_report_on_the_recording_has_the_verdict_of_the_probe(serve, tmp
 async def test_a_case_that_no_rule_explains_is_in_the_report_on_the_recording(serve, tmp_path):
     """It has the same exit status, and a part of the recording is judged by the same rules."""
     async with serve() as service:
-        await run(tmp_path, "--init", service.url)
+        describe(tmp_path, service.url)
         status, out, _ = await run(
             tmp_path, "--only", "errors/unknown-path", "--no-config", "--record", "run.db", key="x"
         )
@@ -239,7 +245,7 @@ async def test_a_case_that_no_rule_explains_is_in_the_report_on_the_recording(se
 
 async def test_two_probes_can_begin_in_one_second(serve, tmp_path):
     async with serve() as service:
-        await run(tmp_path, "--init", service.url)
+        describe(tmp_path, service.url)
         probes = [run(tmp_path, "--only", "errors/unknown-path", "--no-config") for _ in range(2)]
         assert [status for status, _, _ in await asyncio.gather(*probes)] == [0, 0]
     assert len(list(tmp_path.glob("wiretape-probe-*.db"))) == 2
@@ -247,7 +253,7 @@ async def test_two_probes_can_begin_in_one_second(serve, tmp_path):
 
 async def test_results_that_are_damaged_are_refused(serve, tmp_path):
     async with serve() as service:
-        await run(tmp_path, "--init", service.url)
+        describe(tmp_path, service.url)
         await run(tmp_path, "--only", "errors/unknown-path", "--no-config", "--record", "run.db")
     with open_recording(tmp_path / "run.db") as recording:
         stored = recording.info.probe
@@ -267,7 +273,7 @@ async def test_results_that_are_damaged_are_refused(serve, tmp_path):
 
 async def test_each_broken_rule_is_one_annotation_and_one_tape(serve, tmp_path):
     async with serve() as service, without_run_ids(service) as url:
-        await run(tmp_path, "--init", url)
+        describe(tmp_path, url)
         only = "runs/busy,runs/busy-while-running,concurrency/two-runs-at-once"
         status, out, err = await run(
             tmp_path, "--only", only, "--no-config", "--record", "run.db", "--format", "github"

@@ -136,6 +136,19 @@ def test_a_service_with_the_published_limits_is_probed_completely(probe_second):
     assert probed.report.coverage.not_reached == ["SSE010"]
 
 
+def test_hooks_replace_runs_that_do_something(probe_second):
+    hooks = {"resync": "resync", "deadline": "expire", "closing": "close"}
+    requests = {name: {"request": f"POST /v1/hooks/{{session_id}}/{path}"} for name, path in hooks.items()}
+    runs = {"plain": {"goal": "work"}, "tool": {"goal": "ask"}}
+    only = ("replay/resync", "replay/closing", "tools/late-result")
+    probed, _ = probe_second(only=only, changes={"runs": runs, "hooks": requests})
+    assert {result.verdict for result in probed.cases.values()} == {CaseVerdict.HELD}
+    failing = {"closing": {"request": "POST /v1/hooks/{run_id}/close"}}
+    probed, _ = probe_second(only=("replay/closing",), changes={"hooks": failing})
+    why = {"replay/closing": "the request of hooks.closing got 404 resource_not_found"}
+    assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == why
+
+
 def test_limits_that_do_not_refuse_are_not_possible(probe_second):
     """Which operations count is not shown."""
     probed, _ = probe_second(limits=True, only=("limits",), changes={"limits": {"runs": 3, "events": 3, "sessions": 3}})

@@ -2,12 +2,14 @@
 
 import asyncio
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from wiretape.config import FAIL_ON, INCONCLUSIVE, override_base, threshold_of
 from wiretape.errors import InputError
@@ -26,7 +28,13 @@ from wiretape_inspect.commands.report_outputs import (
     write_report,
 )
 from wiretape_inspect.demo.child_process import DemoError
-from wiretape_inspect.probe.probe_file import initial_file, read_probe_file
+from wiretape_inspect.probe.discovery import discover
+from wiretape_inspect.probe.probe_file import (
+    decode_probe_file,
+    initial_file,
+    probe_file_text,
+    read_probe_file,
+)
 from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, keys_of, run_probe
 from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, select_cases
 from wiretape_inspect.report import ReportOptions
@@ -44,7 +52,7 @@ _STYLES = {
 
 @click.command(cls=OrderedCommand)
 @click.argument("file", type=PATH, default=Path("probe.toml"), metavar="[FILE]")
-@click.option("--init", "url", metavar="URL", help="Write a commented FILE for the service at URL, and exit.")
+@click.option("--discover", "url", metavar="URL", help="Try out the service at URL, write a FILE for it, and exit.")
 @click.option("--list", "lists", is_flag=True, help="List the cases, and exit.")
 @click.option(
     "--only",
@@ -80,7 +88,7 @@ _STYLES = {
 )
 @click.option("--through-proxy", is_flag=True, help="Record through wiretape proxy instead of directly at the socket.")
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")
-@click.option("--force", is_flag=True, help="Replace the recording if it exists.")
+@click.option("--force", is_flag=True, help="Replace the recording if it exists; with --discover, complete FILE.")
 @output_options
 @baseline_options
 @click.option(
@@ -130,13 +138,13 @@ def probe(
 
     \b
     Examples:
-        wiretape probe --init http://127.0.0.1:8090
+        wiretape probe --discover http://127.0.0.1:8090
         wiretape probe --record probe.db --format junit --output probe.xml --format text
         wiretape probe --only replay,RES002 --skip unsafe
         wiretape probe --write-baseline known.json
     """
     if url is not None:
-        _write_initial_file(file, url)
+        _discover(file, url, timeout, force=force)
         return
     options = ProbeOptions(_split("--only", only), _split("--skip", skip), seed, jobs, timeout, limits, shrink)
     cases = select_cases(options)
@@ -195,19 +203,26 @@ def probe(
     ctx.exit(status)
 
 
-def _write_initial_file(path: Path, url: str) -> None:
-    """Raises InputError if the file exists or cannot be written, or the URL is invalid."""
+def _discover(path: Path, url: str, timeout_s: float, *, force: bool) -> None:
+    """Write a file for the service at a URL.  Raises InputError.
+
+    What an existing file says is tried first, and replaced if `force`.
+    """
     text = initial_file(url)
-    if path_exists(path):
-        raise InputError(f"{path} already exists: edit it, or use another name.")
+    if path_exists(path) and not force:
+        raise InputError(f"{path} already exists: add --force to complete it (its comments are replaced).")
+    described = read_probe_file(path) if path_exists(path) else decode_probe_file(tomllib.loads(text), str(path))
+    described = replace(described, base_url=url.rstrip("/"))
+    found = asyncio.run(discover(described, keys_of(described), timeout_s))
     try:
-        path.write_text(text, "utf-8")
+        path.write_text(probe_file_text(url, found.values, found.problems), "utf-8")
     except OSError as error:
         raise InputError(write_error(path, error)) from None
-    click.echo(
-        f"Wrote {printable(str(path))}: adapt it, set the environment variables that [keys] names, and run "
-        "wiretape probe."
-    )
+    for sentence in found.sentences():
+        click.echo(printable(sentence))
+    again = f"correct {found.blocker} in it, and run wiretape probe --discover {url} --force"
+    rest = again if found.blocker else "add what was not found and your service has, and run wiretape probe"
+    click.echo(printable(f"Wrote {path}: {rest}."))
 
 
 def _delete(path: Path) -> None:

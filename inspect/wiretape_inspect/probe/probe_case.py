@@ -45,6 +45,8 @@ _MOST_POINTERS = 5
 _LONG_ENOUGH = 10
 """A wait proves that something is missing if it took this many times as long as the same thing took before."""
 _TOO_FEW = "the run has too few durable events for a replay ({})"
+_HOOKED_KINDS: "dict[str, tuple[str, RunKind]]" = {"resync": ("resync", "plain"), "brief-tool": ("deadline", "tool")}
+"""The hooks that replace a kind of run, each with the kind that it needs."""
 _RUN_ENDS = tuple(sorted(TERMINAL_RUN_TYPES))
 
 T = TypeVar("T")
@@ -182,6 +184,10 @@ class StreamReader:
     async def until_event(self, cursor: str) -> list[StreamEvent]:
         """Read up to the event with an id.  Raises Unexpected if the stream ends first."""
         return await self._until(Read(self.name, until_id=cursor), "the last event of the replay")
+
+    async def until_closed(self) -> None:
+        """Read up to the end of the stream."""
+        await self._prober.read(Read(self.name), "the end of the stream")
 
     async def read_for(self, seconds: float) -> list[StreamEvent]:
         """Read for some time."""
@@ -379,6 +385,9 @@ class Prober:
         if not self.can_create:
             raise NotPossible(self.not_ready)
         create = require(self.file.create_run, "create-run")
+        hook, needed = _HOOKED_KINDS.get(kind, ("", kind))
+        if hook and getattr(self.file.hooks, hook) is not None:
+            kind = needed
         return create.body | dict(require(getattr(self.file.runs, kind.replace("-", "_")), f"runs.{kind}"))
 
     def run_step(self, session: str, kind: RunKind = "plain") -> Send:
@@ -420,6 +429,20 @@ class Prober:
         session = await self.create_session()
         stream = await self.open_stream(session, deltas=deltas)
         return session, await self.create_run(session, kind), stream
+
+    async def provoke(self, name: Literal["resync", "deadline", "closing"], session: str, run: str) -> bool:
+        """Send the request of a hook if there is one; return whether there is.  Raises NotPossible."""
+        hook = getattr(self.file.hooks, name)
+        if hook is None:
+            return False
+        target, body = (
+            text.replace("{session_id}", session).replace("{run_id}", run)
+            for text in (hook.target, json.dumps(hook.body, ensure_ascii=False))
+        )
+        exchange = await self.send(hook.method, target, body=body)
+        if not exchange.is_success:
+            raise NotPossible(f"the request of hooks.{name} got {exchange.outcome}")
+        return True
 
     async def start_tool_call(self, kind: RunKind = "tool") -> tuple[str, str, StreamReader, str]:
         """Create a run that waits for a tool result: its names, the stream, and the name of the call."""

@@ -1,13 +1,15 @@
 """`probe.toml`: how to reach a service, and the requests that the specification does not show."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from wiretape.decode import Source, decode
 from wiretape.errors import InputError
@@ -25,6 +27,9 @@ _PLACEHOLDERS = {
     "read-session": ("{session_id}",),
     "read-run": ("{session_id}", "{run_id}"),
     "delete-session": ("{session_id}",),
+    "hooks.resync": ("{session_id}", "{run_id}"),
+    "hooks.deadline": ("{session_id}", "{run_id}"),
+    "hooks.closing": ("{session_id}", "{run_id}"),
 }
 """The requests, and what stands for ids in their paths."""
 
@@ -102,6 +107,23 @@ class ToolResult(_Table, frozen=True):
     """Does not match the output schema of the tool."""
 
 
+class Hook(Operation, frozen=True):
+    """A request that makes the service do something; `{session_id}` and `{run_id}` stand for ids."""
+
+    body: dict[str, Any] = {}
+
+
+class Hooks(_Table, frozen=True):
+    """Requests for what no run makes the service do."""
+
+    resync: Hook | None = None
+    """Send `stream.resync` to the readers of a session, instead of a run of kind `resync`."""
+    deadline: Hook | None = None
+    """Let the deadline of a waiting run pass, instead of a run of kind `brief-tool`."""
+    closing: Hook | None = None
+    """End the streams of a session, as when the service restarts."""
+
+
 class Limits(_Table, frozen=True):
     """The limits of the main key's tenant: requests per window."""
 
@@ -122,6 +144,7 @@ class ProbeFile(_Table, frozen=True):
     delete_session: Operation | None = None
     runs: Runs = Runs()
     tool_result: ToolResult | None = None
+    hooks: Hooks = Hooks()
     limits: Limits = Limits()
     idempotency_header: Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")] | None = None
     ca_file: _Text | None = None
@@ -161,17 +184,18 @@ def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
             # The value is not shown: it may be a key.
             raise source.error(("keys", key), "expected the name of an environment variable such as SERVICE_KEY")
     for key, placeholders in _PLACEHOLDERS.items():
-        operation = getattr(file, key.replace("-", "_"))
+        path = key.split(".")
+        operation = attrgetter(key.replace("-", "_"))(file)
         if operation is None:
             continue
         if not _REQUEST.fullmatch(operation.request):
             raise source.error(
-                (key, "request"), f"expected a method and a path such as POST /v1/sessions, got '{operation.request}'"
+                (*path, "request"), f"expected a method and a path such as POST /v1/sessions, got '{operation.request}'"
             )
         unknown = [each for each in _PLACEHOLDER.findall(operation.request) if each not in placeholders]
         if unknown:
             known = " or ".join(placeholders) or "no placeholder"
-            raise source.error((key, "request"), f"expected {known}, got {unknown[0]} in '{operation.request}'")
+            raise source.error((*path, "request"), f"expected {known}, got {unknown[0]} in '{operation.request}'")
     return file
 
 
@@ -198,6 +222,56 @@ def initial_file(url: str) -> str:
     raise InputError(f"Invalid URL '{url}': expected the address of the service, for example http://127.0.0.1:8090.")
 
 
+_TABLE = re.compile(r"(?:# )?\[([a-z-]+)\](.*)")
+_ENTRY = re.compile(r"(?:# )?([a-z-]+) = (.*?) *(?:# (.*))?")
+_COMMENT_COLUMN = 43
+
+
+def file_values(file: ProbeFile) -> dict[str, Any]:
+    """Return the values of a file by their keys, such as `create-session.id`."""
+    values: dict[str, Any] = {}
+    for name in file.__struct_fields__:
+        value, key = getattr(file, name), name.replace("_", "-")
+        names = value.__struct_fields__ if isinstance(value, Struct) else ()
+        values |= {f"{key}.{each.replace('_', '-')}": getattr(value, each) for each in names} or {key: value}
+    return {key: to_builtins(value) for key, value in values.items() if value is not None}
+
+
+def probe_file_text(url: str, values: Mapping[str, Any], problems: Mapping[str, str]) -> str:
+    """Return the text of a file with values; what has none is a comment, with the problem if there is one."""
+    lines: list[str] = []
+    table = ""
+    for line in initial_file(url).splitlines():
+        if found := _TABLE.fullmatch(line):
+            table = f"{found[1]}."
+            is_used = any(key.startswith(table) for key in values)
+            header = f"{'' if is_used else '# '}[{found[1]}]"
+            lines.append(f"{header.ljust(_COMMENT_COLUMN)}{found[2].lstrip()}".rstrip())
+        elif (found := _ENTRY.fullmatch(line)) and (key := table + found[1]) != "base-url":
+            value = _toml(values[key]) if key in values else found[2]
+            entry = f"{'' if key in values else '# '}{found[1]} = {value}"
+            comment = "; ".join(filter(None, (found[3], problems.get(key) and f"not found: {problems[key]}")))
+            lines.append(f"{entry.ljust(_COMMENT_COLUMN - 1)} # {comment}" if comment else entry)
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML, on one line."""
+    if isinstance(value, Mapping):
+        entries = (f"{name if _BARE.fullmatch(name) else _toml(name)} = {_toml(each)}" for name, each in value.items())
+        text = ", ".join(entries)
+        return f"{{ {text} }}" if text else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    # DEL is the only character that JSON allows in a string and TOML does not.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+_BARE = re.compile("[A-Za-z0-9_-]+")
+
+
 _INITIAL = """\
 # What `wiretape probe` needs to know about your service. The values match `wiretape serve probe`.
 # Remove the entries for features that your service lacks: cases that need them are reported as not possible.
@@ -218,6 +292,7 @@ id = "/id"                                 # JSON pointer into the response
 
 [create-run]
 request = "POST /v1/sessions/{session_id}/runs"
+body = {}                                  # for runs of every kind
 id = "/id"
 
 [read-session]
@@ -243,6 +318,11 @@ no-sandbox = { input = "no sandbox" }      # is refused: SANDBOX_PROVISION_FAILE
 [tool-result]                              # the bodies that resume a run
 correct = { tool_call_id = "{tool_call_id}", output = { celsius = 21.5 } }
 wrong = { tool_call_id = "{tool_call_id}", output = { celsius = "warm" } }
+
+# [hooks]                                  # requests for what no run makes your service do
+# resync = { request = "POST /admin/sessions/{session_id}/resync" }
+# deadline = { request = "POST /admin/runs/{run_id}/expire", body = {} }
+# closing = { request = "POST /admin/sessions/{session_id}/close" }
 
 [limits]                                   # requests in 60 seconds; used only with --limits
 sessions = 30

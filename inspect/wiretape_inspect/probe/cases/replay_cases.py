@@ -2,7 +2,7 @@
 
 from wiretape.contract import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import NotPossible, Prober, case, require
 
 _REPLAY = 'Stream rule 1: "persisted events after that id are replayed first, then live output resumes"'
 _INVALID = 'Stream rule 2: "When the cursor is invalid, the error is invalid_cursor (HTTP 400)."'
@@ -216,8 +216,13 @@ async def thousand_events(probe: Prober) -> None:
 )
 async def resync(probe: Prober) -> None:
     """Nothing is lost in a resync."""
-    session, _, stream = await probe.start("resync")
-    found = await stream.until(STREAM_RESYNC, *sorted(TERMINAL_RUN_TYPES))
+    session, run, stream = await probe.start("resync")
+    if probe.file.hooks.resync is not None:
+        await stream.until_durable(run)
+        await probe.provoke("resync", session, run)
+        found = await stream.until(STREAM_RESYNC)
+    else:
+        found = await stream.until(STREAM_RESYNC, *sorted(TERMINAL_RUN_TYPES))
     if found[-1].type != STREAM_RESYNC:
         raise NotPossible(f"a run of kind runs.resync ends without {STREAM_RESYNC}")
     cursor = stream.cursor()
@@ -225,3 +230,20 @@ async def resync(probe: Prober) -> None:
     await stream.read_for(_QUIET_SECONDS)
     await stream.close()
     await probe.expect_same_replay(session, cursor)
+
+
+@case(
+    "replay/closing",
+    'Symptom to action: "Stream drops: Reconnect with the last durable SSE id."',
+    steps="During a run, make the service end the stream with hooks.closing, reconnect with the last durable id, and "
+    "read to the end of the run.",
+    rules="RES001 SSE002",
+)
+async def closing(probe: Prober) -> None:
+    """Nothing is lost if the service ends a stream."""
+    require(probe.file.hooks.closing, "hooks.closing")
+    session, run, stream = await probe.start()
+    await stream.until_durable(run)
+    await probe.provoke("closing", session, run)
+    await stream.until_closed()
+    await probe.expect_same_replay(session, stream.cursor())

@@ -95,7 +95,8 @@ async def repeated_result(probe: Prober) -> None:
 )
 async def late_result(probe: Prober) -> None:
     """A late result is refused."""
-    _, run, stream, call = await probe.start_tool_call("brief-tool")
+    session, run, stream, call = await probe.start_tool_call("brief-tool")
+    await probe.provoke("deadline", session, run)
     waited_s = 0
     while not {TOOL_FAILED, *TERMINAL_RUN_TYPES} & {event.type for event in await stream.read_for(1)}:
         waited_s += 1

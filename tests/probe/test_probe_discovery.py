@@ -1,0 +1,98 @@
+"""`wiretape probe --discover`: what is found about services without a description, and about what is not a service."""
+
+import tomllib
+
+import pytest
+from second_service import Service, Traits, start
+from test_probe_command import run
+from test_probe_hostile import endless_head, flood, hang, html, not_http, redirect, reset, serving
+
+from wiretape_inspect.probe import discovery, probe_client
+from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file
+from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.service.serve_options import ServeOptions
+
+KEY = '[[keys]]\nkey = "main-key"\n'
+
+
+async def test_everything_about_the_stand_in_is_confirmed(tmp_path):
+    async with serve_scenario("probe", ServeOptions(service=KEY)) as service:
+        status, out, err = await run(tmp_path, "--discover", service.url)
+        assert status == 0, err
+        assert "not found: delete-session.request, because DELETE /v1/sessions/{session_id} got 400" in out
+        assert out.count("not found: ") == 1
+        assert "ephemeral events: reasoning.delta, intermediate.delta, message.delta\n" in out
+        assert "tools: web_search\n" in out
+        document = tomllib.loads((tmp_path / "probe.toml").read_text("utf-8"))
+        assert document == tomllib.loads(initial_file(service.url))
+        assert [live.id for live in service.sessions.by_id.values() if live.engine.active] == []
+
+
+async def test_two_lines_describe_another_service(tmp_path):
+    """The paths of operations that the specification does not show; the ids and the records are found."""
+    service = Service(Traits(step_s=0.001, ids="text"))
+    url, runner = await start(service)
+    path = tmp_path / "probe.toml"
+    try:
+        status, out, _ = await run(tmp_path, "--discover", url)
+        assert status == 0
+        assert f"correct create-session.request in it, and run wiretape probe --discover {url} --force." in out
+        text = path.read_text("utf-8")
+        for old, new in (
+            ("POST /v1/sessions", "PUT /v1/projects/tides/sessions"),
+            ("POST /v1/sessions/{session_id}/runs", "POST /v1/sessions/{session_id}/turns"),
+        ):
+            text = text.replace(f'"{old}"', f'"{new}"')
+        path.write_text(text, "utf-8")
+        status, out, err = await run(tmp_path, "--discover", url)
+        assert status == 2
+        assert "probe.toml already exists: add --force to complete it (its comments are replaced)." in err
+        status, out, err = await run(tmp_path, "--discover", url, "--force")
+        assert status == 0, err
+        assert "idempotency-header, because none of Idempotency-Key, " in out
+        file = decode_probe_file(tomllib.loads(path.read_text("utf-8")), "probe.toml")
+        assert (file.create_session.id, file.create_run.id) == ("/data/session/id", "/data/run/key")
+        assert file.delete_session.request == "DELETE /v1/projects/tides/sessions/{session_id}"
+        assert file.read_run.request == "GET /v1/sessions/{session_id}/turns/{run_id}"
+        assert file.tool_result is None
+        only = "runs/two-in-a-row,replay,streams/run-with-deltas"
+        status, out, err = await run(tmp_path, "--only", only, "--no-config")
+        assert status == 0, out + err
+        assert "broken" not in out.replace("0 broken", "")
+    finally:
+        await service.stop()
+        await runner.cleanup()
+
+
+NO_SERVICE = " is not an Agent Session Service, or create-session.request is wrong: expected JSON for POST /v1/sessions"
+SENTENCES = {
+    hang: "Expected a response to POST /v1/sessions within 1 s, got nothing: if the service needs longer",
+    reset: f"{NO_SERVICE}, got no response (the service reset the connection).",
+    flood: f"{NO_SERVICE}, got 200, text/event-stream.",
+    endless_head: f"{NO_SERVICE}, got no response (not HTTP: ",
+    html: f"{NO_SERVICE}, got 200, text/html.",
+    redirect: f"{NO_SERVICE}, got 302 to https://elsewhere.test/, no Content-Type.",
+    not_http: f"{NO_SERVICE}, got no response (not HTTP: ",
+}
+
+
+@pytest.mark.parametrize("handle", SENTENCES, ids=lambda handle: handle.__name__)
+async def test_what_is_not_a_service_gets_one_sentence(handle, probe_file, monkeypatch):
+    monkeypatch.setattr(probe_client, "MOST_EVENTS", 1000)
+    async with serving(handle) as (_, url):
+        with pytest.raises(discovery.InputError) as raised:
+            await discovery.discover(probe_file(url), {"main": "main-key"}, 1 if handle is hang else 20)
+    assert SENTENCES[handle] in str(raised.value)
+
+
+async def test_a_key_that_is_refused_and_a_service_that_is_down_exit_with_2(tmp_path):
+    async with serve_scenario("probe", ServeOptions(service=KEY)) as service:
+        status, _, err = await run(tmp_path, "--discover", service.url, key="wrong")
+        assert status == 2
+        assert (
+            "Expected the key in the environment variable SERVICE_KEY to be accepted for POST /v1/sessions, got" in err
+        )
+    status, _, err = await run(tmp_path, "--discover", service.url)
+    assert status == 2
+    assert "cannot be reached: " in err
+    assert list(tmp_path.iterdir()) == []
