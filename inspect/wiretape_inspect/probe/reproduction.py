@@ -22,7 +22,7 @@ from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_runner import ProbeRunner
 from wiretape_inspect.probe.probe_steps import NAME, Close, Read, Send, Step, UnknownNameError, names_in
-from wiretape_inspect.report.case_results import Reproduction
+from wiretape_inspect.report.case_results import SETUP, Reproduction
 from wiretape_inspect.trim.minimize import minimize
 
 _MOST_TRIES = 40
@@ -197,7 +197,7 @@ async def reproduce(
     """
     steps, limit_s = runner.all_steps(case_name), runner.options.timeout_s
     # After an attempt, fewer requests are enough to exceed a limit.
-    is_repeated = not CASES[case_name].needs_limits
+    is_repeated = case_name == SETUP or not CASES[case_name].needs_limits
     found = await Shrinker(runner, code, case_name).shrink(steps) if is_repeated else None
     if found is None:
         _write_tape(runner.file, code, list(recorded), tape)
