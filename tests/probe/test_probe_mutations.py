@@ -247,7 +247,7 @@ class EndedRun:
         self.runs = {}
 
     def __call__(self, reply):
-        if reply.method == "POST" and reply.target.endswith("/runs"):
+        if reply.method == "POST" and reply.target.endswith(("/runs", "/turns")):
             session = reply.target.split("/")[3]
             if session in self.runs:
                 run, status = self.runs[session], "running"
@@ -262,7 +262,8 @@ class EndedRun:
                     recovery=[f"POST {base}/cancel", f"POST {base}/resume"],
                 )
             else:
-                self.runs[session] = reply.document["id"]
+                document = reply.document
+                self.runs[session] = document["id"] if "id" in document else document["data"]["run"]["key"]
 
 
 def other_status(reply):
@@ -337,7 +338,7 @@ MUTATIONS = {
     "SSE001": Mutation(A_STREAM, message(lambda e: e.raw().replace(b'"text": "H', b'"text": "\xff'))),
     "SSE002": Mutation("replay/resync", before_end=b"event: message.completed\nda"),
     "SSE003": Mutation(A_STREAM, message(lambda e: replace(e, extra=b"colour: red"))),
-    "SSE004": Mutation(A_STREAM, message(lambda e: e.raw().replace(b"id: evt", b"id: e\0vt"))),
+    "SSE004": Mutation(A_STREAM, message(lambda e: e.raw().replace(b"id: ", b"id: \0", 1))),
     "SSE005": Mutation(A_STREAM, message(lambda e: replace(e, extra=b"event: message.completed"))),
     "SSE006": Mutation(A_STREAM, message(lambda e: replace(e, name=""))),
     "SSE007": Mutation(A_STREAM, reply=stream_type),

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from second_service import DESCRIPTION, Service, Traits, start
 from service_mutations import MUTATIONS
 from slow_path import slow_path
+from test_probe_mutations import MUTATIONS as RULE_MUTATIONS
+from test_probe_mutations import mutated, on_error
 
+from wiretape.rules import Severity
+from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_file import decode_probe_file
 from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.case_results import SETUP, CaseVerdict
@@ -30,7 +34,7 @@ EXAMPLES = max(1, int(os.environ.get("WIRETAPE_FUZZ", "30")) // 30)
 def probe_second(probe):
     """Probe the second service in virtual time; return the result, the service, and the text of all findings."""
 
-    def run(traits=FEW, *, delay_s=0.0, mutation=None, changes=None, **options):
+    def run(traits=FEW, *, delay_s=0.0, mutation=None, proxied=None, changes=None, **options):
         async def main():
             service = Service(traits)
             if mutation is not None:
@@ -40,6 +44,8 @@ def probe_second(probe):
                 async with AsyncExitStack() as opened:
                     if delay_s:
                         url = await opened.enter_async_context(slow_path(url, delay_s))
+                    if proxied is not None:
+                        url = await opened.enter_async_context(mutated(url, proxied))
                     keys = {"base-url": url, "keys": {"main": "A", "other-tenant": "B", "limited": "C"}}
                     file = decode_probe_file(DESCRIPTION | keys | (changes or {}), "probe.toml")
                     more = {"shrink": False, "jobs": 4, "timeout_s": 30} | options
@@ -224,6 +230,42 @@ def test_the_case_finds_what_a_mutation_breaks(name, probe_second):
     assert result.verdict is CaseVerdict.BROKEN
     assert "<<" not in result.reason
     assert not mutation.rule or mutation.rule in result.broken_rules
+
+
+OTHERWISE = {
+    # The limits of the second service are published ones.
+    "RATE004": on_error(lambda document, _: document["error"]["details"].update(limit=4), 429),
+}
+"""How a mutation of the stand-in has to differ to break the same rule in the second service."""
+DEFECTS = {
+    code: replace(mutation, reply=OTHERWISE.get(code, mutation.reply)) for code, mutation in RULE_MUTATIONS.items()
+}
+
+
+@pytest.fixture(scope="module")
+def defects(probe_second):
+    """What the case for each rule found: one probe for all rules, and one for each that exhausts a limit."""
+    limited = [{code: mutation} for code, mutation in DEFECTS.items() if mutation.is_limited]
+    found = {}
+    for mutations in ({code: mutation for code, mutation in DEFECTS.items() if not mutation.is_limited}, *limited):
+        names = {code: f"{mutation.case}-{code}" for code, mutation in mutations.items()}
+        probed, _ = probe_second(
+            replace(FEW, has_limits=mutations in limited, ids="uuid"),
+            proxied={names[code]: mutation for code, mutation in mutations.items()},
+            cases=[replace(CASES[mutations[code].case], name=name) for code, name in names.items()],
+            limits=True,
+        )
+        assert probed.cases[SETUP].outcome is CaseVerdict.HELD
+        found |= {code: probed.cases[name] for code, name in names.items()}
+    return found
+
+
+@pytest.mark.parametrize("code", DEFECTS)
+def test_a_rule_that_the_second_service_breaks_is_found_and_nothing_else(code, defects):
+    result = defects[code]
+    assert code in result.broken_rules
+    assert not result.is_unexplained
+    assert {finding.code for finding in result.findings.values() if finding.severity is not Severity.NOTE} <= {code}
 
 
 def test_notes_do_not_break_a_case(probe_second):
