@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,3 +138,25 @@ async def test_a_script_tells_a_service_that_is_down_from_a_correct_one(probe_fi
 
 def test_each_rule_about_the_service_has_a_check():
     assert DEFECT_CHECKS.keys() == SERVICE_RULES
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "run"),
+    [
+        ("streams/two-readers", "EVT004", "fail"),
+        ("streams/slow-reader", "EVT004", "fail"),
+        ("replay/thousand-events", "EVT007", "plain"),
+    ],
+)
+async def test_the_smallest_run_and_one_reader_are_enough(case, code, run, serve, probe, clock_of):
+    async with (
+        serve() as service,
+        mutated(service.url, {case: MUTATIONS[code]}) as url,
+        probe(url, clock=clock_of(service), cases=[CASES[case]]) as probed,
+    ):
+        (found,) = probed.report.cases.reproductions
+    commands = [line for line in found.curl if line.startswith("curl -sSND-")]
+    paths = [re.search(r'"\$SERVICE"(/\S+)', line)[1] for line in commands]
+    assert [path.rpartition("/")[2] for path in paths] == ["sessions", "stream", "runs"]
+    assert "--limit-rate" not in commands[1]
+    assert f'{{"input": "{run}"}}' in commands[2]

@@ -14,6 +14,7 @@ from service_mutations import MUTATIONS
 from slow_path import slow_path
 from test_probe_mutations import MUTATIONS as RULE_MUTATIONS
 from test_probe_mutations import mutated, on_error
+from test_probe_reproductions import IS_LONG, run_script
 
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import CASES
@@ -266,6 +267,35 @@ def test_a_rule_that_the_second_service_breaks_is_found_and_nothing_else(code, d
     assert code in result.broken_rules
     assert not result.is_unexplained
     assert {finding.code for finding in result.findings.values() if finding.severity is not Severity.NOTE} <= {code}
+
+
+SCRIPTS = {code: mutation for code, mutation in DEFECTS.items() if not mutation.is_limited}
+
+
+@pytest.mark.parametrize("code", SCRIPTS if IS_LONG else ("RES002", "TOOL003"))
+def test_the_printed_script_shows_the_defect_of_the_second_service(code, probe_second, tmp_path):
+    """With ids that have to be encoded in URLs, and the line ends CRLF."""
+    mutation, traits = SCRIPTS[code], Traits(crlf=True, ids="text", step_s=0.001)
+    options = {"shrink": True, "cases": [CASES[mutation.case]]}
+    probed, _ = probe_second(replace(traits, step_s=0.02), proxied={mutation.case: mutation}, **options)
+    (found,) = (each for each in probed.report.cases.reproductions if each.code == code)
+
+    async def run(applied):
+        service = Service(traits)
+        url, runner = await start(service)
+        try:
+            async with mutated(url, applied) as url:
+                return await run_script(found.curl, url, tmp_path)
+        finally:
+            await service.stop()
+            await runner.cleanup()
+
+    async def run_both():
+        return await asyncio.gather(run({None: mutation}), run({}))
+
+    (broken, out), (correct, _) = results = asyncio.run(run_both())
+    assert (broken, correct) == (1, 0), results
+    assert f"{code}: " in out
 
 
 def test_notes_do_not_break_a_case(probe_second):

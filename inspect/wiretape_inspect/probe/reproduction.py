@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeGuard
 
 from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION, CURSOR_HEADER, KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
@@ -88,13 +89,12 @@ class Shrinker:
         if (found := await self._attempt(_up_to(kept))) is not None:
             larger.append(found)
         for kind, smaller in (
-            (Send, self._smaller_runs),
             (Send, _without_each),
+            (Send, self._smaller_runs),
             (Read | Close, _without_each),
             (Send | Read, _simpler),
         ):
-            kept = larger[-1]
-            index = len(kept.steps)
+            index = len(larger[-1].steps)
             while index > 0:
                 kept = larger[-1]
                 index = min(index, len(kept.steps)) - 1
@@ -102,6 +102,8 @@ class Shrinker:
                     found = await self._attempt(candidate)
                     if found is not None and (smaller != self._smaller_runs or found.size < kept.size):
                         larger.append(found)
+                        # A step can be simpler in several ways.
+                        index += smaller is _simpler
                         break
         return await self._confirm(larger)
 
@@ -134,16 +136,21 @@ class Shrinker:
     def _smaller_runs(self, steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
         """Yield the steps with a run of a kind that does less."""
         step, create = steps[index], self.runner.file.create_run
-        if isinstance(step, Send) and create is not None and "run-" in (step.id_name or ""):
+        if _creates_run(step) and create is not None:
             for body in (self.runner.file.runs.failing, self.runner.file.runs.plain):
                 text = json.dumps(create.body | (body or {}), ensure_ascii=False)
-                if body is not None and text != step.body:
-                    yield [*steps[:index], replace(step, body=text), *steps[index + 1 :]]
+                smaller = replace(step, body=text)
+                if body is not None and smaller != step:
+                    yield [*steps[:index], smaller, *steps[index + 1 :]]
+
+
+def _creates_run(step: Step) -> TypeGuard[Send]:
+    return isinstance(step, Send) and "run-" in (step.id_name or "")
 
 
 def _up_to(attempt: Attempt) -> list[Step]:
-    """Return the steps up to the request whose response breaks the rule, with everything about its stream."""
-    last = Defect.of(attempt.finding, attempt.seen).request
+    """Return the steps without the requests that followed the defect, and without what needs these."""
+    last = sum(isinstance(one, RequestStarted) and one.time_ns <= attempt.finding.time_ns for one in attempt.seen)
     sent = 0
     kept: list[Step] = []
     for step in attempt.steps:
@@ -179,9 +186,11 @@ def _simpler(steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
     if isinstance(step, Send):
         path, _, query = step.target.partition("?")
         needed = tuple((name, value) for name, value in step.headers if name not in {"Accept", "Content-Type"})
+        found += [replace(step, is_slow=False)] if step.is_slow else []
         found += [replace(step, target=path)] if query else []
         found += [replace(step, headers=needed)] if needed != step.headers else []
-        found += [replace(step, body="{}")] if step.body not in {None, "{}"} else []
+        has_choice = step.body not in {None, "{}"} and not _creates_run(step)
+        found += [replace(step, body="{}")] if has_choice else []
     elif isinstance(step, Read) and step.seconds is not None and step.seconds > _SHORTEST_WAIT_S:
         found += [replace(step, seconds=_SHORTEST_WAIT_S), replace(step, seconds=step.seconds / 2)]
     for simpler in found:
