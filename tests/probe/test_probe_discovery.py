@@ -55,6 +55,7 @@ async def test_two_lines_describe_another_service(tmp_path):
         assert file.delete_session.request == "DELETE /v1/projects/tides/sessions/{session_id}"
         assert file.read_run.request == "GET /v1/sessions/{session_id}/turns/{run_id}"
         assert file.tool_result is None
+        assert service.sessions == {}
         only = "runs/two-in-a-row,replay,streams/run-with-deltas"
         status, out, err = await run(tmp_path, "--only", only, "--no-config")
         assert status == 0, out + err

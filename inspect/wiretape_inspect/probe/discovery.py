@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -99,6 +100,8 @@ async def discover(file: ProbeFile, keys: Mapping[str, str], timeout_s: float) -
     except _FailedError as error:
         explorer.found.blocker, problem = error.args
         explorer.found.problems[explorer.found.blocker] = problem
+    finally:
+        await explorer.clean_up()
     return explorer.found
 
 
@@ -110,13 +113,22 @@ class _Explorer:
     keys: Mapping[str, str]
     timeout_s: float
     found: Discovery
+    probers: list[Prober] = field(default_factory=list)
     run_s: float = 0.0
     """How long the plain run took."""
 
     def prober(self, timeout_s: float | None = None) -> Prober:
         log = ObservationLog(ProbeClock(), lambda _seen: None)
         runner = StepRunner(self.client, log, self.keys, user_agent("discover"))
-        return Prober(self.file, runner, timeout_s=timeout_s or self.timeout_s)
+        self.probers.append(Prober(self.file, runner, timeout_s=timeout_s or self.timeout_s))
+        return self.probers[-1]
+
+    async def clean_up(self) -> None:
+        """Cancel the runs that are active, and delete the sessions if that is possible."""
+        for prober in self.probers:
+            prober.file = self.file
+            with suppress(TimedOut, Unexpected, UnknownNameError):
+                await prober.clean_up()
 
     async def find_session(self) -> None:
         """Find how sessions are created, and where their ids are: with an id, a stream opens."""
@@ -135,9 +147,7 @@ class _Explorer:
                 if stream.exchange.status == 200 and stream.exchange.is_stream:
                     self.file = replace(self.file, create_session=replace(create, id=pointer))
                     self.found.values["create-session.id"] = pointer
-                    await prober.clean_up()
                     return
-        await prober.clean_up()
         raise _FailedError("create-session.id", f"no value in the response to {create.request} opens a stream")
 
     async def find_run(self) -> None:
@@ -165,7 +175,6 @@ class _Explorer:
             if str(resolve_pointer(exchange.json, pointer)) in runs:
                 self.file = replace(self.file, create_run=replace(create, id=pointer))
                 self.found.values["create-run.id"] = pointer
-                await prober.clean_up()
                 return
         raise _FailedError("create-run.id", f"no value in the response to {create.request} is the run_id of its events")
 
@@ -204,11 +213,11 @@ class _Explorer:
                 exchange = await prober.send(operation.method, target)
                 if exchange.is_success:
                     self.found.keep(f"{key}.request", request)
+                    self.file = replace(self.file, **{key.replace("-", "_"): operation})
                     break
                 problem = problem or f"{request} got {exchange.outcome}"
             else:
                 self.found.keep(f"{key}.request", None, problem)
-        await prober.clean_up()
 
     async def find_idempotency_header(self) -> None:
         """Find the header that makes two equal requests create one run."""
@@ -222,7 +231,6 @@ class _Explorer:
             first_id = prober.runner.ids.get("run-1")
             again = await prober.execute(step)
             is_same = again.is_success and first.is_success and prober.runner.ids.get("run-1") == first_id
-            await prober.clean_up()
             if is_same:
                 self.found.keep("idempotency-header", name)
                 return
@@ -239,8 +247,6 @@ class _Explorer:
             seen = await self._observe(prober, kind)
         except (NotPossible, Unexpected, TimedOut, UnknownNameError):
             seen = set()
-        finally:
-            await prober.clean_up()
         if kind not in seen:
             self.found.keep(key, None, "no run with such a body did that")
         for name in ("correct", "wrong") if kind == "tool" else ():
