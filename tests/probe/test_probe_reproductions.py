@@ -129,6 +129,16 @@ async def test_a_script_ends_all_its_programs_although_its_parent_died(serve, pr
     assert b"Not seen in 1 seconds" in rest
 
 
+async def test_a_script_without_a_temporary_folder_leaves_all_files_alone(probe_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    (tmp_path / "file").write_text("It stays.", "utf-8")
+    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", "It is broken.", 2))
+    status, out = await run_script(lines, "http://127.0.0.1:9", tmp_path)
+    assert status == 2
+    assert "mktemp" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 async def test_a_script_tells_a_service_that_is_down_from_a_correct_one(probe_file, tmp_path):
     lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", "It is broken.", 2))
     status, out = await run_script(lines, "http://127.0.0.1:9", tmp_path)

@@ -251,8 +251,8 @@ def _write_tape(file: ProbeFile, code: str, seen: list[Observation], path: Path)
 
 # As a script.
 
-_HELPERS = r"""cd "$(mktemp -d)" || exit 2
-trap 'kill $(jobs -p) 2>/dev/null; rm -r "$PWD"' EXIT
+_HELPERS = r"""FOLDER=$(mktemp -d) && cd "$FOLDER" || exit 2
+trap 'kill $(jobs -p) 2>/dev/null; rm -r "$FOLDER"' EXIT
 curl -sS -m 10 -o ready.txt "$SERVICE" || exit 2
 show() {  # responses, as JSON
   for n in "$@"; do sed 's/\r$//' $n.http | tr '\r' '\n' | jq -Rsc 'split("\n\n") as $b | {
