@@ -289,7 +289,7 @@ REMOVED: dict[str, Callable[[str], list[Plant]]] = {
         Plant(target=f"/v1;token={key}/{key}?token={key}&x={key}", sent=(b'{"x": "%b"}' % key.encode(),))
     ],
     "a credential of a header, repeated in a request body, a response or an event stream": in_streams,
-    "the signature in a credential, repeated without the rest of the credential": in_signatures,
+    "the `Signature=` of a credential, repeated without the rest of the credential": in_signatures,
     "the value of a cookie, repeated without its name": in_cookies,
     "the value of a parameter, or the password of a URL, repeated": lambda key: [
         Plant(target=f"/v1?token={key}", sent=echo(key), response=STREAM, received=(event(key),)),
@@ -379,6 +379,9 @@ KEPT: dict[str, Callable[[str], list[Plant]]] = {
     ],
     "a repeated secret that is split between events": lambda key: [
         Plant(headers=bearer(key), response=STREAM, received=(event(key[:14]), event(key[14:])))
+    ],
+    "one of the three parts of a JSON Web Token, repeated alone": lambda key: [
+        Plant(headers=bearer(f"header.payload.{key}"), received=echo(key)),
     ],
     "a body that contains a secret before any head does, such as the response to a login": lambda key: [
         Plant(received=echo(key)),
