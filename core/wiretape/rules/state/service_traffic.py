@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from wiretape.bounded_dict import cache_short
 from wiretape.contract import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 from wiretape.observations import RequestStarted
 from wiretape.upstreams import split_upstreams
@@ -32,7 +33,7 @@ class ServiceBase:
 
     def includes(self, request: RequestStarted) -> bool:
         """Whether a request is to the origin."""
-        return self.origin in {None, _origin_of(request.scheme, request.authority)}
+        return self.origin is None or self.origin == _origin_of(request.scheme, request.authority)
 
 
 def parse_service_base(text: str) -> ServiceBase:
@@ -142,6 +143,7 @@ class ServiceTraffic:
         return (ScopeReason.SESSION_PART, parts) if parts else (ScopeReason.OTHER, ())
 
 
+@cache_short
 def _origin_of(scheme: str, authority: str) -> str:
     """Return `http://host:port`, in lower case and with a port."""
     host = authority.lower()
