@@ -22,6 +22,7 @@ export function closeDialog() {
 export function watchDialog() {
   const dialog = byId("dialog");
   dialog.addEventListener("close", () => {
+    if (dialog.open) return;  // the event comes late, and the dialog was opened again
     dialog.replaceChildren();
     if (focusBefore && focusBefore.isConnected) focusBefore.focus();
     focusBefore = null;
