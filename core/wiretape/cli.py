@@ -43,10 +43,10 @@ class _LazyCommand(click.Command):
 _SECTIONS = {
     "Record and replay": (
         _LazyCommand("proxy", "wiretape_proxy.cli:proxy", "Record the traffic between clients and a service."),
-        _LazyCommand("replay", "wiretape_replay.cli:replay", "Replay a recording as an offline service."),
-        _LazyCommand("serve", "wiretape_replay.service.cli:serve", "Simulate the whole service from a scenario."),
+        _LazyCommand("replay", "wiretape_replay.commands.replay:replay", "Replay a recording as an offline service."),
+        _LazyCommand("serve", "wiretape_replay.commands.serve:serve", "Simulate the whole service from a scenario."),
         _LazyCommand(
-            "control", "wiretape_replay.control.control_command:control", "Move the playheads of a replay or stand-in."
+            "control", "wiretape_replay.commands.control:control", "Move the playheads of a replay or stand-in."
         ),
     ),
     "Check and inspect": (

@@ -16,8 +16,7 @@ from hostile_server import BODY, HEAD, REDIRECT, HostileServer
 from wiretape_process import WiretapeProcess, run_wiretape
 
 from wiretape.cli import wiretape
-from wiretape_replay.control import control_command
-from wiretape_replay.serve_command import control_command_line
+from wiretape_replay.commands.foreground_server import control_command_line
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer sk-test"}
@@ -256,7 +255,7 @@ def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response):
     ids=["endless body", "slow body", "endless head", "slow head", "redirect"],
 )
 def test_a_response_that_does_not_end_is_bounded(monkeypatch, beginning, repeated, pause_s, problem):
-    monkeypatch.setattr(control_command, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("wiretape_replay.commands.control._TIMEOUT_S", 0.3)
     with HostileServer(beginning, repeated, pause_s) as server:
         assert f" at {server.address} {problem}" in refused(f"http://{server.address}", "state")
         assert server.sent < 32 << 20

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from wiretape_replay import serve_command
-
 
 class Cycle:
     """Something that only the garbage collector can free."""

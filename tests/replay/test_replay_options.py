@@ -14,7 +14,7 @@ from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.observations import BytesLost, Ending, Side
-from wiretape_replay.cli import replay
+from wiretape_replay.commands.replay import replay
 
 JSON = (("Content-Type", "application/json"), ("Content-Length", "1"))
 KEY = {"Authorization": "Bearer anything"}

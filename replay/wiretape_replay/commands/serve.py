@@ -12,8 +12,7 @@ from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.client_verdict.client_report import VerdictOptions
-from wiretape_replay.responses.access_settings import ASSUMED
-from wiretape_replay.serve_command import (
+from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
     access,
     control_option,
@@ -26,6 +25,7 @@ from wiretape_replay.serve_command import (
     timing,
     verdict_options,
 )
+from wiretape_replay.responses.access_settings import ASSUMED
 from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, NOT_CONFIGURABLE, FixedAssumption, assumed_settings
 from wiretape_replay.service.scenario.scenario_file import scenario_list
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario

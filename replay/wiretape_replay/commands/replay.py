@@ -15,10 +15,7 @@ from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.client_verdict.client_report import VerdictOptions
-from wiretape_replay.faults.dry_run import dry_run_lines
-from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
-from wiretape_replay.replay_server import Replay, serve_replay
-from wiretape_replay.serve_command import (
+from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
     access,
     control_option,
@@ -33,6 +30,9 @@ from wiretape_replay.serve_command import (
     timing,
     verdict_options,
 )
+from wiretape_replay.faults.dry_run import dry_run_lines
+from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
+from wiretape_replay.replay_server import Replay, serve_replay
 from wiretape_replay.verbatim.request_matching import Order, Repeat
 from wiretape_replay.verbatim.verifier import verify as verify_recording
 

@@ -1,0 +1,1 @@
+"""The commands `wiretape replay`, `serve` and `control`."""
