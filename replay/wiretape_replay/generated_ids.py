@@ -4,7 +4,7 @@ from hashlib import blake2b
 from itertools import count
 
 
-class RequestIds:
+class RequestIdCounter:
     """Counts ids for responses that do not come from a recording: `wiretape-1`, `wiretape-2` and so on.
 
     Everything that responds on a server shares one of these, so no id occurs twice, and every run has the same ids.

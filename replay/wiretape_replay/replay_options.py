@@ -11,9 +11,9 @@ from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
+from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy, effective_policy
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
-from wiretape_replay.responses.access_settings import AccessPolicy, decode_access_policy, effective_policy
-from wiretape_replay.verbatim.request_matching import Matching, Order, Repeat
+from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.6.2)."""
@@ -50,7 +50,7 @@ class ReplayOptions:
     """Request headers to match on as well."""
     order: str = Order.KIND
     """`kind`: recorded order within each kind of request; `strict`: recorded order of all requests."""
-    repeat: str = Repeat.REFUSE
+    repeat: str = RepeatMode.REFUSE
     """When all recorded responses are used: `refuse` with status 501, repeat the `last`, or `cycle`."""
 
     speed_factor: float = field(init=False, repr=False, compare=False)
@@ -93,7 +93,7 @@ class ReplayOptions:
 
     def _matching(self) -> Matching:
         check_choice("order", self.order, list(Order))
-        check_choice("repeat", self.repeat, list(Repeat))
+        check_choice("repeat", self.repeat, list(RepeatMode))
         ignored_query = frozenset(string_list("ignore_query", self.ignore_query))
         if "" in ignored_query:
             raise InputError("Invalid ignore_query '': expected the name of a query parameter.")
@@ -106,7 +106,7 @@ class ReplayOptions:
             tuple(map(JsonPath.of, string_list("ignore_body", self.ignore_body))),
             tuple(dict.fromkeys(name.lower() for name in headers)),
             Order(self.order),
-            Repeat(self.repeat),
+            RepeatMode(self.repeat),
         )
 
 

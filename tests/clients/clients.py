@@ -27,9 +27,9 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer
 from wiretape_replay import Replay, ReplayOptions, serve_replay
+from wiretape_replay.access.access_settings import AccessPolicy
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
-from wiretape_replay.responses.access_settings import AccessPolicy
 
 HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"

@@ -9,8 +9,8 @@ import pytest
 
 from wiretape.config import ConfigTable, load_config
 from wiretape_inspect.probe.probe_file import ProbeFile, read_probe_file
+from wiretape_replay.access.access_settings import AccessFile
 from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
-from wiretape_replay.responses.access_settings import AccessFile
 from wiretape_replay.service.assumptions import Assumptions, read_service_settings
 from wiretape_replay.service.scenario.scenario_file import read_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario

@@ -13,11 +13,11 @@ from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.http_messages import Framing, ResponseHead
-from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.replay_server import replay_control
-from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server.aiohttp_server import HttpServer
+from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
+from wiretape_replay.recording_server import replay_control
+from wiretape_replay.session.playhead_clock import Playheads
 from wiretape_replay.session.session_log import EntryKind, LogEntry, PlayableSession, SessionLog
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
@@ -25,7 +25,7 @@ from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 MS = 1_000_000
 TOKEN = "let-me-in"
 HEAD = ResponseHead(
-    200, "OK", (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")), Framing.CHUNKED
+    200, "OK", (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")), BodyFraming.CHUNKED
 )
 _PATIENCE_S = 45
 
@@ -175,7 +175,7 @@ async def playing(
     playheads = Playheads(speed=speed, paused=paused, per_connection=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
         others = VerbatimPlayer(recording, math.inf)
-        streams = SessionStreams(playheads, RequestIds())
+        streams = SessionStreams(playheads, RequestIdCounter())
         known_ids = frozenset([*sessions, *known])
         player = SessionPlayer(sessions, known_ids=known_ids, others=others.respond, streams=streams)
         control = replay_control(playheads, others, player)

@@ -6,8 +6,7 @@ import pytest
 
 from wiretape.contract import LIMITS, OPERATIONS, Limit
 from wiretape.errors import InputError
-from wiretape_replay.http_server.http_messages import RequestPattern
-from wiretape_replay.responses.access_settings import (
+from wiretape_replay.access.access_settings import (
     ASSUMED_COUNTS,
     ASSUMED_SCOPES,
     AccessPolicy,
@@ -15,6 +14,7 @@ from wiretape_replay.responses.access_settings import (
     effective_policy,
     load_access_policy,
 )
+from wiretape_replay.http_server.http_messages import RequestPattern
 
 FULL = """
 [[keys]]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from wiretape.contract import LIMITS, Limit
 from wiretape.observations import header
-from wiretape_replay.generated_ids import RequestIds
+from wiretape_replay.access.access_settings import AccessPolicy, ApiKey
+from wiretape_replay.access.auth_and_rate_limits import AccessControl
+from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
-from wiretape_replay.responses.access_settings import AccessPolicy, ApiKey
-from wiretape_replay.responses.auth_and_rate_limits import AccessControl
 
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"
@@ -31,7 +31,7 @@ def asked(key="a", method="GET", target=STREAM, more=()):
 
 
 def guard(service, workspace_of=lambda _: None):
-    return AccessControl(service, RequestIds().next, workspace_of)
+    return AccessControl(service, RequestIdCounter().next, workspace_of)
 
 
 def outcome(answer):

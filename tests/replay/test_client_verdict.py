@@ -22,10 +22,10 @@ from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity, parse_service_base
 from wiretape_replay import ReplayOptions, serve_replay
+from wiretape_replay.access.access_settings import AccessPolicy
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, VerdictOptions, check_client, fails, verdict
 from wiretape_replay.faults.fault_script import read_fault_script
-from wiretape_replay.responses.access_settings import AccessPolicy
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer key-1"}

@@ -9,10 +9,10 @@ from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.client_verdict.attribution import Attribution
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
-from wiretape_replay.http_server.http_messages import NO_BODY, Framing, HttpRequest, ResponseHead
+from wiretape_replay.http_server.http_messages import NO_BODY, BodyFraming, HttpRequest, ResponseHead
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, FaultInjected, RequestBodyPart, RequestComplete
 
-HEAD = ResponseHead(200, "OK", (), Framing.CHUNKED)
+HEAD = ResponseHead(200, "OK", (), BodyFraming.CHUNKED)
 content = st.one_of(
     st.binary(min_size=1, max_size=4),
     st.builds(RequestBodyPart, st.binary(min_size=1, max_size=4)),

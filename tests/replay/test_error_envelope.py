@@ -19,8 +19,8 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail, error_response
+from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail, error_response
+from wiretape_replay.generated_ids import RequestIdCounter
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"
 RUN = ActiveRun("s1", "r1")
@@ -129,5 +129,5 @@ def test_what_cannot_be_said_is_not(code, more):
 
 
 def test_request_ids_are_counted():
-    numbers = RequestIds()
+    numbers = RequestIdCounter()
     assert [numbers.next() for _ in range(3)] == ["wiretape-1", "wiretape-2", "wiretape-3"]

@@ -11,19 +11,7 @@ from hypothesis import strategies as st
 from wiretape.observations import Ending
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.faults.dry_run import list_hits
-from wiretape_replay.faults.event_mutation import (
-    CloseConnection,
-    LogFault,
-    ResetConnection,
-    Send,
-    SendError,
-    Wait,
-    corrupt_frame,
-    data_size,
-    is_final,
-    pad_frame,
-    split_frame,
-)
+from wiretape_replay.faults.fault_schedule import FaultSchedule
 from wiretape_replay.faults.fault_script import (
     Corrupt,
     Damage,
@@ -34,15 +22,27 @@ from wiretape_replay.faults.fault_script import (
     EventFilter,
     ExpireCursor,
     FaultScript,
+    InsertResync,
     Oversize,
     Reorder,
     Reset,
-    Resync,
     Split,
     SplitPoint,
     Stall,
 )
-from wiretape_replay.faults.injector import FaultInjector
+from wiretape_replay.faults.frame_damage import (
+    CloseConnection,
+    LogFault,
+    PauseSending,
+    ResetConnection,
+    SendBytes,
+    SendError,
+    corrupt_frame,
+    data_size,
+    is_final,
+    pad_frame,
+    split_frame,
+)
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
@@ -77,8 +77,8 @@ def events(**fields):
     return EventFilter(**fields)
 
 
-def injector(*faults, seed=0):
-    return FaultInjector(FaultScript(faults=faults, seed=seed))
+def schedule(*faults, seed=0):
+    return FaultSchedule(FaultScript(faults=faults, seed=seed))
 
 
 def play(faults, asked=None, entries=LOG):
@@ -87,21 +87,21 @@ def play(faults, asked=None, entries=LOG):
     done = list(injection.before)
     if not any(is_final(instruction) for instruction in done):
         for entry in entries:
-            done += injection.stream.apply(entry) if injection.stream else [Send(entry.data)]
+            done += injection.stream.apply(entry) if injection.stream else [SendBytes(entry.data)]
         done += injection.stream.flush() if injection.stream else []
     return [instruction for instruction in done if not isinstance(instruction, LogFault)]
 
 
 def play_one(fault):
-    return play(injector(fault))
+    return play(schedule(fault))
 
 
 def sends(entries):
-    return [Send(entry.data) for entry in entries]
+    return [SendBytes(entry.data) for entry in entries]
 
 
 def test_a_script_without_faults_changes_nothing():
-    injection = injector().inject(stream())
+    injection = schedule().inject(stream())
     assert (injection.before, injection.stream) == ((), None)
 
 
@@ -109,7 +109,9 @@ def test_a_fault_of_another_event_changes_nothing():
     assert play_one(Drop(after=events(sequence=99))) == sends(LOG)
 
 
-@pytest.mark.parametrize(("kind", "end"), [(Drop, CloseConnection()), (Reset, ResetConnection()), (Stall, Wait(None))])
+@pytest.mark.parametrize(
+    ("kind", "end"), [(Drop, CloseConnection()), (Reset, ResetConnection()), (Stall, PauseSending(None))]
+)
 @pytest.mark.parametrize(("position", "sent"), [("before", 4), ("after", 5)])
 def test_a_stream_ends_before_or_after_an_event(kind, end, position, sent):
     assert play_one(kind(**{position: events(sequence=2)})) == [*sends(LOG[:sent]), end]
@@ -118,7 +120,7 @@ def test_a_stream_ends_before_or_after_an_event(kind, end, position, sent):
 @pytest.mark.parametrize(("offset", "sent"), [(None, len(LOG[4].data) // 2), (7, 7), (len(LOG[4].data) - 1, -1)])
 def test_a_stream_ends_inside_an_event(offset, sent):
     done = play_one(Drop(offset=offset, at=events(sequence=2)))
-    assert done == [*sends(LOG[:4]), Send(LOG[4].data[:sent]), CloseConnection()]
+    assert done == [*sends(LOG[:4]), SendBytes(LOG[4].data[:sent]), CloseConnection()]
 
 
 def test_an_offset_after_the_end_of_an_event_does_not_hit_it():
@@ -136,18 +138,18 @@ def test_an_event_has_to_match_every_field():
 
 def test_a_tool_call_is_matched_by_its_id():
     log = [durable(1), durable(2, "tool.started", tool_call_id="t1"), durable(3)]
-    done = play(injector(Drop(before=events(tool_call="t1"))), entries=log)
+    done = play(schedule(Drop(before=events(tool_call="t1"))), entries=log)
     assert done == [*sends(log[:1]), CloseConnection()]
 
 
 def test_a_stream_continues_after_a_pause():
     assert play_one(Stall(seconds=5, after=events(sequence=1))) == [
-        Send(LOG[0].data),
-        Wait(5 * SECOND),
+        SendBytes(LOG[0].data),
+        PauseSending(5 * SECOND),
         *sends(LOG[1:]),
     ]
     inside = play_one(Delay(seconds=5, offset=10, at=events(sequence=1)))
-    assert inside[:3] == [Send(LOG[0].data[:10]), Wait(5 * SECOND), Send(LOG[0].data[10:])]
+    assert inside[:3] == [SendBytes(LOG[0].data[:10]), PauseSending(5 * SECOND), SendBytes(LOG[0].data[10:])]
 
 
 def test_an_event_is_sent_again():
@@ -166,44 +168,44 @@ def test_a_delayed_event_is_sent_before_the_stream_ends():
 
 def test_reordering_every_event_swaps_them_in_pairs():
     entries = [entry for entry in LOG if entry.is_event]
-    done = play(injector(Reorder(at=events())), entries=entries)
+    done = play(schedule(Reorder(at=events())), entries=entries)
     assert done == sends([entries[1], entries[0], entries[3], entries[2], entries[4]])
 
 
 def test_a_resync_is_inserted_without_an_id_or_with_the_given_one():
-    (_, ephemeral, *_) = play_one(Resync(after=events(sequence=1)))
-    assert ephemeral == Send(
+    (_, ephemeral, *_) = play_one(InsertResync(after=events(sequence=1)))
+    assert ephemeral == SendBytes(
         b'event: stream.resync\ndata: {"type":"stream.resync","session_id":"s1","run_id":"r1"}\n\n'
     )
-    (_, stored, *_) = play_one(Resync(id="e1b", sequence=7, after=events(sequence=1)))
+    (_, stored, *_) = play_one(InsertResync(id="e1b", sequence=7, after=events(sequence=1)))
     assert stored.data.startswith(
         b'event: stream.resync\nid: e1b\ndata: {"id":"e1b","sequence":7,"type":"stream.resync"'
     )
 
 
 def test_the_faults_of_one_event_add_up():
-    faults = injector(
+    faults = schedule(
         Drop(name="end", after=events(sequence=1)),
         Duplicate(name="again", at=events(sequence=1)),
         Split(name="split", offsets=4, at=events(sequence=1)),
-        Resync(name="resync", before=events(sequence=1)),
+        InsertResync(name="resync", before=events(sequence=1)),
     )
     resync, *rest = play(faults)
-    twice = [Send(LOG[0].data[:4]), Send(LOG[0].data[4:])] * 2
+    twice = [SendBytes(LOG[0].data[:4]), SendBytes(LOG[0].data[4:])] * 2
     assert resync.data.startswith(b"event: stream.resync")
     assert rest == [*twice, CloseConnection()]
     assert faults.counts == {"end": 1, "again": 1, "split": 1, "resync": 1}
 
 
 def test_faults_after_the_end_of_a_stream_are_neither_applied_nor_counted():
-    faults = injector(Drop(before=events()), Resync(after=events()))
+    faults = schedule(Drop(before=events()), InsertResync(after=events()))
     assert play(faults) == [CloseConnection()]
     assert faults.counts == {"fault-1": 1, "fault-2": 0}
     assert faults.unused == ["fault-2"]
 
 
 def test_connections_are_counted_for_each_session():
-    faults = injector(Drop(after=events(event=1), connection=2))
+    faults = schedule(Drop(after=events(event=1), connection=2))
     assert play(faults, stream("s1")) == sends(LOG)
     assert play(faults, stream("s2")) == sends(LOG)
     assert play(faults, stream("s1")) == [*sends(LOG[:1]), CloseConnection()]
@@ -211,7 +213,7 @@ def test_connections_are_counted_for_each_session():
 
 
 def test_a_rewound_server_does_the_same_again():
-    faults = injector(Drop(after=events(), times=1, connection=1))
+    faults = schedule(Drop(after=events(), times=1, connection=1))
     first = play(faults)
     assert play(faults) == sends(LOG)
     faults.rewind()
@@ -226,18 +228,18 @@ def test_skip_and_times_limit_how_often_a_fault_is_applied():
 
 
 @pytest.mark.parametrize(
-    ("fault", "end"), [(Drop(), CloseConnection()), (Reset(), ResetConnection()), (Stall(), Wait(None))]
+    ("fault", "end"), [(Drop(), CloseConnection()), (Reset(), ResetConnection()), (Stall(), PauseSending(None))]
 )
 def test_a_fault_replaces_the_response(fault, end):
     assert play_one(fault) == [end]
 
 
 def test_a_delayed_response_is_still_sent():
-    assert play_one(Delay(seconds=5)) == [Wait(5 * SECOND), *sends(LOG)]
+    assert play_one(Delay(seconds=5)) == [PauseSending(5 * SECOND), *sends(LOG)]
 
 
 def test_an_error_is_sent_for_the_requests_it_applies_to():
-    faults = injector(Error(name="busy", code="SESSION_BUSY", operation="cancel", session="s1", run="r1"))
+    faults = schedule(Error(name="busy", code="SESSION_BUSY", operation="cancel", session="s1", run="r1"))
     assert faults.inject(stream()).before == ()
     line, error = faults.inject(CANCEL).before
     text = "Fault busy: error SESSION_BUSY instead of the response (POST /base/v1/sessions/s1/runs/r1/cancel)"
@@ -251,12 +253,12 @@ def test_an_error_is_sent_for_the_requests_it_applies_to():
     [((), "e1", True), ("e1", "e1", True), (("e2", "e3"), "e1", False), ((), None, False)],
 )
 def test_a_cursor_expires(expired, cursor, refused):
-    before = injector(ExpireCursor(cursor=expired)).inject(stream(cursor=cursor)).before
+    before = schedule(ExpireCursor(cursor=expired)).inject(stream(cursor=cursor)).before
     assert [error.code for error in before if isinstance(error, SendError)] == ["invalid_cursor"] * refused
 
 
 def test_the_log_names_the_fault_and_the_event():
-    injection = injector(Drop(name="late", after=events(sequence=2))).inject(stream())
+    injection = schedule(Drop(name="late", after=events(sequence=2))).inject(stream())
     lines = [done for entry in LOG for done in injection.stream.apply(entry) if isinstance(done, LogFault)]
     text = "Fault late: drop after event 4, message.completed, sequence 2 (session s1, connection 1)"
     assert lines == [LogFault("late", text)]
@@ -368,7 +370,7 @@ mutations = st.one_of(
     built(Oversize, bytes=st.integers(50, 300)),
     built(Stall, seconds=st.integers(1, 5)),
 )
-insertions = built(Stall, seconds=st.integers(1, 5)) | st.sampled_from([(Resync, {}), (Drop, {}), (Reset, {})])
+insertions = built(Stall, seconds=st.integers(1, 5)) | st.sampled_from([(InsertResync, {}), (Drop, {}), (Reset, {})])
 filters = st.builds(
     EventFilter,
     sequence=st.sampled_from([(), 1, (2, 3)]),
@@ -399,7 +401,7 @@ requests = st.lists(st.sampled_from(["s1", "s2"]), min_size=1, max_size=4)
 
 @given(scripts(), requests)
 def test_the_same_script_and_requests_give_the_same_instructions(script, sessions):
-    one, other = FaultInjector(script), FaultInjector(script)
+    one, other = FaultSchedule(script), FaultSchedule(script)
     assert [play(one, stream(name)) for name in sessions] == [play(other, stream(name)) for name in sessions]
     assert one.counts == other.counts
 
@@ -407,9 +409,9 @@ def test_the_same_script_and_requests_give_the_same_instructions(script, session
 @given(scripts(times=None, skip=0), st.booleans())
 def test_randomness_does_not_depend_on_other_streams(script, first):
     """Two streams are read in turns, or one after the other."""
-    alone = FaultInjector(script)
+    alone = FaultSchedule(script)
     ones = [play(alone, stream("s1")), play(alone, stream("s2"))]
-    faults = FaultInjector(script)
+    faults = FaultSchedule(script)
     injections = [faults.inject(stream("s1")), faults.inject(stream("s2"))]
     mixed = [[], []]
     for entry in LOG:
@@ -422,7 +424,7 @@ def test_randomness_does_not_depend_on_other_streams(script, first):
 
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 4))
 def test_a_fault_hits_as_often_as_it_may(times, skip, connections):
-    faults = injector(Duplicate(at=events(), times=times, skip=skip))
+    faults = schedule(Duplicate(at=events(), times=times, skip=skip))
     done = [play(faults) for _ in range(connections)]
     matched = connections * sum(entry.is_event for entry in LOG)
     extra = sum(len(instructions) for instructions in done) - connections * len(LOG)
@@ -434,9 +436,9 @@ def test_only_the_end_of_a_stream_loses_events(script):
     """Every byte of an event that was not corrupted or padded is sent, unless the stream ended."""
     if any(isinstance(fault, Corrupt | Oversize) for fault in script.faults):
         return
-    done = play(FaultInjector(script))
+    done = play(FaultSchedule(script))
     if not any(is_final(instruction) for instruction in done):
-        sent = b"".join(instruction.data for instruction in done if isinstance(instruction, Send))
+        sent = b"".join(instruction.data for instruction in done if isinstance(instruction, SendBytes))
         frames = [frame.raw for frame in Parser().feed(sent)]
         assert {frame.raw for entry in LOG for frame in Parser().feed(entry.data)} <= set(frames)
 
@@ -502,7 +504,7 @@ def test_a_dry_run_lists_at_most_twenty_events_of_a_fault():
 def test_a_dry_run_lists_what_is_applied_unless_a_stream_ends(script):
     if any(isinstance(fault, Drop | Reset | Reorder | Split | Corrupt | Oversize) for fault in script.faults):
         return
-    faults = FaultInjector(script)
+    faults = FaultSchedule(script)
     play(faults)
     listed = {}
     for line in list_hits(script, {"s1": SessionLog("s1", LOG)}):

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from wiretape_replay.faults.event_mutation import CloseConnection, LogFault, ResetConnection, Send, SendError
+from wiretape_replay.faults.fault_schedule import FaultSchedule
 from wiretape_replay.faults.fault_script import decode_fault_script
-from wiretape_replay.faults.injector import FaultInjector
+from wiretape_replay.faults.frame_damage import CloseConnection, LogFault, ResetConnection, SendBytes, SendError
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.playhead import Playhead, StepTarget
 from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog, UnknownCursorError
@@ -67,7 +67,7 @@ class Faulted(RuleBasedStateMachine):
         self.entries, self.chosen = entries, chosen
         self.log = SessionLog("s1", entries)
         self.playhead = Playhead(self.log, speed=speed, paused=True)
-        self.faults = FaultInjector(decode_fault_script({"fault": chosen}, "faults.toml"))
+        self.faults = FaultSchedule(decode_fault_script({"fault": chosen}, "faults.toml"))
         self.open, self.asked = [], 0
         self.done, self.before = [0] * len(chosen), [0] * len(chosen)
 
@@ -129,9 +129,9 @@ class Faulted(RuleBasedStateMachine):
             self.send(connection, entry)
 
     def send(self, connection, entry):
-        actions = [Send(entry.data)] if connection.faults is None else connection.faults.apply(entry)
+        actions = [SendBytes(entry.data)] if connection.faults is None else connection.faults.apply(entry)
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, SendBytes):
                 connection.wire += action.data
             elif not isinstance(action, LogFault):
                 connection.over = type(action)

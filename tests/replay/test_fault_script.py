@@ -6,6 +6,7 @@ import pytest
 
 from wiretape.contract import ERROR_CODES
 from wiretape.errors import InputError
+from wiretape_replay.access.error_envelope import ErrorDetail
 from wiretape_replay.faults.fault_script import (
     Drop,
     Error,
@@ -15,7 +16,6 @@ from wiretape_replay.faults.fault_script import (
     Stall,
     read_fault_script,
 )
-from wiretape_replay.responses.error_envelope import ErrorDetail
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from wiretape_replay.commands import foreground_server
+
 
 class Cycle:
     """Something that only the garbage collector can free."""
@@ -20,8 +22,8 @@ class Cycle:
 @asynccontextmanager
 async def collecting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     for pause in ("_BUSY_PAUSE_S", "_QUIET_PAUSE_S"):
-        monkeypatch.setattr(serve_command, pause, 0)
-    collector = asyncio.create_task(serve_command.collect_garbage())
+        monkeypatch.setattr(foreground_server, pause, 0)
+    collector = asyncio.create_task(foreground_server.collect_garbage())
     await asyncio.sleep(0)
     assert not gc.isenabled(), "Python would collect thousands of objects at once"
     yield
@@ -44,6 +46,6 @@ async def test_old_garbage_is_freed_while_nothing_happens(monkeypatch: pytest.Mo
         old = Cycle(freed)
         gc.collect(0)
         del old
-        busy = [[] for _ in range(2 * serve_command._FEW_OBJECTS)]
+        busy = [[] for _ in range(2 * foreground_server._FEW_OBJECTS)]
         await freed.wait()
         del busy

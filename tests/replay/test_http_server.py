@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.http_messages import Framing, HttpRequest, ResponseHead
+from wiretape_replay.access.error_envelope import malformed_request_handler
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server.aiohttp_server import HttpServer
+from wiretape_replay.http_server.http_messages import BodyFraming, HttpRequest, ResponseHead
 from wiretape_replay.http_server.response_writer import ResponseWriter, TrafficListener
-from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.responses.error_envelope import malformed_request_handler
 
-HEAD = ResponseHead(200, "OK", (), Framing.CLOSE, keep_alive=False)
+HEAD = ResponseHead(200, "OK", (), BodyFraming.CLOSE, keep_alive=False)
 
 
 class Endless:
@@ -134,8 +134,8 @@ async def test_a_handler_that_writes_much_lets_other_tasks_run(connect):
 @pytest.mark.parametrize(
     ("framing", "body"),
     [
-        (Framing.CHUNKED, b"9\r\ndata: 1\n\n\r\na\r\ndata: 10\n\n\r\n0\r\n\r\n"),
-        (Framing.CLOSE, b"data: 1\n\ndata: 10\n\n"),
+        (BodyFraming.CHUNKED, b"9\r\ndata: 1\n\n\r\na\r\ndata: 10\n\n\r\n0\r\n\r\n"),
+        (BodyFraming.CLOSE, b"data: 1\n\ndata: 10\n\n"),
     ],
 )
 async def test_chunks_written_together_are_reported_one_by_one(connect, framing, body):
@@ -194,7 +194,7 @@ class Broken:
 @pytest.mark.parametrize("with_foreign", [True, False])
 async def test_an_error_in_a_handler_ends_one_connection_and_logs_one_line(connect, caplog, with_foreign):
     server = HttpServer(
-        Broken().respond, print, malformed=malformed_request_handler(RequestIds("req")) if with_foreign else None
+        Broken().respond, print, malformed=malformed_request_handler(RequestIdCounter("req")) if with_foreign else None
     )
     url = await server.start("127.0.0.1", 0)
     where = "127.0.0.1", int(url.rpartition(":")[2])

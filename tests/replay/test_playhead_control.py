@@ -15,7 +15,7 @@ from wiretape.errors import InputError, RecordingError
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.loop_thread import shared_thread, start_replay
 from wiretape_replay.session.playhead import Breakpoint
-from wiretape_replay.session.playheads import ChangeNotifier
+from wiretape_replay.session.playhead_clock import ChangeNotifier
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer sk-test"}

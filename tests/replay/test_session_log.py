@@ -17,7 +17,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_replay.http_server.http_messages import Framing
+from wiretape_replay.http_server.http_messages import BodyFraming
 from wiretape_replay.session.log_builder import build_sessions
 from wiretape_replay.session.session_log import EntryKind
 
@@ -146,7 +146,7 @@ def test_an_encoded_stream_is_replayed_decoded(stage, coding):
     session = stage.session()
     assert b"".join(entry.data for entry in session.log.entries) == body
     assert session.head.headers == (headers[0], *headers[3:], ("Transfer-Encoding", "chunked"))
-    assert (session.head.status, session.head.framing, session.head.keep_alive) == (200, Framing.CHUNKED, True)
+    assert (session.head.status, session.head.framing, session.head.keep_alive) == (200, BodyFraming.CHUNKED, True)
 
 
 def test_an_entry_has_the_fields_and_the_findings_of_its_event(stage):

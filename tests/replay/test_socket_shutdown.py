@@ -7,11 +7,11 @@ import socket
 import pytest
 from aiohttp import web
 
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server import server
-from wiretape_replay.http_server.http_messages import Response
-from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.responses.error_envelope import malformed_request_handler
+from wiretape_replay.access.error_envelope import malformed_request_handler
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server import aiohttp_server
+from wiretape_replay.http_server.aiohttp_server import HttpServer
+from wiretape_replay.http_server.http_messages import HttpResponse
 
 _PATIENCE_S = 45
 _MORE = bytes(16 * 1024 * 1024)
@@ -35,7 +35,7 @@ class Brief:
     """Sends the same response to every request, and ends the connection if the request says so."""
 
     async def respond(self, request, writer):
-        await writer.respond(Response(404, b"{}"))
+        await writer.respond(HttpResponse(404, b"{}"))
         if request.target == "/last":
             writer.close()
 
@@ -43,14 +43,14 @@ class Brief:
 @pytest.fixture(autouse=True)
 def _no_end_in_sight(monkeypatch):
     """Anything that does not end by itself takes an hour."""
-    for module, name in ((server, "LINGER_S"), (server, "_SHUTDOWN_S")):
+    for module, name in ((aiohttp_server, "LINGER_S"), (aiohttp_server, "_SHUTDOWN_S")):
         monkeypatch.setattr(module, name, 3600.0)
 
 
 @contextlib.asynccontextmanager
 async def serving():
     """A server; yields its port."""
-    server = HttpServer(Brief().respond, lambda _: None, malformed=malformed_request_handler(RequestIds("req")))
+    server = HttpServer(Brief().respond, lambda _: None, malformed=malformed_request_handler(RequestIdCounter("req")))
     url = await server.start("127.0.0.1", 0)
     try:
         yield int(url.rpartition(":")[2])
@@ -80,8 +80,8 @@ async def test_a_client_that_sends_much_before_it_reads_gets_its_response_and_a_
 
 
 async def test_waiting_for_a_client_to_disconnect_is_bounded(monkeypatch):
-    monkeypatch.setattr(server, "LINGER_S", 0.0)
-    monkeypatch.setattr(server, "_LINGER_BYTES", 2**62)
+    monkeypatch.setattr(aiohttp_server, "LINGER_S", 0.0)
+    monkeypatch.setattr(aiohttp_server, "_LINGER_BYTES", 2**62)
     async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")
@@ -91,7 +91,7 @@ async def test_waiting_for_a_client_to_disconnect_is_bounded(monkeypatch):
 
 
 async def test_the_bytes_that_a_client_sends_after_its_response_are_bounded(monkeypatch):
-    monkeypatch.setattr(server, "_LINGER_BYTES", 2**20)
+    monkeypatch.setattr(aiohttp_server, "_LINGER_BYTES", 2**20)
     async with serving() as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")

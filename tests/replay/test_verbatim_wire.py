@@ -11,7 +11,7 @@ import pytest
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
-from wiretape_replay.http_server.server import HttpServer
+from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 HEADERS = (

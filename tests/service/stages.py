@@ -15,8 +15,8 @@ import aiohttp
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
+from wiretape_replay.access.access_settings import ApiKey
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.responses.access_settings import ApiKey
 from wiretape_replay.service.assumptions import default_settings
 from wiretape_replay.service.scenario_server import serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions

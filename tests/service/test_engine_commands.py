@@ -5,8 +5,8 @@ import sys
 import orjson
 import pytest
 
-from wiretape_replay.responses.error_envelope import error_response
-from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
+from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.service.engine.run_commands import Command, CommandKind, Refusal
 from wiretape_replay.service.engine.run_interpreter import RunStatus
 
 SECOND = 1_000_000_000

@@ -18,9 +18,9 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
-from wiretape_replay.http_server.http_messages import Response
-from wiretape_replay.responses.error_envelope import error_response
-from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
+from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.http_server.http_messages import HttpResponse
+from wiretape_replay.service.engine.run_commands import Command, CommandKind, Refusal
 from wiretape_replay.service.engine.session_engine import SessionEngine
 from wiretape_replay.service.scenario.scenario_steps import (
     Ask,
@@ -38,7 +38,7 @@ from wiretape_replay.service.scenario.scenario_steps import (
     Say,
     Scenario,
     SessionError,
-    StreamEnd,
+    StreamEnding,
     Think,
     Together,
     Tool,
@@ -83,7 +83,7 @@ leaves = st.one_of(
     step(Resync),
     step(SessionError, message=st.just("no")),
     step(Fail, message=st.just("no")),
-    step(EndStream, how=st.sampled_from(StreamEnd)),
+    step(EndStream, how=st.sampled_from(StreamEnding)),
 )
 steps = st.recursive(
     leaves,
@@ -277,7 +277,7 @@ def answer_of(engine, command, request_id):
     except Refusal as refusal:
         event(refusal.code)
         return error_response(refusal.code, refusal.message, request_id, active=refusal.active, reasons=refusal.reasons)
-    return Response.from_json(200, {"id": run.id, "status": run.status})
+    return HttpResponse.from_json(200, {"id": run.id, "status": run.status})
 
 
 _FIRST = Ask_(0, "create", 0, reconnects=True)

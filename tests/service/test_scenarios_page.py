@@ -7,7 +7,7 @@ import pytest
 
 from wiretape.contract import EVENT_TYPES
 from wiretape.errors import InputError
-from wiretape_replay.service.engine.commands import Refusal
+from wiretape_replay.service.engine.run_commands import Refusal
 from wiretape_replay.service.scenario.scenario_file import STEP_TYPES, find_scenario, shipped_scenarios
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
+from wiretape_replay.access.access_settings import load_access_policy
 from wiretape_replay.commands.serve import serve as command
 from wiretape_replay.http_server.http_messages import LARGEST_BODY
-from wiretape_replay.responses.access_settings import load_access_policy
 from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, assumed_settings, read_service_settings
 from wiretape_replay.service.scenario.scenario_steps import DEFAULT_DEADLINE
 from wiretape_replay.service.service_operations import DEEPEST_JSON

@@ -14,10 +14,10 @@ from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
+from wiretape_replay.access.access_settings import DEFAULT_TENANT
 from wiretape_replay.commands.serve import serve
 from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.loop_thread import start_scenario
-from wiretape_replay.responses.access_settings import DEFAULT_TENANT
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_settings
 from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
 from wiretape_replay.service.serve_options import ServeOptions

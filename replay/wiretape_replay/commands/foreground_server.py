@@ -20,7 +20,7 @@ from wiretape.files import PATH
 from wiretape.side_command import TOKEN_VARIABLE, DebuggerProcess
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client
-from wiretape_replay.playback_server import Playback
+from wiretape_replay.offline_server import RunningServer
 
 _BUSY_PAUSE_S, _QUIET_PAUSE_S = 0.01, 0.2
 """Pauses between collections of garbage."""
@@ -31,7 +31,7 @@ _MOST_UNCHECKED = 50_000_000
 """Objects that were new at some time; most of them are gone.  A thousand busy sessions need 20 minutes."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_Running = TypeVar("_Running", bound=Playback)
+_Running = TypeVar("_Running", bound=RunningServer)
 
 
 class _GroupedOption(click.Option):
@@ -213,7 +213,7 @@ async def collect_garbage() -> None:
         gc.enable()
 
 
-def _control_line(running: Playback, *, chosen: bool) -> Iterable[str]:
+def _control_line(running: RunningServer, *, chosen: bool) -> Iterable[str]:
     """How to move the playheads.  A token that the user chose is not printed."""
     if running.has_playheads:
         command = control_command_line(running.url, None if chosen else running.token)

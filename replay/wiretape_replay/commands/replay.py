@@ -31,9 +31,9 @@ from wiretape_replay.commands.foreground_server import (
     verdict_options,
 )
 from wiretape_replay.faults.dry_run import dry_run_lines
+from wiretape_replay.recording_server import Replay, serve_replay
 from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
-from wiretape_replay.replay_server import Replay, serve_replay
-from wiretape_replay.verbatim.request_matching import Order, Repeat
+from wiretape_replay.verbatim.request_matching import Order, RepeatMode
 from wiretape_replay.verbatim.verifier import verify as verify_recording
 
 _MOST_LISTED = 20
@@ -85,7 +85,7 @@ _outcome = option_group("Outcome")
 )
 @_matching(
     "--repeat",
-    type=click.Choice([repeat.value for repeat in Repeat]),
+    type=click.Choice([repeat.value for repeat in RepeatMode]),
     default="refuse",
     show_default=True,
     help="After the last recorded response: send status 501, repeat the last response, or start again from the first.",

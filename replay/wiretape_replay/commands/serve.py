@@ -11,6 +11,7 @@ from wiretape.addresses import parse_address
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
+from wiretape_replay.access.access_settings import ASSUMED
 from wiretape_replay.client_verdict.client_report import VerdictOptions
 from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
@@ -25,7 +26,6 @@ from wiretape_replay.commands.foreground_server import (
     timing,
     verdict_options,
 )
-from wiretape_replay.responses.access_settings import ASSUMED
 from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, NOT_CONFIGURABLE, FixedAssumption, assumed_settings
 from wiretape_replay.service.scenario.scenario_file import scenario_list
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario

@@ -31,7 +31,7 @@ from wiretape_replay.control.control_requests import (
     StepRequest,
     WaitRequest,
 )
-from wiretape_replay.control.control_state import SessionState, describe_entry
+from wiretape_replay.control.control_state import PlayheadState, describe_entry
 from wiretape_replay.control.playhead_control import PlayheadControl, UnknownSessionError
 
 _CODES = {
@@ -199,7 +199,7 @@ async def _feed(control: PlayheadControl) -> AsyncIterator[bytes]:
         await asyncio.sleep(_SHORTEST_PAUSE_S)
 
 
-def _summarise(state: SessionState) -> _Document:
+def _summarise(state: PlayheadState) -> _Document:
     document = asdict(state)
     document["streams"] = len(state.streams)
     document["breakpoints"] = len(state.breakpoints)

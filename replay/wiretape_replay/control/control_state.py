@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from wiretape_replay.session.playhead import Breakpoint, PlayheadStatus
-from wiretape_replay.session.playheads import PlayheadClock
+from wiretape_replay.session.playhead_clock import PlayheadClock
 from wiretape_replay.session.session_log import LogEntry
 from wiretape_replay.session.session_streams import ConnectedStream
 
@@ -31,7 +31,7 @@ class EntryState:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamState:
+class ConnectedStreamState:
     """A connected stream."""
 
     cursor: str | None
@@ -42,7 +42,7 @@ class StreamState:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionState:
+class PlayheadState:
     """A session and its playhead; if clients have their own playheads, the latest."""
 
     session: str
@@ -59,7 +59,7 @@ class SessionState:
     next: EntryState | None
     breakpoints: Sequence[Breakpoint]
     stopped_by: Breakpoint | None
-    streams: Sequence[StreamState]
+    streams: Sequence[ConnectedStreamState]
     playheads: int
 
 
@@ -91,7 +91,7 @@ class ReplayState:
 
     speed: float | str
     """A multiple of the recorded speed, or `max`."""
-    sessions: Sequence[SessionState]
+    sessions: Sequence[PlayheadState]
     requests: RequestSummary
 
 
@@ -119,11 +119,11 @@ def describe_entry(entry: LogEntry, position: int) -> EntryState:
 
 def describe_session(
     clocks: Sequence[PlayheadClock], connected: Collection[ConnectedStream], now_ns: int
-) -> SessionState:
+) -> PlayheadState:
     """The state of a session with these playheads, the latest last; `connected` may contain streams of others."""
     playhead = clocks[-1].playhead
     log, position, status = playhead.log, playhead.position, playhead.status
-    return SessionState(
+    return PlayheadState(
         session=log.session_id,
         status=status,
         position=position,
@@ -136,7 +136,7 @@ def describe_session(
         breakpoints=playhead.breakpoints,
         stopped_by=playhead.stopped_by,
         streams=tuple(
-            StreamState(stream.cursor, stream.deltas, stream.reader.position)
+            ConnectedStreamState(stream.cursor, stream.deltas, stream.reader.position)
             for stream in connected
             if stream.clock.playhead.log is log
         ),

@@ -24,14 +24,14 @@ from wiretape_replay.control.control_requests import (
     check_request,
 )
 from wiretape_replay.control.control_state import (
+    PlayheadState,
     ReplayState,
     RequestSummary,
-    SessionState,
     describe_session,
     describe_speed,
 )
 from wiretape_replay.session.playhead import Breakpoint, Playhead, StepTarget
-from wiretape_replay.session.playheads import PlayheadClock, Playheads
+from wiretape_replay.session.playhead_clock import PlayheadClock, Playheads
 from wiretape_replay.session.session_log import LogEntry, SessionLog
 from wiretape_replay.session.session_streams import ConnectedStream
 
@@ -139,7 +139,7 @@ class PlayheadControl:
         return ReplayState(describe_speed(self._playheads.speed), sessions, self._requests())
 
     @_in_loop
-    def session_state(self) -> SessionState:
+    def session_state(self) -> PlayheadState:
         """The state of the session."""
         return self._describe(self._log())
 
@@ -247,7 +247,7 @@ class PlayheadControl:
 
     def wait(
         self, until: WaitCondition | str = WaitCondition.STOPPED, *, timeout_s: float = DEFAULT_WAIT_S
-    ) -> SessionState:
+    ) -> PlayheadState:
         """Wait until the playhead is `stopped`, at a `breakpoint` or at the `end`, or a stream is `connected`.
 
         Raises TimeoutError if that does not happen in time, and RuntimeError in a coroutine: use `async_wait` there.
@@ -256,7 +256,7 @@ class PlayheadControl:
 
     async def async_wait(
         self, until: WaitCondition | str = WaitCondition.STOPPED, *, timeout_s: float = DEFAULT_WAIT_S
-    ) -> SessionState:
+    ) -> PlayheadState:
         """The same in a coroutine of asyncio."""
         return await self._dispatch(lambda: self._wait(until, timeout_s))
 
@@ -292,7 +292,7 @@ class PlayheadControl:
             raise InputError("Only virtual time can be advanced: use a virtual clock (--clock virtual).")
         await self._advance(request.seconds)
 
-    async def _wait(self, until: WaitCondition | str, timeout_s: float) -> SessionState:
+    async def _wait(self, until: WaitCondition | str, timeout_s: float) -> PlayheadState:
         request = check_request("wait", WaitRequest, until=until, timeout_s=timeout_s)
         log = self._log()
         with suppress(TimeoutError):
@@ -309,7 +309,7 @@ class PlayheadControl:
         status = self._playheads.latest(log).playhead.status
         return status.is_stopped if until is WaitCondition.STOPPED else status.value == until.value
 
-    def _describe(self, log: SessionLog) -> SessionState:
+    def _describe(self, log: SessionLog) -> PlayheadState:
         return describe_session(self._playheads.of_session(log), self._connected, time.monotonic_ns())
 
     def _clocks(self) -> list[PlayheadClock]:

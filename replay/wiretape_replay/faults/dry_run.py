@@ -7,9 +7,9 @@ from pathlib import Path
 from wiretape.contract import STREAM
 from wiretape.recording import open_recording
 from wiretape.safe_text import shorten
-from wiretape_replay.faults.event_mutation import Send, can_mutate
 from wiretape_replay.faults.fault_labels import action_label, position_label, requests_label
 from wiretape_replay.faults.fault_script import EventFilter, Fault, FaultScript, Position, Reorder, as_tuple
+from wiretape_replay.faults.frame_damage import SendBytes, can_mutate
 from wiretape_replay.session.log_builder import build_sessions, find_session_ids
 from wiretape_replay.session.session_log import SessionLog
 
@@ -88,7 +88,7 @@ def _is_for_streams(fault: Fault) -> bool:
 def _can_hit(fault: Fault, frame: bytes) -> bool:
     if fault.position is not Position.AT or isinstance(fault, Reorder):
         return True
-    return can_mutate(fault, [Send(frame)])
+    return can_mutate(fault, [SendBytes(frame)])
 
 
 def _connections_label(fault: Fault) -> str:

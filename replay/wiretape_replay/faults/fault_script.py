@@ -30,8 +30,8 @@ from wiretape.decode import KeyPath, Source, choices_hint, decode
 from wiretape.errors import InputError
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import read_toml, require_table_lists
+from wiretape_replay.access.error_envelope import ErrorDetail
 from wiretape_replay.http_server.http_messages import RequestPattern
-from wiretape_replay.responses.error_envelope import ErrorDetail
 from wiretape_replay.session.session_log import LogEntry
 
 _T = TypeVar("_T", str, int)
@@ -345,7 +345,7 @@ class Oversize(_EventMutation, frozen=True, kw_only=True, tag="oversize"):
     bytes: Annotated[int, Meta(ge=1, le=256 * 1024 * 1024)]
 
 
-class Resync(BaseFault, frozen=True, kw_only=True, tag="resync"):
+class InsertResync(BaseFault, frozen=True, kw_only=True, tag="resync"):
     """Insert a `stream.resync` event; without an id it is ephemeral."""
 
     positions: ClassVar[tuple[Position, ...]] = (Position.BEFORE, Position.AFTER)
@@ -406,7 +406,20 @@ class Error(BaseFault, frozen=True, kw_only=True, tag="error"):
             yield ("reasons",), f"{self.code} does not take reasons"
 
 
-Fault = Drop | Reset | Stall | Delay | Duplicate | Reorder | Corrupt | Split | Oversize | Resync | ExpireCursor | Error
+Fault = (
+    Drop
+    | Reset
+    | Stall
+    | Delay
+    | Duplicate
+    | Reorder
+    | Corrupt
+    | Split
+    | Oversize
+    | InsertResync
+    | ExpireCursor
+    | Error
+)
 
 
 class FaultScript(_Table, frozen=True, kw_only=True):

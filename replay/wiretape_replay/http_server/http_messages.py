@@ -152,7 +152,7 @@ _LINE_BREAK = re.compile(r"\r?\n(?![ \t])|\r(?!\n)|(?<!\r)\n|\0")
 """Characters that would end a header.  A folded line (CRLF and a space) stays: it was one header on the wire."""
 
 
-class Framing(Enum):
+class BodyFraming(Enum):
     """How the client detects the end of the body."""
 
     CHUNKED = "chunked"
@@ -168,7 +168,7 @@ class ResponseHead:
     status: int
     reason: str
     headers: Headers
-    framing: Framing
+    framing: BodyFraming
     keep_alive: bool = True
     """Whether the connection can be reused after a complete response."""
     http_version: str = "HTTP/1.1"
@@ -186,11 +186,11 @@ class ResponseHead:
     def without_chunks(self) -> "ResponseHead":
         """The same head for an HTTP/1.0 client: closing the connection ends the body."""
         headers = tuple(pair for pair in self.headers if pair[0].lower() != "transfer-encoding")
-        return replace(self, headers=headers, framing=Framing.CLOSE, keep_alive=False)
+        return replace(self, headers=headers, framing=BodyFraming.CLOSE, keep_alive=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """A status, headers and a body of known length."""
 
     status: int
@@ -200,11 +200,11 @@ class Response:
     content_type: str = "application/json"
 
     @classmethod
-    def from_json(cls, status: int, document: object, headers: Headers = ()) -> "Response":
+    def from_json(cls, status: int, document: object, headers: Headers = ()) -> "HttpResponse":
         """Return a response with a JSON document; equal documents give equal bytes."""
         return cls(status, orjson.dumps(document) + b"\n", headers)
 
-    def head(self, framing: Framing = Framing.LENGTH) -> ResponseHead:
+    def head(self, framing: BodyFraming = BodyFraming.LENGTH) -> ResponseHead:
         """The head of the response."""
         about = (("Content-Type", self.content_type), ("Content-Length", str(len(self.body))))
         return ResponseHead(self.status, reason_phrase(self.status), (*about, *self.headers), framing)

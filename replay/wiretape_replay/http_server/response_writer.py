@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 
 from wiretape.observations import Ending
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.http_messages import Framing, HttpRequest, Response, ResponseHead
+from wiretape_replay.http_server.http_messages import BodyFraming, HttpRequest, HttpResponse, ResponseHead
 from wiretape_replay.http_server.request_redaction import request_label
 
 CHUNKS_PER_TURN = 32
@@ -81,9 +81,9 @@ class ResponseWriter:
         self._transport = request.transport
         self._chunks_in_turn = 0
 
-    async def respond(self, response: Response) -> None:
+    async def respond(self, response: HttpResponse) -> None:
         """Send a whole response, without its body to a HEAD request.  Raises ConnectionError."""
-        head = response.head(Framing.EMPTY if self._is_head_request else Framing.LENGTH)
+        head = response.head(BodyFraming.EMPTY if self._is_head_request else BodyFraming.LENGTH)
         body = b"" if self._is_head_request else response.body
         await self.send_whole(head, [body] if body else [], head.raw + body)
 
@@ -100,10 +100,10 @@ class ResponseWriter:
 
     async def start(self, head: ResponseHead) -> None:
         """Send the head, without chunked framing to an HTTP/1.0 client.  Raises ConnectionError."""
-        if head.framing is Framing.CHUNKED and not self._supports_chunks:
+        if head.framing is BodyFraming.CHUNKED and not self._supports_chunks:
             head = head.without_chunks()
         self.head = head
-        self._is_chunked = head.framing is Framing.CHUNKED
+        self._is_chunked = head.framing is BodyFraming.CHUNKED
         if not head.keep_alive:
             self.keep_alive = False
         self._listener(head)
@@ -132,7 +132,7 @@ class ResponseWriter:
         """End the response as its framing requires.  Raises ConnectionError."""
         if self._is_chunked:
             await self._send(b"0\r\n\r\n")
-        elif self.head is None or self.head.framing is Framing.CLOSE:
+        elif self.head is None or self.head.framing is BodyFraming.CLOSE:
             self.keep_alive = False
         self.ending = Ending.COMPLETE
 

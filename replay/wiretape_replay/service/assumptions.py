@@ -16,7 +16,7 @@ from wiretape.contract import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
 from wiretape.control_protocol import TOKEN_HEADER
 from wiretape.decode import Source, decode
 from wiretape.toml_files import read_toml
-from wiretape_replay.responses.access_settings import (
+from wiretape_replay.access.access_settings import (
     ASSUMED,
     ASSUMED_COUNTS,
     ASSUMED_SCOPES,

@@ -9,21 +9,21 @@ from typing import Any
 
 from wiretape.contract import EVENT_STREAM
 from wiretape_replay.generated_ids import generate_id
-from wiretape_replay.http_server.http_messages import Framing, Response, ResponseHead
-from wiretape_replay.service.engine.commands import Command, CommandKind
+from wiretape_replay.http_server.http_messages import BodyFraming, HttpResponse, ResponseHead
+from wiretape_replay.service.engine.run_commands import Command, CommandKind
 from wiretape_replay.service.engine.run_interpreter import RunSnapshot
 from wiretape_replay.service.engine.session_engine import SessionEngine
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.service_clock import Clock
 from wiretape_replay.session.idle_timer import Timer
-from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.playhead_clock import Playheads
 from wiretape_replay.session.session_log import PlayableSession, SessionLog
 
 _HEAD = ResponseHead(
     200,
     "OK",
     (("Content-Type", EVENT_STREAM), ("Cache-Control", "no-store"), ("Transfer-Encoding", "chunked")),
-    Framing.CHUNKED,
+    BodyFraming.CHUNKED,
 )
 _KEEP_ALIVE = b": keep-alive\n"
 """Without a blank line after it, because some clients dispatch an empty event for one."""
@@ -35,7 +35,7 @@ class StoredResponse:
 
     request: bytes
     """A digest of the request."""
-    response: Response
+    response: HttpResponse
 
 
 @dataclass(slots=True, eq=False)

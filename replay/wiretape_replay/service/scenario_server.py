@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wiretape.toml_files import is_toml_text, read_toml_text
+from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.playback_server import Playback, PlaybackServer
-from wiretape_replay.responses.auth_and_rate_limits import AccessControl
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.service.assumptions import ServiceSettings
 from wiretape_replay.service.live_sessions import LiveSessions
 from wiretape_replay.service.scenario.scenario_file import find_scenario_path, parse_scenario
@@ -22,14 +22,14 @@ from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.service_clock import Clock, VirtualClock
 from wiretape_replay.service.service_operations import ServiceOperations
 from wiretape_replay.service.service_routes import find_route
-from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.playhead_clock import Playheads
 from wiretape_replay.session.session_streams import SessionStreams
 
 DEFAULT_SCENARIO = "hello"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service(Playback):
+class Service(RunningServer):
     """A service that serves a scenario."""
 
     key: str
@@ -67,8 +67,8 @@ async def serve_scenario(
     clock: Clock = VirtualClock() if options.is_virtual else Clock(datetime.now(UTC))
     playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
     sessions = LiveSessions(options.seed, clock, parsed, playheads)
-    ids = RequestIds("req")
-    server = PlaybackServer(options.script, log=log, checker=checker, token=token, ids=ids)
+    ids = RequestIdCounter("req")
+    server = OfflineServer(options.script, log=log, checker=checker, token=token, ids=ids)
     streams = SessionStreams(playheads, ids, server.faulty_sender)
     access = AccessControl(options.settings.access, ids.next)
     operations = ServiceOperations(sessions, streams, access, options.settings.assumed, ids)

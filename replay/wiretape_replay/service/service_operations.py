@@ -22,16 +22,16 @@ from wiretape.contract import (
     is_preflight,
 )
 from wiretape.safe_text import shorten
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, Response, read_body
+from wiretape_replay.access.access_settings import ANY_KEY, ApiKey
+from wiretape_replay.access.auth_and_rate_limits import AccessControl, session_not_found
+from wiretape_replay.access.error_envelope import ErrorDetail, error_response
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, HttpResponse, read_body
 from wiretape_replay.http_server.response_writer import ResponseWriter
-from wiretape_replay.responses.access_settings import ANY_KEY, ApiKey
-from wiretape_replay.responses.auth_and_rate_limits import AccessControl, session_not_found
-from wiretape_replay.responses.error_envelope import ErrorDetail, error_response
 from wiretape_replay.service.assumptions import Assumptions
-from wiretape_replay.service.engine.commands import CommandKind, Refusal
 from wiretape_replay.service.engine.event_emitter import format_time
-from wiretape_replay.service.engine.run_interpreter import RunSnapshot, Wait
+from wiretape_replay.service.engine.run_commands import CommandKind, Refusal
+from wiretape_replay.service.engine.run_interpreter import ResumePoint, RunSnapshot
 from wiretape_replay.service.live_sessions import LiveSession, LiveSessions, StoredResponse
 from wiretape_replay.service.service_routes import RouteMatch, find_route
 from wiretape_replay.session.session_streams import SessionStreams
@@ -60,7 +60,7 @@ class ServiceOperations:
         streams: SessionStreams,
         access: AccessControl,
         assumptions: Assumptions,
-        ids: RequestIds,
+        ids: RequestIdCounter,
     ) -> None:
         """`access` knows the tenants of keys."""
         self.routes = assumptions.routes
@@ -69,7 +69,7 @@ class ServiceOperations:
         self._access = access
         self._assumptions = assumptions
         self._ids = ids
-        self._operations: Mapping[str, Callable[[ServiceRequest], Response]] = {
+        self._operations: Mapping[str, Callable[[ServiceRequest], HttpResponse]] = {
             "create_session": self._create_session,
             "read_session": self._read_session,
             "create_run": partial(self._command, CommandKind.CREATE, assumptions.run_created),
@@ -99,10 +99,10 @@ class ServiceOperations:
         writer.log_outcome(request, str(response.status))
         await writer.respond(response)
 
-    def _no_route(self, request: HttpRequest, match: RouteMatch) -> Response:
+    def _no_route(self, request: HttpRequest, match: RouteMatch) -> HttpResponse:
         allowed = ", ".join(match.allowed_methods)
         if allowed and is_preflight(request.method, request.headers):
-            return Response(200, b"", (("Allow", allowed),))
+            return HttpResponse(200, b"", (("Allow", allowed),))
         path = shorten(request.target.partition("?")[0])
         if not allowed:
             return error_response(RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids.next())
@@ -120,7 +120,7 @@ class ServiceOperations:
             raise Refusal(RESOURCE_NOT_FOUND, session_not_found(shorten(session_id)))
         return live
 
-    def _create_session(self, request: ServiceRequest) -> Response:
+    def _create_session(self, request: ServiceRequest) -> HttpResponse:
         key = request.key
         try:
             requested = text_field(read_json_object(request.http), "workspace_id")
@@ -135,22 +135,22 @@ class ServiceOperations:
             return idempotency.response
 
         live = self._sessions.create(key.tenant, workspace)
-        return idempotency.store(Response.from_json(self._assumptions.session_created, self._session(live)))
+        return idempotency.store(HttpResponse.from_json(self._assumptions.session_created, self._session(live)))
 
-    def _read_session(self, request: ServiceRequest) -> Response:
+    def _read_session(self, request: ServiceRequest) -> HttpResponse:
         live = self._find_session(request)
         self._sessions.catch_up(live)
-        return Response.from_json(200, self._session(live))
+        return HttpResponse.from_json(200, self._session(live))
 
-    def _read_run(self, request: ServiceRequest) -> Response:
+    def _read_run(self, request: ServiceRequest) -> HttpResponse:
         live, run_id = self._find_session(request), request.match.ids["run_id"]
         self._sessions.catch_up(live)
         run = live.engine.run(run_id)
         if run is None:
             raise _run_not_found(run_id, live)
-        return Response.from_json(200, self._run(run, live))
+        return HttpResponse.from_json(200, self._run(run, live))
 
-    def _command(self, kind: CommandKind, status: int, request: ServiceRequest) -> Response:
+    def _command(self, kind: CommandKind, status: int, request: ServiceRequest) -> HttpResponse:
         live, run_id = self._find_session(request), request.match.ids.get("run_id")
         if run_id is not None and live.engine.run(run_id) is None:
             raise _run_not_found(run_id, live)
@@ -165,7 +165,7 @@ class ServiceOperations:
             raise
 
         run = self._sessions.execute(live, kind, run_id, None if kind is CommandKind.CANCEL else body)
-        return idempotency.store(Response.from_json(status, self._run(run, live)))
+        return idempotency.store(HttpResponse.from_json(status, self._run(run, live)))
 
     def _idempotency(self, request: ServiceRequest, *more: str) -> "_Idempotency":
         """What is known about the idempotency key of a request.  Raises Refusal if another request used it."""
@@ -202,7 +202,7 @@ class ServiceOperations:
         }
         return {key: facts[fact] for key, fact in self._assumptions.run_body.items()}
 
-    def _wait(self, wait: Wait) -> Mapping[str, Any]:
+    def _wait(self, wait: ResumePoint) -> Mapping[str, Any]:
         call = wait.call
         return {
             "tool_call_id": wait.tool_call_id,
@@ -229,9 +229,9 @@ class _Idempotency:
     request: bytes
     """A digest of the request."""
     responses: dict[tuple[str, str], StoredResponse]
-    response: Response | None
+    response: HttpResponse | None
 
-    def store(self, response: Response) -> Response:
+    def store(self, response: HttpResponse) -> HttpResponse:
         """Keep a response for requests with the same key, and return it."""
         if self.key is not None:
             self.responses[self.key] = StoredResponse(self.request, response)

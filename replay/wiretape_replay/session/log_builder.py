@@ -14,7 +14,7 @@ from wiretape.contract import DELTA_TYPES, STREAM, operation_of, session_in
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import format_number, quote
-from wiretape_replay.http_server.http_messages import Framing, ResponseHead
+from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.session.log_warnings import LogWarnings
 from wiretape_replay.session.recorded_connection import (
     KEEP_ALIVE_NS,
@@ -312,7 +312,9 @@ def _stream_head(response: ResponseStarted) -> ResponseHead:
     """Status line and headers of every stream of a session: as recorded, but chunked and not encoded."""
     headers = tuple(pair for pair in response.headers if pair[0].lower() not in _FRAMING_HEADERS)
     keep_alive = "close" not in (header(headers, "connection") or "").lower()
-    return ResponseHead(response.status, response.reason, (*headers, _CHUNKED), Framing.CHUNKED, keep_alive=keep_alive)
+    return ResponseHead(
+        response.status, response.reason, (*headers, _CHUNKED), BodyFraming.CHUNKED, keep_alive=keep_alive
+    )
 
 
 _BY_TIME = attrgetter("time_ns")

@@ -16,14 +16,14 @@ from wiretape.contract import (
     session_in,
 )
 from wiretape.observations import Ending
-from wiretape_replay.generated_ids import RequestIds
+from wiretape_replay.access.auth_and_rate_limits import session_not_found
+from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server.aiohttp_server import Handler
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
-from wiretape_replay.http_server.server import Handler
-from wiretape_replay.responses.auth_and_rate_limits import session_not_found
-from wiretape_replay.responses.error_envelope import error_response
 from wiretape_replay.session.idle_timer import IdleTimer
-from wiretape_replay.session.playheads import PlayheadClock, Playheads
+from wiretape_replay.session.playhead_clock import PlayheadClock, Playheads
 from wiretape_replay.session.session_log import (
     EntryKind,
     LogEntry,
@@ -70,7 +70,7 @@ class SessionStreams:
     def __init__(
         self,
         playheads: Playheads,
-        request_ids: RequestIds,
+        request_ids: RequestIdCounter,
         faulty_sender: Callable[[ResponseWriter], FaultySender | None] | None = None,
     ) -> None:
         """`faulty_sender` returns the sender of a stream that faults can hit, None for other streams."""

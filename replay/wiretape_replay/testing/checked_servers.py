@@ -24,8 +24,8 @@ from wiretape_replay.http_server.response_writer import (
     RequestBodyPart,
 )
 from wiretape_replay.loop_thread import shared_thread, start_replay, start_scenario
+from wiretape_replay.recording_server import Replay
 from wiretape_replay.replay_options import ReplayOptions
-from wiretape_replay.replay_server import Replay
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.scenario_server import Service
 from wiretape_replay.service.serve_options import ServeOptions

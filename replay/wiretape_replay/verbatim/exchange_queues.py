@@ -12,7 +12,7 @@ from wiretape_replay.verbatim.request_matching import (
     REDACTED,
     Matching,
     Order,
-    Repeat,
+    RepeatMode,
     RequestKey,
     has_redactions,
     recorded_key,
@@ -90,8 +90,8 @@ class ExchangeQueues:
         another request is expected.
         """
         queues = self.find(request)
-        if queues and self.matching.repeat is not Repeat.REFUSE and self._is_used_up(queues):
-            if self.matching.repeat is Repeat.LAST:
+        if queues and self.matching.repeat is not RepeatMode.REFUSE and self._is_used_up(queues):
+            if self.matching.repeat is RepeatMode.LAST:
                 return max((queue.requests[-1] for queue in queues), key=attrgetter("number"))
             self._restart(queues)
         expected = self.expected

@@ -39,7 +39,7 @@ class Order(StrEnum):
     """In recorded order of all requests."""
 
 
-class Repeat(StrEnum):
+class RepeatMode(StrEnum):
     """What a request gets after all recorded responses of its kind are used up."""
 
     REFUSE = "refuse"
@@ -60,7 +60,7 @@ class Matching:
     headers: tuple[str, ...] = ()
     """Names of headers to match on, in lower case, without duplicates."""
     order: Order = Order.KIND
-    repeat: Repeat = Repeat.REFUSE
+    repeat: RepeatMode = RepeatMode.REFUSE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
 from wiretape.recording import Exchange
-from wiretape_replay.http_server.http_messages import Framing, ResponseHead
+from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 
 
 class EndAction(StrEnum):
@@ -57,7 +57,7 @@ class ResponsePlan:
 
     def chunks(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int, bytes]]:
         """Yield the delay and the bytes of each recorded chunk, without lost bytes."""
-        if self.head is None or self.head.framing is Framing.EMPTY:
+        if self.head is None or self.head.framing is BodyFraming.EMPTY:
             return
         for run in body:
             if isinstance(run, BytesArrived):
@@ -84,17 +84,17 @@ def plan_response(exchange: Exchange) -> ResponsePlan:
         return ResponsePlan(None, 0, None, end, end_ns, origin_ns)
     framing = _framing(exchange.request, response)
     headers = response.headers
-    if framing is Framing.CHUNKED and header(headers, "transfer-encoding") is None:
+    if framing is BodyFraming.CHUNKED and header(headers, "transfer-encoding") is None:
         headers = (*headers, ("Transfer-Encoding", "chunked"))
     head = ResponseHead(
         response.status,
         response.reason,
         headers,
         framing,
-        keep_alive=framing is not Framing.CLOSE and _keeps_alive(response),
+        keep_alive=framing is not BodyFraming.CLOSE and _keeps_alive(response),
         http_version=response.http_version,
     )
-    length = {Framing.EMPTY: 0, Framing.LENGTH: _content_length(headers)}.get(framing)
+    length = {BodyFraming.EMPTY: 0, BodyFraming.LENGTH: _content_length(headers)}.get(framing)
     head_ns = max(0, response.time_ns - origin_ns)
     return ResponsePlan(head, head_ns, length, _END_ACTIONS[exchange.ending], end_ns, origin_ns)
 
@@ -107,16 +107,16 @@ def _request_complete_ns(exchange: Exchange) -> int:
     return ended_ns
 
 
-def _framing(request: RequestStarted, response: ResponseStarted) -> Framing:
+def _framing(request: RequestStarted, response: ResponseStarted) -> BodyFraming:
     """Apply RFC 9112, 6.3.  Responses of HTTP/2 become chunked."""
     if request.method == "HEAD" or response.status in {204, 304} or response.status < 200:
-        return Framing.EMPTY
+        return BodyFraming.EMPTY
     codings = [value for name, value in response.headers if name.lower() == "transfer-encoding"]
     if codings:
-        return Framing.CHUNKED if codings[-1].lower().rstrip().endswith("chunked") else Framing.CLOSE
+        return BodyFraming.CHUNKED if codings[-1].lower().rstrip().endswith("chunked") else BodyFraming.CLOSE
     if _content_length(response.headers) is not None:
-        return Framing.LENGTH
-    return Framing.CHUNKED if response.http_version.startswith("HTTP/2") else Framing.CLOSE
+        return BodyFraming.LENGTH
+    return BodyFraming.CHUNKED if response.http_version.startswith("HTTP/2") else BodyFraming.CLOSE
 
 
 def _content_length(headers: Headers) -> int | None:

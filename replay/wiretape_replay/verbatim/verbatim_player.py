@@ -10,14 +10,14 @@ from wiretape.contract import ENVELOPE_KEY
 from wiretape.labels import count_of
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
-from wiretape_replay.generated_ids import RequestIds
+from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import (
     NO_BODY,
+    BodyFraming,
     BodyReader,
-    Framing,
     HttpRequest,
+    HttpResponse,
     RequestBody,
-    Response,
     ResponseHead,
 )
 from wiretape_replay.http_server.request_redaction import without_secrets
@@ -93,7 +93,7 @@ class VerbatimPlayer:
         *,
         matching: Matching | None = None,
         includes: Callable[[Exchange], bool] = lambda _: True,
-        request_ids: RequestIds | None = None,
+        request_ids: RequestIdCounter | None = None,
     ) -> None:
         """`speed` is a multiple of the recorded speed; infinity: at once.
 
@@ -108,7 +108,7 @@ class VerbatimPlayer:
         self._speed = speed
         self._small: dict[int, _SmallResponse] = {}
         """Those of the last exchanges, by number."""
-        self._request_ids = request_ids or RequestIds()
+        self._request_ids = request_ids or RequestIdCounter()
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Handle a request."""
@@ -135,7 +135,7 @@ class VerbatimPlayer:
         head = plan.head
         if head is None or self._speed != math.inf or exchange.response_bytes > _LARGEST_SMALL:
             return
-        if head.framing not in {Framing.LENGTH, Framing.EMPTY}:
+        if head.framing not in {BodyFraming.LENGTH, BodyFraming.EMPTY}:
             return
         chunks = tuple(data for _, data in plan.chunks(self._recording.body(exchange.number, Side.RESPONSE)) if data)
         body = b"".join(chunks)
@@ -178,7 +178,7 @@ class VerbatimPlayer:
         self.missed.append(UnmatchedRequest(request.method, target, message))
         writer.log_outcome(request, "no match, 501")
         error = {"code": NO_MATCH, "message": message, "request_id": self._request_ids.next()}
-        await writer.respond(Response.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),)))
+        await writer.respond(HttpResponse.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),)))
 
 
 async def _end(action: EndAction, writer: ResponseWriter) -> None:

@@ -10,8 +10,8 @@ from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Headers, Side, header
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.safe_text import shorten
+from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import single_line
-from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.verbatim.request_matching import Matching, Order
 from wiretape_replay.verbatim.response_comparison import Comparison, Difference, RawConnection, expected_response
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer

@@ -51,7 +51,7 @@ class CallOutcome(Enum):
 
 
 @dataclass(slots=True)
-class ToolCall:
+class RunToolCall:
     """A tool call of a run."""
 
     id: str
@@ -67,10 +67,10 @@ class ToolCall:
 
 
 @dataclass(slots=True)
-class Wait:
+class ResumePoint:
     """A point at which a run waits to be resumed."""
 
-    call: ToolCall | None
+    call: RunToolCall | None
     """The call whose result it waits for; None if it waits for input."""
     deadline_ns: int | None
     """On the engine's clock; None: no deadline."""
@@ -95,7 +95,7 @@ class RunSnapshot:
     status: RunStatus
     created_ns: int
     ended_ns: int | None = None
-    waiting: tuple[Wait, ...] = ()
+    waiting: tuple[ResumePoint, ...] = ()
 
 
 _CONTINUE, _EXPIRE = 0, 1
@@ -110,7 +110,7 @@ class Branches:
     actions: "Sequence[Actions]"
 
 
-Actions = Generator[int | Wait | Branches, None, None]
+Actions = Generator[int | ResumePoint | Branches, None, None]
 """The actions of a run or step.  Yields a delay in nanoseconds, a wait for a client, or branches to complete first."""
 
 
@@ -122,7 +122,7 @@ class _Track:
     due_ns: int | None
     """When they continue; None: not by themselves."""
     parent: "_Track | None" = None
-    wait: Wait | None = None
+    wait: ResumePoint | None = None
     branches: int = 0
     """How many branches it waits for."""
 
@@ -145,7 +145,7 @@ class RunInterpreter:
         self.status = RunStatus.RUNNING
         self.has_sandbox = has_sandbox
         self.is_sandbox_missing = False
-        self.calls: dict[str, ToolCall] = {}
+        self.calls: dict[str, RunToolCall] = {}
         """Every tool call by its id."""
         self._created_ns = self._now_ns = now_ns
         self._ended_ns: int | None = None
@@ -163,7 +163,7 @@ class RunInterpreter:
         return RunSnapshot(self.id, self.number, self.status, self._created_ns, self._ended_ns, tuple(self.waits))
 
     @property
-    def waits(self) -> list[Wait]:
+    def waits(self) -> list[ResumePoint]:
         """What it waits for, in the order in which the waits began."""
         return [track.wait for track in self._tracks if track.wait is not None]
 
@@ -184,7 +184,7 @@ class RunInterpreter:
             else:
                 self._continue(track)
 
-    def resume(self, wait: Wait, result: Mapping[str, Any], now_ns: int) -> None:
+    def resume(self, wait: ResumePoint, result: Mapping[str, Any], now_ns: int) -> None:
         """Resume the track that waits."""
         track = next(track for track in self._tracks if track.wait is wait)
         wait.result = result
@@ -215,14 +215,14 @@ class RunInterpreter:
         self._id_counts[prefix] = number = self._id_counts.get(prefix, 0) + 1
         return self.emitter.generate_id(prefix, self.number, number)
 
-    def start_call(self, name: str, input_: Mapping[str, Any], *, is_of_application: bool = False) -> ToolCall:
+    def start_call(self, name: str, input_: Mapping[str, Any], *, is_of_application: bool = False) -> RunToolCall:
         """Start a tool call."""
-        call = ToolCall(self.new_id("call"), name, input_, is_of_application)
+        call = RunToolCall(self.new_id("call"), name, input_, is_of_application)
         self.calls[call.id] = call
         self.emit(TOOL_STARTED, call.summary | {"input": input_}, call.summary)
         return call
 
-    def ask(self, call: ToolCall, timeout_ns: int | None, unavailable: int) -> Wait:
+    def ask(self, call: RunToolCall, timeout_ns: int | None, unavailable: int) -> ResumePoint:
         """Ask the application to execute a tool; it has `timeout_ns`."""
         wait = self.wait(call, timeout_ns, unavailable)
         content = call.summary | {"input": call.input}
@@ -231,16 +231,16 @@ class RunInterpreter:
         self.emit(AGENT_CUSTOM_TOOL_USE, content, call.summary)
         return wait
 
-    def wait(self, call: ToolCall | None, timeout_ns: int | None, unavailable: int) -> Wait:
+    def wait(self, call: RunToolCall | None, timeout_ns: int | None, unavailable: int) -> ResumePoint:
         """Return a wait that lasts until the run is resumed, or for `timeout_ns`."""
-        return Wait(call, None if timeout_ns is None else self._now_ns + timeout_ns, unavailable)
+        return ResumePoint(call, None if timeout_ns is None else self._now_ns + timeout_ns, unavailable)
 
-    def complete_call(self, call: ToolCall, output: Mapping[str, Any]) -> None:
+    def complete_call(self, call: RunToolCall, output: Mapping[str, Any]) -> None:
         """Complete a tool call."""
         call.outcome = CallOutcome.RESOLVED
         self.emit(TOOL_COMPLETED, call.summary | {"output": output}, call.summary)
 
-    def fail_call(self, call: ToolCall, message: str, outcome: CallOutcome = CallOutcome.RESOLVED) -> None:
+    def fail_call(self, call: RunToolCall, message: str, outcome: CallOutcome = CallOutcome.RESOLVED) -> None:
         """Fail a tool call."""
         call.outcome = outcome
         self.emit(TOOL_FAILED, call.summary | {"error": {"message": message}}, call.summary)
@@ -275,7 +275,7 @@ class RunInterpreter:
             return
         if self.status.is_terminal:
             return
-        if isinstance(yielded, Wait):
+        if isinstance(yielded, ResumePoint):
             track.wait, track.due_ns = yielded, None
         elif isinstance(yielded, Branches):
             track.due_ns, track.branches = None, len(yielded.actions)

@@ -17,8 +17,9 @@ from wiretape.contract import (
     TOOL_INPUT_INVALID,
     TOOL_RESULT_INVALID,
 )
-from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
-from wiretape_replay.service.engine.commands import (
+from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
+from wiretape_replay.service.engine.event_emitter import EventEmitter
+from wiretape_replay.service.engine.run_commands import (
     Command,
     CommandKind,
     CreateBody,
@@ -28,8 +29,13 @@ from wiretape_replay.service.engine.commands import (
     parse_create_body,
     parse_resume_body,
 )
-from wiretape_replay.service.engine.event_emitter import EventEmitter
-from wiretape_replay.service.engine.run_interpreter import CallOutcome, RunInterpreter, RunSnapshot, ToolCall, Wait
+from wiretape_replay.service.engine.run_interpreter import (
+    CallOutcome,
+    ResumePoint,
+    RunInterpreter,
+    RunSnapshot,
+    RunToolCall,
+)
 from wiretape_replay.service.engine.step_handlers import run_actions
 from wiretape_replay.service.scenario.scenario_steps import Ask, RunScript, Scenario, walk_steps
 from wiretape_replay.service.scenario.tool_schemas import ANY_OBJECT, ToolSchema
@@ -193,7 +199,7 @@ class SessionEngine:
         self._refusals += 1
         raise Refusal(refusal.code.value, refusal.error_message)
 
-    def _check_result(self, run: RunInterpreter, call: ToolCall, output: Any) -> None:
+    def _check_result(self, run: RunInterpreter, call: RunToolCall, output: Any) -> None:
         tool = self._tools_by_run[run.id].get(call.name)
         reasons = (tool.output if tool is not None else _OBJECT).mismatches(output, "output")
         if reasons:
@@ -210,7 +216,7 @@ def _check_inputs(script: RunScript, tools: Mapping[str, RegisteredTool]) -> Non
             raise Refusal(TOOL_INPUT_INVALID, message, reasons=reasons)
 
 
-def _find_wait(run: RunInterpreter, body: ResumeBody) -> Wait:
+def _find_wait(run: RunInterpreter, body: ResumeBody) -> ResumePoint:
     """Find the wait that a resume is for.  Raises Refusal."""
     call_id = body.tool_call_id
     for wait in run.waits:

@@ -212,7 +212,7 @@ class Fail(TimedStep, frozen=True, kw_only=True, tag="fail"):
     code: Text = "run_failed"
 
 
-class StreamEnd(StrEnum):
+class StreamEnding(StrEnum):
     """How the connected streams end."""
 
     CLOSE = "close"
@@ -223,7 +223,7 @@ class StreamEnd(StrEnum):
 class EndStream(TimedStep, frozen=True, kw_only=True, tag="end-stream"):
     """The service ends the connected streams; the run continues."""
 
-    how: StreamEnd = field(name="end-stream")
+    how: StreamEnding = field(name="end-stream")
 
     @property
     def ending(self) -> Ending:
@@ -232,9 +232,9 @@ class EndStream(TimedStep, frozen=True, kw_only=True, tag="end-stream"):
 
 
 _ENDINGS = {
-    StreamEnd.CLOSE: Ending.SERVICE_CLOSED,
-    StreamEnd.RESET: Ending.SERVICE_RESET,
-    StreamEnd.END: Ending.COMPLETE,
+    StreamEnding.CLOSE: Ending.SERVICE_CLOSED,
+    StreamEnding.RESET: Ending.SERVICE_RESET,
+    StreamEnding.END: Ending.COMPLETE,
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 
 from wiretape.safe_text import shorten
-from wiretape_replay.responses.error_envelope import ErrorDetail
+from wiretape_replay.access.error_envelope import ErrorDetail
 
 _MOST_REASONS = 20
 _TYPES = "array, boolean, integer, null, number, object, string"

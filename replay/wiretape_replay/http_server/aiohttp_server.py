@@ -20,7 +20,7 @@ from wiretape.control_protocol import CONTROL_ROOT
 from wiretape.errors import InputError
 from wiretape.recording import RedactionPolicy
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, Response
+from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import (
     ExchangeListener,
     ExchangePart,
@@ -30,7 +30,7 @@ from wiretape_replay.http_server.response_writer import (
     TrafficListener,
 )
 
-MalformedRequestHandler = Callable[[str], Response]
+MalformedRequestHandler = Callable[[str], HttpResponse]
 """Returns the response to a malformed request; the argument describes what is wrong."""
 
 _RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -174,7 +174,7 @@ class _Connection(web.RequestHandler):
                 await self._stop_lingering.wait()
 
 
-def _send_last(request: web.BaseRequest, response: Response) -> "SentResponse":
+def _send_last(request: web.BaseRequest, response: HttpResponse) -> "SentResponse":
     """Send a response without the headers that aiohttp adds, and close the connection."""
     head = replace(response, headers=(*response.headers, ("Connection", "close"))).head()
     if request.transport is not None:

@@ -1,26 +1,33 @@
-"""Apply faults to connections: execute the instructions that the injector returns."""
+"""Apply faults to connections: execute the instructions of the fault schedule."""
 
 import asyncio
 from collections.abc import Iterable
 from functools import partial
 
-from wiretape_replay.faults.event_mutation import Instruction, LogFault, ResetConnection, Send, SendError, Wait
-from wiretape_replay.faults.injector import FaultInjector, StreamFaults
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.http_messages import HttpRequest, Response
+from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.faults.fault_schedule import FaultSchedule, StreamFaults
+from wiretape_replay.faults.frame_damage import (
+    Instruction,
+    LogFault,
+    PauseSending,
+    ResetConnection,
+    SendBytes,
+    SendError,
+)
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server.aiohttp_server import Handler
+from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import ResponseWriter
-from wiretape_replay.http_server.server import Handler
-from wiretape_replay.responses.error_envelope import error_response
 from wiretape_replay.session.session_log import LogEntry
 from wiretape_replay.session.session_streams import FaultySender
 
 
-class FaultApplier:
+class FaultActions:
     """Applies the faults of one server to its connections."""
 
-    def __init__(self, injector: FaultInjector, ids: RequestIds) -> None:
+    def __init__(self, schedule: FaultSchedule, ids: RequestIdCounter) -> None:
         """`ids` are for errors that are sent."""
-        self._injector = injector
+        self._schedule = schedule
         self._ids = ids
         self._streams: dict[ResponseWriter, StreamFaults] = {}
 
@@ -28,7 +35,7 @@ class FaultApplier:
         """Return a handler that applies the faults of a request, before the response of `handler` or in its place."""
 
         async def respond(request: HttpRequest, writer: ResponseWriter) -> None:
-            injection = self._injector.inject(request)
+            injection = self._schedule.inject(request)
             if await self._execute(injection.before, writer):
                 return
             if injection.stream is not None:
@@ -51,12 +58,12 @@ class FaultApplier:
     async def _execute(self, instructions: Iterable[Instruction], writer: ResponseWriter) -> bool:
         """Execute instructions; return True if that ended the response.  Raises ConnectionError."""
         for instruction in instructions:
-            if isinstance(instruction, Send):
+            if isinstance(instruction, SendBytes):
                 await writer.write(instruction.data)
             elif isinstance(instruction, LogFault):
                 writer.mark_fault(instruction.fault)
                 writer.log(instruction.text)
-            elif isinstance(instruction, Wait):
+            elif isinstance(instruction, PauseSending):
                 await _wait(instruction.time_ns, writer)
             elif isinstance(instruction, SendError):
                 await writer.respond(self._error(instruction))
@@ -69,7 +76,7 @@ class FaultApplier:
                 return True
         return False
 
-    def _error(self, error: SendError) -> Response:
+    def _error(self, error: SendError) -> HttpResponse:
         return error_response(
             error.code,
             error.message,

@@ -21,18 +21,7 @@ from wiretape.contract import (
 )
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
-from wiretape_replay.faults.event_mutation import (
-    Instruction,
-    LogFault,
-    Send,
-    SendError,
-    can_mutate,
-    interruption,
-    is_final,
-    mutate,
-    resync_frame,
-    until_final,
-)
+from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.faults.fault_labels import event_fault_line, response_fault_line
 from wiretape_replay.faults.fault_script import (
     Corrupt,
@@ -44,17 +33,28 @@ from wiretape_replay.faults.fault_script import (
     Fault,
     FaultRequest,
     FaultScript,
+    InsertResync,
     Oversize,
     Position,
     Reorder,
     Reset,
-    Resync,
     Split,
     Stall,
     as_tuple,
 )
+from wiretape_replay.faults.frame_damage import (
+    Instruction,
+    LogFault,
+    SendBytes,
+    SendError,
+    can_mutate,
+    interruption,
+    is_final,
+    mutate,
+    resync_frame,
+    until_final,
+)
 from wiretape_replay.http_server.http_messages import HttpRequest
-from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.session.session_log import LogEntry
 
 
@@ -135,7 +135,7 @@ class StreamFaults:
 
     def _apply(self, entry: LogEntry) -> Iterator[Instruction]:
         if not entry.is_event:
-            yield Send(entry.data)
+            yield SendBytes(entry.data)
             return
         self._number += 1
         for fault in self._matching(Position.BEFORE, entry):
@@ -151,7 +151,7 @@ class StreamFaults:
 
     def _event(self, entry: LogEntry) -> Iterator[Instruction]:
         """The event, and the faults after it."""
-        instructions: list[Instruction] = [Send(entry.data)]
+        instructions: list[Instruction] = [SendBytes(entry.data)]
         for fault in self._matching(Position.AT, entry):
             if isinstance(fault, Reorder) or any(is_final(instruction) for instruction in instructions):
                 continue
@@ -168,8 +168,8 @@ class StreamFaults:
         """Apply a fault before or after an event."""
         if self._should_apply(fault):
             yield self._log(fault, entry)
-            if isinstance(fault, Resync):
-                yield Send(resync_frame(entry, self._request.session, fault.id, fault.sequence))
+            if isinstance(fault, InsertResync):
+                yield SendBytes(resync_frame(entry, self._request.session, fault.id, fault.sequence))
             elif isinstance(fault, Drop | Reset | Stall | Delay):
                 yield interruption(fault)
 
@@ -235,7 +235,7 @@ class Injection:
     """What to do to the events of a stream; None if no fault can hit them."""
 
 
-class FaultInjector:
+class FaultSchedule:
     """The faults of one server."""
 
     def __init__(self, script: FaultScript) -> None:

@@ -24,8 +24,8 @@ from wiretape.contract import (
 from wiretape.contract.schemas import has_own_details
 from wiretape.observations import Headers
 from wiretape.safe_text import shorten
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.http_messages import Response
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server.http_messages import HttpResponse
 
 _REQUEST_LINE = re.compile(r"\bmethod\b.* b'([!#$%&*+.^_`|~0-9A-Za-z-]+) ([!-&(-\[\]-~]+) HTTP/1\.[01]'")
 """The request line in aiohttp's message about an unknown method."""
@@ -59,7 +59,7 @@ def error_response(
     retry_after: int | None = None,
     reasons: Sequence[ErrorDetail] = (),
     headers: Headers = (),
-) -> Response:
+) -> HttpResponse:
     """Return the response for one of the 16 error codes of the specification.
 
     `message` is for developers; None stands for the recovery that the specification gives.
@@ -86,7 +86,7 @@ def error_response(
         own = (("WWW-Authenticate", "Bearer"),)  # RFC 9110, 11.6.1: required for 401
     if reasons:
         error["details"] = [{"path": reason.path, "reason": reason.reason} for reason in reasons]
-    return Response.from_json(row.status, {ENVELOPE_KEY: error}, (*own, *headers))
+    return HttpResponse.from_json(row.status, {ENVELOPE_KEY: error}, (*own, *headers))
 
 
 def _busy_fields(message: str | None, active: ActiveRun | None) -> Mapping[str, object]:
@@ -112,14 +112,14 @@ def _path(path: str, active: ActiveRun) -> str:
 
 
 def malformed_request_handler(
-    request_ids: RequestIds, allowed_methods: Callable[[str], Sequence[str]] = lambda _: ()
-) -> Callable[[str], Response]:
+    request_ids: RequestIdCounter, allowed_methods: Callable[[str], Sequence[str]] = lambda _: ()
+) -> Callable[[str], HttpResponse]:
     """Return a function that responds to malformed requests.
 
     Its argument is aiohttp's message; `allowed_methods` returns the methods of a target.
     """
 
-    def respond(error: str) -> Response:
+    def respond(error: str) -> HttpResponse:
         error = " ".join(error.split())
         line = _REQUEST_LINE.search(error)
         if line is None:

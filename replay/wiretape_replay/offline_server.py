@@ -6,26 +6,26 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from wiretape_replay.access.auth_and_rate_limits import AccessControl
+from wiretape_replay.access.error_envelope import malformed_request_handler
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.control_requests import check_token
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_application import FaultApplier
+from wiretape_replay.faults.fault_actions import FaultActions
+from wiretape_replay.faults.fault_schedule import FaultSchedule
 from wiretape_replay.faults.fault_script import FaultScript
-from wiretape_replay.faults.injector import FaultInjector
-from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.server import Handler, HttpServer
-from wiretape_replay.responses.auth_and_rate_limits import AccessControl
-from wiretape_replay.responses.error_envelope import malformed_request_handler
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.http_server.aiohttp_server import Handler, HttpServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Playback:
+class RunningServer:
     """A replay or service that runs.  Its attributes stay readable after it stopped."""
 
     url: str
     """The base URL, without a trailing slash."""
-    faults: FaultInjector
+    faults: FaultSchedule
     """The faults injected so far."""
     control: PlayheadControl
     """Moves the playheads."""
@@ -35,7 +35,7 @@ class Playback:
     """Whether there is a playhead to move."""
 
 
-class PlaybackServer:
+class OfflineServer:
     """Serves the responses of a handler, after authentication, rate limits and faults."""
 
     def __init__(
@@ -45,7 +45,7 @@ class PlaybackServer:
         log: Callable[[str], None] | None,
         checker: ClientChecker | None,
         token: str | None,
-        ids: RequestIds | None = None,
+        ids: RequestIdCounter | None = None,
         bases: Collection[str] = ("",),
     ) -> None:
         """`log` receives a line for each request; `token` is the control token, None generates one.
@@ -54,11 +54,11 @@ class PlaybackServer:
 
         Raises InputError for a token that cannot be sent in a header.
         """
-        self.ids = ids or RequestIds()
+        self.ids = ids or RequestIdCounter()
         """Ids of the responses that do not come from a recording."""
-        self.faults = FaultInjector(script)
-        self._fault_applier = FaultApplier(self.faults, self.ids) if script.faults else None
-        self.faulty_sender = None if self._fault_applier is None else self._fault_applier.sender
+        self.faults = FaultSchedule(script)
+        self._fault_actions = FaultActions(self.faults, self.ids) if script.faults else None
+        self.faulty_sender = None if self._fault_actions is None else self._fault_actions.sender
         """Returns the sender of a stream that faults can hit; None without faults."""
         self.token = secrets.token_hex(16) if token is None else check_token(token)
         self._log = log
@@ -85,8 +85,8 @@ class PlaybackServer:
         if access is not None:
             handler = access.wrap(handler, clock_ns)
             control.on_reset.append(access.reset)
-        if self._fault_applier is not None:
-            handler = self._fault_applier.wrap(handler)
+        if self._fault_actions is not None:
+            handler = self._fault_actions.wrap(handler)
         control.on_reset.append(self.faults.rewind)
         malformed = malformed_request_handler(self.ids, allowed_methods)
         listener = None if self._checker is None else self._checker.start_exchange

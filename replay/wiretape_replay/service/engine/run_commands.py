@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from wiretape.contract import INVALID_REQUEST, TOOL_INPUT_INVALID
-from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
+from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.service.scenario.scenario_steps import ToolSchemas
 from wiretape_replay.service.scenario.tool_schemas import ANY_OBJECT, ToolSchema, UnusableSchemaError
 

@@ -12,6 +12,7 @@ from random import Random
 import orjson
 
 from wiretape.contract import STREAM_RESYNC, Limit
+from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.faults.fault_script import (
     Corrupt,
     Damage,
@@ -26,7 +27,6 @@ from wiretape_replay.faults.fault_script import (
     Stall,
     as_tuple,
 )
-from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.session.session_log import LogEntry, event_frame
 
 
@@ -41,14 +41,14 @@ class LogFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendBytes:
     """Send bytes at once, in one write."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PauseSending:
     """Send nothing for this many nanoseconds of real time; None: until the client leaves."""
 
     time_ns: int | None
@@ -76,12 +76,12 @@ class SendError:
     reasons: tuple[ErrorDetail, ...] = ()
 
 
-Instruction = LogFault | Send | Wait | CloseConnection | ResetConnection | SendError
+Instruction = LogFault | SendBytes | PauseSending | CloseConnection | ResetConnection | SendError
 
 
 def is_final(instruction: Instruction) -> bool:
     """Whether nothing can follow an instruction."""
-    return isinstance(instruction, CloseConnection | ResetConnection | SendError) or instruction == Wait(None)
+    return isinstance(instruction, CloseConnection | ResetConnection | SendError) or instruction == PauseSending(None)
 
 
 def until_final(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
@@ -99,7 +99,7 @@ _INVALID_UTF_8 = b"\xff"
 
 def can_mutate(fault: Fault, instructions: list[Instruction]) -> bool:
     """Whether a fault can be applied to the instructions for an event."""
-    if isinstance(fault, Oversize) and isinstance(instructions[0], Send):
+    if isinstance(fault, Oversize) and isinstance(instructions[0], SendBytes):
         # Known without making a frame that may be very long.
         size = data_size(instructions[0].data)
         return len(instructions) == 1 and size is not None and size < fault.bytes
@@ -112,20 +112,20 @@ def mutate(fault: Fault, instructions: list[Instruction], random: Random) -> lis
         return instructions * (fault.copies + 1)
     if isinstance(fault, Drop | Reset | Stall | Delay):
         return _interrupt(instructions, fault.offset, interruption(fault))
-    if len(instructions) != 1 or not isinstance(instructions[0], Send):
+    if len(instructions) != 1 or not isinstance(instructions[0], SendBytes):
         return None
     frame = instructions[0].data
     if isinstance(fault, Split):
         return _send_pieces(split_frame(frame, fault), fault.pause)
     changed = corrupt_frame(frame, fault, random) if isinstance(fault, Corrupt) else None
     changed = pad_frame(frame, fault.bytes) if isinstance(fault, Oversize) else changed
-    return None if changed is None else [Send(changed)]
+    return None if changed is None else [SendBytes(changed)]
 
 
 def interruption(fault: Drop | Reset | Stall | Delay) -> Instruction:
     """The instruction of a fault that ends or pauses a response."""
     if isinstance(fault, Stall | Delay):
-        return Wait(None if fault.seconds is None else round(fault.seconds * 1_000_000_000))
+        return PauseSending(None if fault.seconds is None else round(fault.seconds * 1_000_000_000))
     return ResetConnection() if isinstance(fault, Reset) else CloseConnection()
 
 
@@ -223,27 +223,27 @@ def _send_pieces(pieces: list[bytes] | None, pause: float | None) -> list[Instru
     instructions: list[Instruction] = []
     for piece in pieces:
         if pause is not None and instructions:
-            instructions.append(Wait(round(pause * 1_000_000_000)))
-        instructions.append(Send(piece))
+            instructions.append(PauseSending(round(pause * 1_000_000_000)))
+        instructions.append(SendBytes(piece))
     return instructions
 
 
 def _interrupt(instructions: list[Instruction], offset: int | None, by: Instruction) -> list[Instruction] | None:
     """Insert an instruction after `offset` bytes of what is sent, half of them by default."""
-    size = sum(len(instruction.data) for instruction in instructions if isinstance(instruction, Send))
+    size = sum(len(instruction.data) for instruction in instructions if isinstance(instruction, SendBytes))
     left = size // 2 if offset is None else offset
     if not 0 < left < size:
         return None
     done: list[Instruction] = []
     for index, instruction in enumerate(instructions):
-        if isinstance(instruction, Send) and left < len(instruction.data):
+        if isinstance(instruction, SendBytes) and left < len(instruction.data):
             start, rest = instruction.data[:left], instruction.data[left:]
             return [*done, *_send(start), by, *_send(rest), *instructions[index + 1 :]]
-        if isinstance(instruction, Send):
+        if isinstance(instruction, SendBytes):
             left -= len(instruction.data)
         done.append(instruction)
     return None
 
 
 def _send(data: bytes) -> list[Instruction]:
-    return [Send(data)] if data else []
+    return [SendBytes(data)] if data else []

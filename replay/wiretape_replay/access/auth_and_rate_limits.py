@@ -16,11 +16,11 @@ from wiretape.contract import (
     is_preflight,
     session_in,
 )
-from wiretape_replay.http_server.http_messages import HttpRequest, Response
+from wiretape_replay.access.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
+from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.http_server.aiohttp_server import Handler
+from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ResponseWriter
-from wiretape_replay.http_server.server import Handler
-from wiretape_replay.responses.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
-from wiretape_replay.responses.error_envelope import error_response
 
 _SECOND_NS = 1_000_000_000
 
@@ -45,7 +45,7 @@ class AccessControl:
         self._scope_of = cache_short(partial(_first_match, policy.scopes))
         self._limit_of = cache_short(partial(_first_match, policy.counts))
 
-    def refusal(self, request: HttpRequest, now_ns: int) -> Response | None:
+    def refusal(self, request: HttpRequest, now_ns: int) -> HttpResponse | None:
         """Return the error response if the request is refused.  `now_ns` is the time of any monotonic clock."""
         if is_preflight(request.method, request.headers):
             return None
@@ -84,7 +84,7 @@ class AccessControl:
         """Forget all counted requests."""
         self._windows.clear()
 
-    def _check_rate(self, key: ApiKey, request: HttpRequest, now_ns: int) -> Response | None:
+    def _check_rate(self, key: ApiKey, request: HttpRequest, now_ns: int) -> HttpResponse | None:
         name = self._limit_of(request.method, request.target)
         limits = self.policy.tenant_limits.get(key.tenant, self.policy.limits)
         if name is None or name not in limits:
@@ -97,7 +97,7 @@ class AccessControl:
         message = f"More than {limit.requests} requests in {limit.window_seconds} s count towards the limit {name}."
         return error_response(RATE_LIMITED, message, self._request_id(), limit=limit, retry_after=wait)
 
-    def _check_workspace(self, key: ApiKey, request: HttpRequest) -> Response | None:
+    def _check_workspace(self, key: ApiKey, request: HttpRequest) -> HttpResponse | None:
         session = session_in(request.target)
         if session is None or key.workspace is None:
             return None
@@ -107,7 +107,7 @@ class AccessControl:
         # The same message as for a session that does not exist, so it does not reveal that this one does.
         return self._error(RESOURCE_NOT_FOUND, session_not_found(session))
 
-    def _error(self, code: str, message: str) -> Response:
+    def _error(self, code: str, message: str) -> HttpResponse:
         return error_response(code, message, self._request_id())
 
 

@@ -11,14 +11,14 @@ import orjson
 from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, STREAM, bearer_keys
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.sse import Parser
+from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.playback_server import Playback, PlaybackServer
+from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.replay_options import ReplayOptions
-from wiretape_replay.responses.auth_and_rate_limits import AccessControl
 from wiretape_replay.session.log_builder import build_sessions, find_service_bases, find_session_ids
-from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.playhead_clock import Playheads
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
@@ -26,7 +26,7 @@ from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedReq
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay(Playback):
+class Replay(RunningServer):
     """A recording that is replayed."""
 
     verbatim: VerbatimPlayer
@@ -81,7 +81,7 @@ async def serve_replay(
     options = options or ReplayOptions()
     with open_recording(recording_path) as recording:
         bases = find_service_bases(recording)
-        server = PlaybackServer(options.script, log=log, checker=checker, token=token, bases=bases)
+        server = OfflineServer(options.script, log=log, checker=checker, token=token, bases=bases)
         warnings: list[str] = []
         playheads = Playheads(
             speed=options.speed_factor, paused=options.paused, per_connection=options.playhead == "connection"
