@@ -22,7 +22,7 @@ from wiretape_inspect import timeline_json, timeline_text
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.view.delta_folding import StreamFold
 from wiretape_inspect.view.filter_grammar import Filter
-from wiretape_inspect.view.filter_match import Match, compile_filter, finding_subject, may_match_exchange
+from wiretape_inspect.view.filter_match import CompiledFilter, compile_filter, finding_subject, may_match_exchange
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 POLL_S = 0.2
@@ -63,7 +63,7 @@ class _TextPrinter:
                 yield timeline_text.exchange_line(exchange)
             yield from timeline_text.row_lines(row)
 
-    def request(self, recording: Recording, exchange: Exchange, take: Match | None) -> Iterator[Line]:
+    def request(self, recording: Recording, exchange: Exchange, take: CompiledFilter | None) -> Iterator[Line]:
         for line in timeline_text.exchange_lines(recording, exchange, (), take):
             self._last_exchange = exchange.number
             yield line
@@ -86,7 +86,7 @@ class _JsonPrinter:
                 yield dump_json(timeline_json.exchange_row(exchange))
             yield timeline_json.row_json(exchange.number, row)
 
-    def request(self, recording: Recording, exchange: Exchange, take: Match | None) -> Iterator[str]:
+    def request(self, recording: Recording, exchange: Exchange, take: CompiledFilter | None) -> Iterator[str]:
         return timeline_json.exchange_json_lines(recording, exchange, (), take)
 
     def finding(self, finding: Finding) -> str:

@@ -19,7 +19,7 @@ from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.client_state_at_event import is_unread_possible, state_at
-from wiretape_inspect.view.filter_match import Match
+from wiretape_inspect.view.filter_match import CompiledFilter
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -99,7 +99,7 @@ def row_json(exchange: int, row: StreamRow) -> str:
 
 
 def exchange_json_lines(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None = None
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: CompiledFilter | None = None
 ) -> Iterator[str]:
     """Yield an exchange and its matching rows, one JSON object per line; nothing if nothing of it matches."""
     rows = matching_rows(recording, exchange, findings, take)

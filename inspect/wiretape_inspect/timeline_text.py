@@ -13,7 +13,7 @@ from wiretape.rules import Finding
 from wiretape.units import format_duration, format_integer, format_size, format_time
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.view.delta_folding import stream_rows
-from wiretape_inspect.view.filter_match import Match, request_subject
+from wiretape_inspect.view.filter_match import CompiledFilter, request_subject
 from wiretape_inspect.view.timeline_rows import (
     GAP_NS,
     CutRow,
@@ -169,7 +169,7 @@ def stored_findings(recording: Recording) -> dict[int, list[Finding]]:
 
 
 def matching_rows(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: CompiledFilter | None
 ) -> Iterator[StreamRow] | None:
     """Return the matching rows of an exchange; None if nothing of the exchange matches.
 
@@ -200,7 +200,7 @@ def exchange_lines(
     recording: Recording,
     exchange: Exchange,
     findings: Sequence[Finding],
-    take: Match | None = None,
+    take: CompiledFilter | None = None,
     *,
     with_headers: bool = False,
 ) -> Iterator[Line]:

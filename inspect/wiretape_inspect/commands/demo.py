@@ -26,7 +26,7 @@ from wiretape_inspect import timeline_text
 from wiretape_inspect.commands.report import report
 from wiretape_inspect.commands.show import timeline_lines
 from wiretape_inspect.demo.child_process import DemoError, run_wiretape
-from wiretape_inspect.demo.demo_client import KEY, USER_AGENT, DemoClient, Response
+from wiretape_inspect.demo.demo_client import KEY, USER_AGENT, DemoClient, ReceivedResponse
 from wiretape_inspect.styled_line import Line, Part
 from wiretape_inspect.terminal_output import write_lines
 
@@ -166,7 +166,7 @@ async def run_demo(path: Path) -> None:
     _print_next_commands(path)
 
 
-async def _record(path: Path) -> list[Response]:
+async def _record(path: Path) -> list[ReceivedResponse]:
     scenario, faults = str(_relative(SCENARIO)), str(_relative(FAULT_SCRIPT))
     serve = ("serve", scenario, "--faults", faults, "--seed", "0", *_LOOPBACK, _NO_CONFIG)
     _print_step(1, f"A service, simulated from a scenario, with {count_of(len(PLANTED), 'planted fault')}", *serve)
@@ -184,7 +184,7 @@ async def _record(path: Path) -> list[Response]:
     return responses
 
 
-async def _replay(path: Path) -> list[Response]:
+async def _replay(path: Path) -> list[ReceivedResponse]:
     replay = ("replay", str(path), "--mode", "verbatim", *_LOOPBACK, _NO_CONFIG)
     _print_step(6, "The service is gone; the same client uses the recording instead", *replay)
     async with run_wiretape(*replay, on_line=_line_printer("replay")) as child:
@@ -193,7 +193,7 @@ async def _replay(path: Path) -> list[Response]:
         return responses
 
 
-async def _run_client(url: str) -> list[Response]:
+async def _run_client(url: str) -> list[ReceivedResponse]:
     client = DemoClient(url)
     try:
         await client.run()
@@ -218,7 +218,7 @@ def _explain_findings(recording: Recording) -> int:
     return len(findings)
 
 
-def _compare_responses(recording: Recording, first: list[Response], second: list[Response]) -> None:
+def _compare_responses(recording: Recording, first: list[ReceivedResponse], second: list[ReceivedResponse]) -> None:
     """Show that the client got the same bytes twice, and that they are the recorded ones."""
     _print("")
     _print(f"  {'':<3}{'bytes':>7}  {'SHA-256, through the proxy':<30}{'replayed':<10}request")
@@ -245,7 +245,7 @@ def _check_key(path: Path) -> None:
     _print("  The client's key is not in the recording: a fingerprint replaces it.")
 
 
-def _print_summary(responses: list[Response], findings: int, path: Path, seconds: float) -> None:
+def _print_summary(responses: list[ReceivedResponse], findings: int, path: Path, seconds: float) -> None:
     size = format_size(sum(len(response.body) for response in responses))
     _print_title(f"Done in {seconds:.1f} s. What you saw:")
     for what, summary in (

@@ -23,7 +23,7 @@ _MAX_RECONNECTS = 5
 
 
 @dataclass(slots=True)
-class Response:
+class ReceivedResponse:
     """A response as the client read it."""
 
     request: str
@@ -42,7 +42,7 @@ class DemoClient:
     """One use of the service at `url`; `responses` are in the order of the requests."""
 
     def __init__(self, url: str) -> None:
-        self.responses: list[Response] = []
+        self.responses: list[ReceivedResponse] = []
         self.events = 0
         self._url = url
         self._session_id = ""
@@ -66,7 +66,7 @@ class DemoClient:
 
     async def _request(
         self, http: aiohttp.ClientSession, method: str, target: str, status: int, body: object = None
-    ) -> Response:
+    ) -> ReceivedResponse:
         response = self._new_response(f"{method} {target}")
         async with http.request(method, f"{self._url}{target}", json=body) as received:
             response.status, response.body = received.status, await received.read()
@@ -112,12 +112,12 @@ class DemoClient:
     def _target(self, path: str) -> str:
         return path.format(session_id=self._session_id)
 
-    def _new_response(self, request: str) -> Response:
-        response = Response(request)
+    def _new_response(self, request: str) -> ReceivedResponse:
+        response = ReceivedResponse(request)
         self.responses.append(response)
         return response
 
 
-def _check_status(response: Response, status: int) -> None:
+def _check_status(response: ReceivedResponse, status: int) -> None:
     if response.status != status:
         raise DemoError(f"{printable(response.request)} got status {response.status}, expected {status}.")

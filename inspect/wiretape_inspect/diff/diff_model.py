@@ -44,7 +44,7 @@ class DiffOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class DiffLocation:
     """Where something is in a recording."""
 
     exchange: int
@@ -59,7 +59,7 @@ class DiffEntry:
 
     kind: Kind
     subject: Subject
-    locations: tuple[Location | None, Location | None]
+    locations: tuple[DiffLocation | None, DiffLocation | None]
     type: str = ""
     """The type of an event, or of deltas."""
     id: str | None = None
@@ -76,12 +76,12 @@ class DiffEntry:
     """How much later it came in the second recording."""
 
     @property
-    def first(self) -> Location | None:
+    def first(self) -> DiffLocation | None:
         """The location in the first recording, if it is there."""
         return self.locations[0]
 
     @property
-    def second(self) -> Location | None:
+    def second(self) -> DiffLocation | None:
         """The location in the second recording, if it is there."""
         return self.locations[1]
 

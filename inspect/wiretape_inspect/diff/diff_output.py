@@ -10,7 +10,7 @@ from wiretape.json_diff import MISSING, Difference
 from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording
 from wiretape.units import format_delay, format_integer
-from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
+from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffLocation, DiffTotal, ExchangeDiff, Kind
 from wiretape_inspect.styled_line import Line, labelled, wrapped
 
 _MAX_VALUE = 60
@@ -122,7 +122,7 @@ def json_lines(
     )
 
 
-def _preview(recording: Recording, location: Location | None) -> dict[str, Any] | None:
+def _preview(recording: Recording, location: DiffLocation | None) -> dict[str, Any] | None:
     """Return the type, the sequence and the content of an event; None if there is no event."""
     if location is None or location.event is None:
         return None

@@ -13,7 +13,7 @@ from wiretape.json_path import JsonPath
 from wiretape.observations import BytesArrived, Headers, RequestStarted, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.diff.alignment import Key, pair_items
-from wiretape_inspect.diff.diff_model import DiffEntry, DiffOptions, ExchangeDiff, Location
+from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff
 from wiretape_inspect.diff.stream_diff import compare_events, compare_texts
 from wiretape_inspect.diff.stream_items import StreamItems, comparable_document
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, may_be_id, without_fingerprints
@@ -140,8 +140,8 @@ class RecordingDiff:
         return diff
 
 
-def _location(exchange: Exchange) -> Location:
-    return Location(exchange.number, None, exchange.request.time_ns)
+def _location(exchange: Exchange) -> DiffLocation:
+    return DiffLocation(exchange.number, None, exchange.request.time_ns)
 
 
 def _ending_differences(first: Exchange, second: Exchange, is_cut: tuple[bool, bool]) -> Iterator[Difference]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wiretape.json_diff import Difference
 from wiretape_inspect.diff.alignment import Key, find_delays, out_of_order, pair_items
-from wiretape_inspect.diff.diff_model import DiffEntry, DiffOptions, ExchangeDiff, Kind, Location
+from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff, Kind
 from wiretape_inspect.diff.stream_items import MAX_TEXT_LENGTH, DeltaText, EventItem, StreamItems
 from wiretape_inspect.diff.value_comparison import ValueComparison
 
@@ -159,7 +159,7 @@ def _entry(
     later_ns: int | None = None,
 ) -> DiffEntry:
     here, there = (
-        None if item is None else Location(number, item.event, item.time_ns)
+        None if item is None else DiffLocation(number, item.event, item.time_ns)
         for number, item in zip(exchanges, items, strict=True)
     )
     item = items[0] or items[1]
@@ -232,8 +232,8 @@ def _compare(values: ValueComparison, first: DeltaText, second: DeltaText) -> tu
     return 0, ()
 
 
-def _location(streams: tuple[StreamItems, StreamItems], text: _Text, offset: int) -> Location:
+def _location(streams: tuple[StreamItems, StreamItems], text: _Text, offset: int) -> DiffLocation:
     """The delta that holds a character, or the last one."""
     delta_text, number = text.delta_text, streams[text.side].exchange.number
     at = min(bisect_right(delta_text.ends, offset), len(delta_text.events) - 1)
-    return Location(number, delta_text.events[at], delta_text.times[at])
+    return DiffLocation(number, delta_text.events[at], delta_text.times[at])

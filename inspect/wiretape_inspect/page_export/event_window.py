@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wiretape.rules import Finding
-from wiretape_inspect.view.filter_match import Match, Subject
+from wiretape_inspect.view.filter_match import CompiledFilter, Subject
 from wiretape_inspect.view.timeline_rows import DeltaRow, EndRow, EventRow, StreamRow
 
 
@@ -33,7 +33,7 @@ class EventWindow:
         return at > 0 and event <= self._ranges[at - 1][1]
 
 
-def window_matcher(window: EventWindow) -> Match:
+def window_matcher(window: EventWindow) -> CompiledFilter:
     """Return a filter for the events in the window, the other rows among them, and all rows with findings."""
     inside = True
 
@@ -44,7 +44,7 @@ def window_matcher(window: EventWindow) -> Match:
             return inside
         return inside or bool(subject.codes) or "end" in subject.kinds
 
-    return Match(matches)
+    return CompiledFilter(matches)
 
 
 def with_omissions(rows: Iterable[StreamRow], exchange: int) -> Iterator[StreamRow | dict[str, Any]]:

@@ -18,7 +18,7 @@ from wiretape.event_facts import EventFacts, facts_of, final_text
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
 from wiretape.rules.state.client_state import may_be_unread
-from wiretape_inspect.view.runs_and_calls import Location, RunsAndCalls, SessionState, Span, request_cursor
+from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, SessionState, Span, request_cursor
 
 MAX_TEXT = 100_000
 """Characters of a text that are kept: the last ones."""
@@ -154,7 +154,7 @@ class ClientHistory:
                 break
             last = entry.event
             self._add(
-                entry.type, entry.run_id, entry.tool_call_id, entry.sequence, Location(number, last, entry.time_ns)
+                entry.type, entry.run_id, entry.tool_call_id, entry.sequence, EventLocation(number, last, entry.time_ns)
             )
             for name in begins:
                 if entry.type == _FINAL[name] or name in _RESETS.get(entry.type, ()):
@@ -177,7 +177,7 @@ class ClientHistory:
         """
         facts, event = facts_of(seen.frame), seen.event or 0
         if event > indexed and facts.type not in DELTA_TYPES:
-            location = Location(number, event, seen.time_ns)
+            location = EventLocation(number, event, seen.time_ns)
             self._add(facts.type, facts.run_id, facts.tool_call_id, facts.sequence, location)
         for name, begin in begins.items():
             if event >= begin:
@@ -193,7 +193,7 @@ class ClientHistory:
         elif name in _RESETS.get(facts.type, ()):
             self.texts[name] = JoinedText()
 
-    def _add(self, type_: str, run_id: str | None, call: str | None, sequence: int | None, at: Location) -> None:
+    def _add(self, type_: str, run_id: str | None, call: str | None, sequence: int | None, at: EventLocation) -> None:
         self.activity.add(type_, run_id, call, at)
         if sequence is not None and (self.sequence is None or sequence > self.sequence):
             self.sequence = sequence

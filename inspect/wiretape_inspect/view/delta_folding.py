@@ -12,7 +12,7 @@ from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape_inspect.view.filter_match import Match, message_subject, row_subject
+from wiretape_inspect.view.filter_match import CompiledFilter, message_subject, row_subject
 from wiretape_inspect.view.joined_text_search import JoinedTextSearch, SearchedFrame
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
@@ -33,7 +33,7 @@ def stream_rows(
     exchange: Exchange,
     body: Iterable[BytesArrived | BytesLost],
     findings: Sequence[Finding] = (),
-    take: Match | None = None,
+    take: CompiledFilter | None = None,
 ) -> Iterator[StreamRow]:
     """Yield the rows of a stream, the `EndRow` last.
 
@@ -70,7 +70,7 @@ class StreamFold:
         self,
         exchange: Exchange,
         findings: Sequence[Finding] = (),
-        take: Match | None = None,
+        take: CompiledFilter | None = None,
         since: Checkpoint | None = None,
     ) -> None:
         """Start at the beginning of the stream, or at the checkpoint `since`."""

@@ -49,7 +49,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class CompiledFilter:
     """Returns whether a filter matches a subject."""
 
     test: Callable[[Subject], bool]
@@ -64,12 +64,14 @@ class Match:
 _Test = Callable[[Subject], bool]
 
 
-def compile_filter(filter_: Filter) -> Match | None:
+def compile_filter(filter_: Filter) -> CompiledFilter | None:
     """Return the function that applies a filter; None for a filter that matches everything."""
     if not filter_.groups:
         return None
     groups = [[_condition(condition) for condition in group] for group in filter_.groups]
-    return Match(lambda subject: any(all(matches(subject) for matches in group) for group in groups), _wanted(filter_))
+    return CompiledFilter(
+        lambda subject: any(all(matches(subject) for matches in group) for group in groups), _wanted(filter_)
+    )
 
 
 def _wanted(filter_: Filter) -> tuple[str, ...]:

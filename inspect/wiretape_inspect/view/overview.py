@@ -7,7 +7,7 @@ from heapq import nlargest
 from wiretape.contract import DELTA_TYPES
 from wiretape.recording import Exchange, Gap, Recording
 from wiretape_inspect.view.client_state_at_event import with_names
-from wiretape_inspect.view.runs_and_calls import Location, RunsAndCalls, Span
+from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, Span
 from wiretape_inspect.view.timeline_rows import GAP_NS
 
 MAX_FOLDED = 50
@@ -86,6 +86,6 @@ def runs_and_calls(recording: Recording, exchanges: Iterable[Exchange]) -> RunsA
     for exchange in exchanges:
         if exchange.is_stream:
             for entry in recording.indexed_events(exchange.number, _END, DELTA_TYPES):
-                location = Location(exchange.number, entry.event, entry.time_ns)
+                location = EventLocation(exchange.number, entry.event, entry.time_ns)
                 activity.add(entry.type, entry.run_id, entry.tool_call_id, location)
     return activity

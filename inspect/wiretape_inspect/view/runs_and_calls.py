@@ -12,7 +12,7 @@ _ENDED = frozenset(TOOL_TYPES[2:])
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class EventLocation:
     """Location and time of an event."""
 
     exchange: int
@@ -27,9 +27,9 @@ class Span:
     id: str
     run_id: str | None
     """The run of a tool call; for a run, its own id."""
-    began: Location | None
+    began: EventLocation | None
     """The event that started it; None if that event was not recorded."""
-    ended: Location | None
+    ended: EventLocation | None
     """The event that ended it; None while it is open."""
     outcome: str
     """The type of the event that ended it; empty while it is open."""
@@ -63,7 +63,7 @@ class RunsAndCalls:
             return "running"
         return "idle" if self._is_idle else "unknown"
 
-    def add(self, type_: str, run_id: str | None, tool_call_id: str | None, at: Location) -> None:
+    def add(self, type_: str, run_id: str | None, tool_call_id: str | None, at: EventLocation) -> None:
         """Add an event."""
         self._is_idle = type_ == STATUS_IDLE or (self._is_idle and type_ != RUN_STARTED)
         if run_id is not None:
@@ -74,7 +74,9 @@ class RunsAndCalls:
             _extend(self.calls, tool_call_id, run_id, at, begins=type_ in _STARTED, outcome=outcome)
 
 
-def _extend(spans: dict[str, Span], id_: str, run_id: str | None, at: Location, *, begins: bool, outcome: str) -> None:
+def _extend(
+    spans: dict[str, Span], id_: str, run_id: str | None, at: EventLocation, *, begins: bool, outcome: str
+) -> None:
     """Add an event to the span with this id."""
     span = spans.get(id_)
     if span is None:
