@@ -102,7 +102,7 @@ def test_at_least_one_rule_has_to_be_left(config, text):
         ("zzz = 1", ": zzz: unknown key; choose one of select, ignore, fail-on, baseline,"),
         ('select = "SEQ"', ": select: expected a list, got 'SEQ'."),
         ('select = ["SEQQ"]', ": select[0]: unknown rule code 'SEQQ'; did you mean SEQ?"),
-        ('fail-on = "worst"', ": fail-on: expected one of error, warning, note, inconclusive, never, got 'worst'."),
+        ('fail-on = "worst"', ": fail-on: expected one of error, inconclusive, never, note, warning, got 'worst'."),
         ("baseline = 3", ": baseline: expected a string, got 3."),
         ('docs-url = ""', ": docs-url: expected a non-empty string, got ''."),
         (
@@ -118,7 +118,7 @@ def test_at_least_one_rule_has_to_be_left(config, text):
         ("keep-alive-tolerance = nan", ": keep-alive-tolerance: expected a number of at least 0, got nan."),
         ("keep-alive-tolerance = true", ": keep-alive-tolerance: expected a number, got true."),
         ("severity = 3", ": severity: expected a table, got 3."),
-        ('[severity]\nSEQ004 = "bad"', ": severity.SEQ004: expected one of error, warning, note, off, got 'bad'."),
+        ('[severity]\nSEQ004 = "bad"', ": severity.SEQ004: expected one of error, note, off, warning, got 'bad'."),
         ('severity = { SEQ04 = "off" }', ": severity.SEQ04: unknown rule code 'SEQ04'; did you mean SEQ004?"),
         ("select = [", "wiretape.toml is not valid TOML: "),
         ("\udcff", "is not UTF-8"),

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wiretape.decode import Source, decode
 from wiretape.errors import InputError
@@ -119,3 +121,24 @@ def test_input_that_is_nested_too_deeply_is_refused():
         value = {"inner": value}
     with pytest.raises(InputError, match=r"^deep\.json: nested too deeply\.$"):
         decode(value, Node, Source("deep.json"))
+
+
+_LEAVES = st.none() | st.booleans() | st.integers(-1, 14) | st.floats() | st.sampled_from(["", "x", "drop", "red", "1"])
+_KEYS = st.sampled_from(
+    ["do", "offset", "colour", "retry-after", "how", "name", "flag", "fault", "by-count", "by-key", "either", "scopes"]
+)
+_VALUES = st.recursive(_LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4))
+
+
+@given(st.dictionaries(_KEYS, _VALUES, max_size=4))
+def test_the_explanation_agrees_with_what_is_accepted(value):
+    """What a value lacks is found by comparing it with the declaration; whether it fits, by msgspec."""
+    try:
+        msgspec.convert(value, Script)
+    except msgspec.ValidationError:
+        with pytest.raises(InputError) as caught:
+            decode(value, Script, Source("script.toml"))
+        assert "Expected `" not in caught.value.message
+        assert "Object " not in caught.value.message
+    else:
+        assert decode(value, Script, Source("script.toml")) == msgspec.convert(value, Script)

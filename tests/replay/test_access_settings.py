@@ -115,7 +115,7 @@ def test_each_of_the_three_limits_applies_to_some_operation():
         ("[scopes]\nstrem = 'x'", "did you mean stream?"),
         ("[scopes]\nstream = 3", "scopes.stream: expected true, false or a string, got 3."),
         ("[scopes]\nstream = true", "scopes.stream: expected a string or false, got true."),
-        ("[counts]\nstream = 'event'", "counts.stream: expected one of sessions, runs, events, got 'event'; did you"),
+        ("[counts]\nstream = 'event'", "counts.stream: expected one of events, runs, sessions, got 'event'; did you"),
         ("[limits]\nrun = 3", "limits.run: unknown key; did you mean runs?"),
         ("[limits]\nruns = 0", "limits.runs: expected a whole number of at least 1, got 0."),
         ("[limits.tenants.a]\nruns = 'x'", "limits.tenants.a.runs: expected a whole number, got 'x'."),

@@ -130,7 +130,7 @@ WRONG = {
     '[scopes]\nstream = "own"\n[[keys]]\nkey = "k"\nscopes = ["x"]': "choose one of events:read, own, runs:write, ",
     "[assumed]\nrun-created = 404": "assumed.run-created: expected a whole number of at most 299, got 404",
     "[assumed]\nrun-created = 204": "expected a status from 200 to 299 that has a body",
-    '[assumed]\nrun-body = { x = "stats" }': "assumed.run-body.x: expected one of id, session_id, ",
+    '[assumed]\nrun-body = { x = "stats" }': "assumed.run-body.x: expected one of created_at, ended_at, ",
     "[assumed]\nworkspace = 1": "assumed.workspace: expected a string, got 1",
     "assumed = 1": "assumed: expected a table, got 1",
     "[asumed]": "asumed: unknown key; did you mean assumed?",
