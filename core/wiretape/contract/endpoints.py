@@ -122,8 +122,8 @@ def is_session(target: str) -> bool:
 
 
 def may_create_session(method: str, target: str) -> bool:
-    """Whether a request may create a session: a POST to a collection `sessions`.  The operation is not shown."""
-    return method == "POST" and _path(target).rstrip("/").endswith(f"/{_SESSIONS[1]}")
+    """Whether a request may create a session: one to a collection `sessions`.  The operation is not shown."""
+    return method in {"POST", "PUT"} and _path(target).rstrip("/").endswith(f"/{_SESSIONS[1]}")
 
 
 def deltas_requested(target: str) -> bool:
