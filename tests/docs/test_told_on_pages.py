@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from wiretape.cli import subcommand, wiretape
 from wiretape.recording.formats import FORMATS
+from wiretape.rules.vectors import vectors_of
 
 ROOT = Path(__file__).parents[2]
-VECTOR = ROOT / "core/wiretape/rules/vectors/SEQ001/breaks.toml"
 KEY = "headers:\n- Authorization: Bearer any-key\n"
 
 
@@ -58,7 +58,7 @@ def test_merge_md_shows_the_new_numbers(say):
 
 def test_report_md_shows_a_finding(say):
     """The traffic is the vector that breaks the rule."""
-    body = re.search(r"body = '''\n(.*?)'''", VECTOR.read_text("utf-8"), re.DOTALL)[1]
+    (body,) = (exchange["body"] for exchange in vectors_of("SEQ001")[0].document["exchange"])
     tape("run.db", f"request: GET /v1/sessions/ses_1/events/stream\nat: 1\n{KEY}events:\n- text: {json.dumps(body)}\n")
     assert say("report", "run.db") == shown("report.md")[1]
 

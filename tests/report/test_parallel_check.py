@@ -1,5 +1,6 @@
 """Reports by several processes are the same as by one."""
 
+import json
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from wiretape.contract import operation_of
 from wiretape.observations import BytesArrived, RequestStarted
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Settings, Verdict
-from wiretape.rules.vectors import vectors
+from wiretape.rules.vectors import observations_of, vectors
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.report import parallel_check
 from wiretape_inspect.report.parallel_check import check_recordings
@@ -24,8 +25,8 @@ def traffic(chosen):
     """Return the observations of vectors at the same time, each in sessions of its own."""
     observed = []
     for which, vector in enumerate(chosen, 1):
-        own = replace(vector, text=vector.text.replace("ses_", f"s{which}_"))
-        observed += [(which, seen) for seen in own.observations()]
+        document = json.loads(json.dumps(vector.document).replace("ses_", f"s{which}_"))
+        observed += [(which, seen) for seen in observations_of(document)]
     numbers = {}
     renumbered = []
     for which, seen in sorted(observed, key=lambda each: (each[1].time_ns, each[0])):

@@ -1,12 +1,13 @@
 """Every vector gives what its name says, whatever pieces its bytes arrive in."""
 
+import tomllib
 from functools import cache
 
 import pytest
 from for_each import for_each
 
 from wiretape.rules import CATALOGUE, Checker, Verdict
-from wiretape.rules.vectors import Vector, observations_of, vectors
+from wiretape.rules.vectors import observations_of, vectors
 
 TWO_DEFECTS = {"RES004-breaks-after-repetition", "REC003-breaks", "REC003-keeps"}
 """The vectors whose traffic is about two defects; a compressed stream is one of its own."""
@@ -81,10 +82,7 @@ def test_an_unknown_key_in_a_vector_is_refused():
 
 
 def test_exchanges_of_a_vector_may_overlap_lose_bytes_and_stay_open():
-    vector = Vector(
-        "SEQ001",
-        "keeps-nothing",
-        """
+    document = tomllib.loads("""
         [[exchange]]
         request = "GET /a"
         at = 1
@@ -96,9 +94,9 @@ def test_exchanges_of_a_vector_may_overlap_lose_bytes_and_stay_open():
         at = 2
         status = 0
         ending = "service-unreachable"
-        """,
-    )
-    seen = [(type(o).__name__, o.exchange) for o in vector.observations()]
+        """)
+    observations = observations_of(document)
+    seen = [(type(o).__name__, o.exchange) for o in observations]
     assert seen == [
         ("RequestStarted", 1),
         ("RequestEnded", 1),
@@ -110,4 +108,4 @@ def test_exchanges_of_a_vector_may_overlap_lose_bytes_and_stay_open():
         ("BytesLost", 1),
         ("BytesArrived", 1),
     ]
-    assert [o.start for o in vector.observations() if hasattr(o, "start")] == [0, 1, 6]
+    assert [o.start for o in observations if hasattr(o, "start")] == [0, 1, 6]

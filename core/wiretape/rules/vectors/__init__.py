@@ -1,13 +1,14 @@
 """Vectors: for each rule the smallest traffic that breaks it, and the smallest that keeps it.
 
-They are TOML files, `CODE/breaks*.toml` and `CODE/keeps*.toml`.  One that breaks a rule gives exactly one
-finding, of that rule; one that keeps it exercises the rule and gives none.
+Each rule has a TOML file, `CODE.toml`, with a table for each vector, whose name begins with `breaks` or `keeps`.
+One that breaks a rule gives exactly one finding, of that rule; one that keeps it exercises the rule and gives none.
 
+    [breaks-without-id]
     shows = "One sentence on what the traffic shows."
     also = ["CLI001"]                      # further findings that this traffic cannot avoid
     severity = "error"                     # of the finding, if it is not that of the rule
 
-    [[exchange]]                           # one or more, in order of time
+    [[breaks-without-id.exchange]]         # one or more, in order of time
     request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
     headers = ["Authorization: Bearer key_1"]                  # the default
     client = "127.0.0.1"                                       # the default
@@ -25,7 +26,7 @@ finding, of that rule; one that keeps it exercises the rule and gives none.
 
     '''
 
-Instead of `body`, tables `[[exchange.part]]` can give its parts: each has a `text`, or the number of bytes that
+Instead of `body`, tables `[[NAME.exchange.part]]` can give its parts: each has a `text`, or the number of bytes that
 were `lost`, and `after`, the seconds since the previous part.  If the response headers contain
 `Content-Encoding: gzip`, the body is compressed.
 """
@@ -106,15 +107,15 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     severity: Severity | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Vector:
     """One vector: some traffic, and whether it breaks the rule."""
 
     code: str
     name: str
-    """The file name without its suffix; begins with `breaks` or `keeps`."""
-    text: str
-    """The file."""
+    """Begins with `breaks` or `keeps`."""
+    document: Mapping[str, Any]
+    """Its table."""
 
     @property
     def breaks(self) -> bool:
@@ -124,48 +125,39 @@ class Vector:
     @property
     def shows(self) -> str:
         """What the traffic shows, in one sentence."""
-        return self._document.shows
+        return self._converted.shows
 
     @property
     def also(self) -> tuple[str, ...]:
         """Codes of further findings that this traffic cannot avoid."""
-        return self._document.also
+        return self._converted.also
 
     @property
     def severity(self) -> Severity | None:
         """The severity of the finding, if it is not that of the rule."""
-        return self._document.severity
+        return self._converted.severity
 
     def observations(self, piece: int | None = None) -> list[Observation]:
         """Return the traffic as observations.  With `piece`, bodies arrive in pieces of at most that many bytes."""
-        return _observe(self._document, piece)
+        return observations_of(self.document, piece)
 
     @property
-    def _document(self) -> _Document:
-        return _read(self.text)
-
-
-@cache
-def _read(text: str) -> _Document:
-    return msgspec.convert(tomllib.loads(text), _Document)
+    def _converted(self) -> _Document:
+        return msgspec.convert(self.document, _Document)
 
 
 @cache
 def vectors() -> tuple[Vector, ...]:
     """Return all vectors, ordered by code and name."""
-    found = [
-        Vector(folder.name, file.name.removesuffix(".toml"), file.read_text("utf-8"))
-        for folder in files(__name__).iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".toml")
-    ]
-    return tuple(sorted(found, key=lambda vector: (vector.code, vector.name)))
+    codes = sorted(file.name.removesuffix(".toml") for file in files(__name__).iterdir() if file.name.endswith(".toml"))
+    return tuple(vector for code in codes for vector in vectors_of(code))
 
 
+@cache
 def vectors_of(code: str) -> tuple[Vector, ...]:
-    """Return the vectors of one rule."""
-    return tuple(vector for vector in vectors() if vector.code == code)
+    """Return the vectors of one rule, ordered by name."""
+    tables = tomllib.loads(files(__name__).joinpath(f"{code}.toml").read_text("utf-8"))
+    return tuple(Vector(code, name, table) for name, table in sorted(tables.items()))
 
 
 def observations_of(document: Mapping[str, Any], piece: int | None = None) -> list[Observation]:
