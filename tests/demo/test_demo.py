@@ -270,7 +270,7 @@ async def test_a_port_in_use_is_reported_in_one_sentence():
 def test_different_bytes_fail_the_demo(tmp_path):
     """The client's bytes, the recorded ones and the replayed ones must all agree."""
     path = recording(tmp_path / "x.db", USER_AGENT)
-    good, bad = ReceivedResponse("GET /a", 200, b"{}"), Response("GET /a", 200, b"{ }")
+    good, bad = ReceivedResponse("GET /a", 200, b"{}"), ReceivedResponse("GET /a", 200, b"{ }")
     with open_recording(path) as opened:
         demo_command._compare_responses(opened, [good], [good])
         for first, second in ((good, bad), (bad, bad), (bad, good)):
