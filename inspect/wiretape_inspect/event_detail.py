@@ -14,13 +14,14 @@ from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE
+from wiretape.rules.state.client_state import may_be_unread
 from wiretape.sse import FrameKind
-from wiretape.units import format_size, format_time
-from wiretape_inspect.client_state_lines import label_line, state_lines
+from wiretape.units import format_integer, format_size, format_time
 from wiretape_inspect.rule_explanation import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
-from wiretape_inspect.view.client_state_at_event import is_unread_possible, state_at
+from wiretape_inspect.view.client_state_at_event import JoinedText, State, state_at
+from wiretape_inspect.view.runs_and_calls import Span
 from wiretape_inspect.view.timeline_rows import EventRow
 
 MAX_BYTES = 4096
@@ -30,6 +31,10 @@ Chunk = tuple[int, int, int]
 _LOCATION = re.compile(r"(\d{1,18}):(\d{1,18})")
 _HEX_COLUMNS = 16
 _BLANK = Line([""])
+_MAX_TEXT = 400
+"""Characters of a text of the client that are shown: the last ones."""
+_MAX_SPANS = 10
+_UNREAD = "if it has read this event: the connection ended within a second"
 _MAX_INDENT = 30
 """Depth of JSON from which on lines are indented no further."""
 _TOKEN = re.compile(r'(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<sign>[{}\[\],:])|[^\s{}\[\],:"]++')
@@ -117,24 +122,64 @@ def detail_lines(
     yield from _data_lines(seen.frame.data)
     yield _BLANK
     state = state_at(recording, exchange, seen.event or 0)
-    yield from state_lines(state, may_be_unread=is_unread_possible(exchange, seen))
+    yield from _state_lines(state, may_be_unread=may_be_unread(seen.time_ns, exchange.ending, exchange.ended_ns))
     yield _BLANK
     yield from _hex_lines(seen.frame.raw, seen.frame.start)
 
 
+def _label_line(label: str, text: str) -> Line:
+    """A line with a label in the first column."""
+    return labelled((f"{label:>8}  ", "dim"), text)
+
+
+def _state_lines(state: State, *, may_be_unread: bool) -> Iterator[Line]:
+    """Yield the lines of what a client knows after an event, which it may not have read."""
+    yield _label_line("session", state.session)
+    for run in state.runs[-_MAX_SPANS:]:
+        yield _label_line("run", f"{run.id}  {_outcome(run)}")
+    for call in state.open_calls[:_MAX_SPANS]:
+        yield _label_line("tool", f"{call.id}  {_outcome(call)}  {call.name}".rstrip())
+    if len(state.open_calls) > _MAX_SPANS:
+        yield _label_line("tool", f"… and {len(state.open_calls) - _MAX_SPANS} more open tool calls")
+    yield from _text_lines("text", state.text)
+    yield from _text_lines("reason", state.reasoning)
+    sequence = "" if state.last_sequence is None else f", after sequence {format_integer(state.last_sequence)}"
+    cursor = f"Last-Event-ID: {state.cursor}" if state.cursor else "no Last-Event-ID"
+    yield _label_line("resume", f"{cursor}{sequence}")
+    if may_be_unread:
+        yield _label_line("", _UNREAD)
+    if len(state.connections) > 1:
+        yield _label_line("from", f"exchanges {', '.join(map(str, state.connections))}")
+
+
+def _outcome(span: Span) -> str:
+    began, ended = span.began, span.ended
+    if ended is not None:
+        return f"{span.outcome} at {ended.exchange}:{ended.event}"
+    since = f"since {began.exchange}:{began.event}, {format_time(began.time_ns)}" if began else "start not recorded"
+    return f"open, {since}"
+
+
+def _text_lines(label: str, text: JoinedText) -> Iterator[Line]:
+    if text.characters:
+        ellipsis = "…" if text.characters > _MAX_TEXT else ""
+        progress = "final" if text.final else "so far"
+        yield _label_line(label, f"{count_of(text.characters, 'char')} {progress}: {ellipsis}{text.text[-_MAX_TEXT:]}")
+
+
 def _field_lines(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[Line]:
     frame = seen.frame
-    yield label_line("bytes", f"{frame.start}-{frame.end} of the decoded body, {format_size(len(frame.raw))}")
-    yield label_line("time", f"{format_time(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
+    yield _label_line("bytes", f"{frame.start}-{frame.end} of the decoded body, {format_size(len(frame.raw))}")
+    yield _label_line("time", f"{format_time(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
     if exchange.content_encoding is None:
-        yield label_line("chunks", _describe_chunks(list(chunks(recording, exchange, frame.start, frame.end))))
+        yield _label_line("chunks", _describe_chunks(list(chunks(recording, exchange, frame.start, frame.end))))
     else:
-        yield label_line("chunks", f"unknown, because the body is encoded ({exchange.content_encoding})")
+        yield _label_line("chunks", f"unknown, because the body is encoded ({exchange.content_encoding})")
     cursor = frame.last_event_id.decode("utf-8", "replace")
-    yield label_line("cursor", f"{cursor} after this event" if cursor else "none after this event")
+    yield _label_line("cursor", f"{cursor} after this event" if cursor else "none after this event")
     fields = ((name, value) for name, value in frame.fields if name != b"data")
     for name, value in islice(fields, 50):
-        yield label_line("field", f"{_field_text(name)}: {_field_text(value)}")
+        yield _label_line("field", f"{_field_text(name)}: {_field_text(value)}")
 
 
 def _field_text(value: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The export format `events`: a JSON object for each exchange and each event, with bodies as JSON, text or base64."""
+"""The export format `events`, a JSON object for each exchange and each event, and an event as a pytest test."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
@@ -6,17 +6,22 @@ from typing import Any
 
 import orjson
 
+from wiretape.checking import check_stream
 from wiretape.content_encoding import decode_beginning
+from wiretape.errors import InputError
 from wiretape.event_facts import facts_of, is_utf8
 from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.json_codec import UnreadableJson, dump_json, read_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
+from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
 from wiretape_inspect import timeline_json
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Decoded bytes of a body that a line may contain, unless it is a stream."""
+_TEST_BYTES = 64 * 1024
+"""Bytes of a test.  A test that needs more is easier to write with the whole recording."""
 _OMITTED = frozenset({FrameKind.BLANK, FrameKind.BOM})
 
 
@@ -91,3 +96,45 @@ def _body(recording: Recording, exchange: Exchange, side: Side, *, parse: bool =
     if len(decoded) > BODY_LIMIT:
         return {"omitted": f"more than {BODY_LIMIT} bytes"}
     return content(decoded, parse=parse)
+
+
+def event_as_test(recording: Recording, exchange: Exchange, event: int) -> str:
+    """Return the code of a test that passes for the bytes of an event.
+
+    Earlier events are included if the findings about the event depend on them.
+    Raises InputError if the event does not exist or is too large.
+    """
+    wanted = {finding.code for finding in recording.findings(exchange.number) if finding.event == event}
+    frames: list[bytes] = []
+    codes: list[str] = []
+    for first in dict.fromkeys((event, max(event - 1, 1), 1)):
+        found = list(_raw_frames(recording, exchange.number, first, event))
+        if sum(map(len, found)) > _TEST_BYTES:
+            break
+        frames, target = found, exchange.request.target
+        codes = [finding.code for finding in check_stream(b"".join(frames), target=target).findings]
+        if wanted <= set(codes):
+            break
+    if not frames:
+        raise InputError(f"Event {event} of exchange {exchange.number} is too large for a test.")
+    surplus = ", ".join(dict.fromkeys(code for code in codes if code not in wanted))
+    note = f"# Without the rest of its stream, the rules also find {surplus}.\n" if surplus else ""
+    lines = "\n".join(f"    {frame!r}" for frame in frames)
+    return (
+        f"# Event {event} of exchange {exchange.number} in {printable(recording.path.name)}.\n"
+        f"{note}\n"
+        "import wiretape\n\n"
+        f"BODY = (\n{lines}\n)\n\n\n"
+        f"def test_event_{event}_of_exchange_{exchange.number}() -> None:\n"
+        f"    result = wiretape.check_stream(BODY, target={exchange.request.target!r})\n"
+        f"    assert [finding.code for finding in result.findings] == {codes!r}\n"
+    )
+
+
+def _raw_frames(recording: Recording, number: int, first: int, last: int) -> Iterator[bytes]:
+    """Yield the bytes of the frames of a stream from one event to another."""
+    for seen in recording.frames(number, first):
+        yield seen.frame.raw
+        if seen.event == last:
+            return
+    raise InputError(f"Exchange {number} has no event {last}.")

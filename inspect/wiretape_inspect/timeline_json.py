@@ -14,11 +14,12 @@ from wiretape.json_codec import dump_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Rule, explanation_of
+from wiretape.rules.state.client_state import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
-from wiretape_inspect.view.client_state_at_event import is_unread_possible, state_at
+from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filter_match import CompiledFilter
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
@@ -147,7 +148,7 @@ def event_document(
         **row_document(exchange.number, replace(detail_row(seen, since_ns), findings=findings)),
         "fields": [[_decode(name), _decode(value)] for name, value in seen.frame.fields],
         "cursor": _decode(seen.frame.last_event_id),
-        "may_be_unread": is_unread_possible(exchange, seen),
+        "may_be_unread": may_be_unread(seen.time_ns, exchange.ending, exchange.ended_ns),
         "chunks": _chunks_of_identity(exchange, event_chunks),
         "data": _decode(seen.frame.data),
     }

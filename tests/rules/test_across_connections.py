@@ -9,7 +9,7 @@ import pytest
 
 from wiretape.rules import Checker, Settings, Verdict
 from wiretape.rules.state import client_state, event_log, runs
-from wiretape.rules.state.event_log import LEAST_EVENTS, EventBudget
+from wiretape.rules.state.event_log import LEAST_EVENTS, EventBudget, EventLog
 from wiretape.rules.state.runs import MOST_RUNS, SessionRuns
 from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.vectors import observations_of
@@ -729,7 +729,7 @@ def test_the_oldest_events_of_a_long_session_are_dropped_and_inconclusive(event,
 
 
 def test_ended_runs_and_calls_are_dropped_first(event):
-    kept = SessionRuns()
+    kept = SessionRuns(EventLog(EventBudget()))
     for number in range(3 * MOST_RUNS):
         kept.run(f"run_{number}").ended_ns = number
         kept.call(f"call_{number}").ended = number > 10

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import click
 
+from wiretape.contract import FAILURE_TYPES
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
+from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape_inspect.client_state_lines import activity_lines, reconnection_lines
-from wiretape_inspect.diff.reconnection import compare_connections
+from wiretape.units import format_delay, format_duration, format_integer
+from wiretape_inspect.diff.reconnection import ConnectionEvent, IdComparison, Reconnection, Status, compare_connections
 from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
 from wiretape_inspect.exchange_selection import select_exchanges
-from wiretape_inspect.styled_line import Line, wrapped
+from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.terminal_output import write_lines
 from wiretape_inspect.timeline_follow import follow_recording
 from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_json_lines
@@ -23,9 +25,22 @@ from wiretape_inspect.view.client_state_at_event import with_names
 from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
 from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
 from wiretape_inspect.view.overview import runs_and_calls
+from wiretape_inspect.view.runs_and_calls import RunsAndCalls, Span
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"
+_MAX_COLUMN = 40
+_STYLES: dict[Status, str] = {
+    "known": "dim",
+    "same": "durable",
+    "moved": "bad",
+    "delayed": "gap",
+    "changed": "bad",
+    "repeated": "gap",
+    "lost": "bad",
+    "pending": "dim",
+    "new": "",
+}
 
 
 class _FilterCommand(click.Command):
@@ -154,7 +169,7 @@ def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> It
     first, second = map(recording.exchange, numbers)
     if as_json:
         return reconnection_json_lines(recording, first, second)
-    return reconnection_lines(compare_connections(recording, first, second))
+    return _comparison_lines(compare_connections(recording, first, second))
 
 
 def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:
@@ -171,7 +186,7 @@ def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_js
                 yield from (dump_json({"row": name, "session_id": session, name: span}) for span in spans)
         else:
             yield wrapped((f"session {session if session is not None else '(none)'}", "head"))
-            yield from activity_lines(activity, calls)
+            yield from _span_lines(activity, calls)
 
 
 def timeline_lines(
@@ -188,3 +203,75 @@ def timeline_lines(
     for exchange in selected:
         if may_match_exchange(filter_, exchange):
             yield from make_lines(recording, exchange, findings.get(exchange.number, ()), take)
+
+
+def _span_lines(activity: RunsAndCalls, named_calls: Iterable[Span]) -> Iterator[Line]:
+    """Yield the lines of runs, then of tool calls; `named_calls` are those of `activity` with their tool names."""
+    width = _column_width([*activity.runs, *activity.calls])
+    for run in activity.runs.values():
+        yield _span_line("run", run, width)
+    for call in named_calls:
+        yield _span_line("tool", call, width)
+    if not activity.runs and not activity.calls:
+        yield wrapped("no runs and no tool calls")
+
+
+def _span_line(label: str, span: Span, width: int) -> Line:
+    began, ended = span.began, span.ended
+    length = format_duration(ended.time_ns - began.time_ns) if began and ended else ""
+    style = "gap" if span.is_open else "bad" if span.outcome in FAILURE_TYPES else "durable"
+    locations = "-".join(f"{at.exchange}:{at.event}" if at else "?" for at in (began, ended))
+    return Line(
+        [
+            (f"{label:>8}  ", "dim"),
+            (f"{span.id:<{width}}", "call" if label == "tool" else "id"),
+            "  ",
+            (f"{locations:<15} {length:>9}  ", "dim"),
+            (f"{'open' if span.is_open else span.outcome:<14}  ", style),
+            f"{count_of(span.events, 'event')}  {span.name}",
+        ]
+    )
+
+
+def _comparison_lines(view: Reconnection) -> Iterator[Line]:
+    """Yield two connections side by side: a line for each id that was not known, then the count of each status."""
+    resumed = "resumed without Last-Event-ID" if view.cursor is None else f"resumed after {view.cursor}"
+    unknown = "" if view.cursor is None or view.cursor_known else f", which was not on #{view.first}"
+    yield labelled((f"#{view.first} then #{view.second}  ", "head"), f"{resumed}{unknown}")
+    shown = [row for row in view.rows if row.status != "known"]
+    first = _column_width([f"#{view.first}", *(_event(row.first) for row in shown)])
+    second = _column_width([f"#{view.second}", *(_event(row.second) for row in shown)])
+    yield Line([(f"{'':8}  {f'#{view.first}':<{first}}  {f'#{view.second}':<{second}}  id", "dim")])
+    for row in shown:
+        yield _id_line(row, first, second)
+    for low, high in view.missing:
+        gap = format_integer(low) if low == high else f"{format_integer(low)} to {format_integer(high)}"
+        yield labelled((f"{'missing':>8}  ", "bad"), f"sequence {gap}: on neither connection")
+    counts = [f"{view.count(status):,} {status}" for status in _STYLES if view.count(status)]
+    yield wrapped(" · ".join(counts) or "no events with an id")
+
+
+def _id_line(row: IdComparison, first: int, second: int) -> Line:
+    style = _STYLES[row.status]
+    preview = next(event.preview for event in (row.second, row.first) if event is not None)
+    return Line(
+        [
+            (f"{row.status:>8}  ", style),
+            (f"{_event(row.first):<{first}}  {_event(row.second):<{second}}  ", style),
+            (row.id, "id"),
+            ("" if row.later_ns is None else f"  {format_delay(row.later_ns)}", style),
+            "  ",
+            (preview, "dim"),
+        ]
+    )
+
+
+def _event(event: ConnectionEvent | None) -> str:
+    if event is None:
+        return "-"
+    sequence = "" if event.sequence is None else f" seq {format_integer(event.sequence)}"
+    return f"{event.event}{sequence} {event.type}"
+
+
+def _column_width(cells: Iterable[str]) -> int:
+    return min(max(map(len, cells), default=0), _MAX_COLUMN)

@@ -18,8 +18,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
-from wiretape_inspect.event_export import bodies
-from wiretape_inspect.event_test import event_test
+from wiretape_inspect.event_export import bodies, event_as_test
 from wiretape_inspect.report.evidence_json import evidence_document, locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.filter_grammar import parse_filter
@@ -55,7 +54,7 @@ def _findings(recording: Recording, *, exchange: int, event: int | None = None) 
 
 
 def _test(recording: Recording, *, exchange: int, event: int) -> dict[str, str]:
-    return {"code": event_test(recording, _find_stream(recording, exchange), event)}
+    return {"code": event_as_test(recording, _find_stream(recording, exchange), event)}
 
 
 def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from wiretape.contract import (
 from wiretape.event_facts import EventFacts, facts_of, final_text
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
-from wiretape.rules.state.client_state import may_be_unread
 from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, SessionState, Span, request_cursor
 
 MAX_TEXT = 100_000
@@ -79,12 +78,6 @@ def state_at(recording: Recording, exchange: Exchange, event: int) -> State:
     """
     history, connections = history_before(recording, exchange)
     return replace(history.read(exchange, event), connections=connections)
-
-
-def is_unread_possible(exchange: Exchange, seen: SeenFrame) -> bool:
-    """Whether the client may not have read an event, because the connection ended shortly afterwards."""
-    ended_ns = exchange.ended_ns
-    return ended_ns is not None and may_be_unread(seen.time_ns, exchange.ending, ended_ns)
 
 
 def history_before(recording: Recording, exchange: Exchange) -> tuple["ClientHistory", tuple[int, ...]]:

@@ -32,9 +32,9 @@ Chromium, for example, discards what its page has not handled yet.
 _UNKNOWN_END = frozenset({Ending.OPEN, Ending.PROXY_STOPPED})
 
 
-def may_be_unread(sent_ns: int, ending: Ending, ended_ns: int) -> bool:
+def may_be_unread(sent_ns: int, ending: Ending, ended_ns: int | None) -> bool:
     """Whether a client may not have read what was sent, because its connection ended shortly afterwards."""
-    return ending is not Ending.COMPLETE and ended_ns - sent_ns <= _IN_FLIGHT_NS
+    return ended_ns is not None and ending is not Ending.COMPLETE and ended_ns - sent_ns <= _IN_FLIGHT_NS
 
 
 @dataclass(frozen=True, slots=True)

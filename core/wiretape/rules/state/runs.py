@@ -33,6 +33,7 @@ from wiretape.observations import RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.parsed_event import ParsedEvent
 from wiretape.rules.state.client_state import MOST_CLIENTS, ClientKey
+from wiretape.rules.state.event_log import EventLog
 
 MOST_RUNS = 1000
 """Runs kept for each session."""
@@ -210,21 +211,20 @@ class SessionRuns:
         "calls",
         "dropped_calls",
         "dropped_runs",
-        "has_disorder",
         "last_at",
         "last_claim_at",
+        "log",
         "overlaps",
         "runs",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
         self.runs: dict[str, Run] = {}
         self.calls: dict[str, ToolCall] = {}
         self.dropped_runs = False
         """Whether runs were dropped because there were too many."""
         self.dropped_calls = False
-        self.has_disorder = False
-        """Whether sequences do not show the order of the session."""
         self.overlaps: list[Overlap] = []
         """The overlaps that were proven since the list was last emptied."""
         self.last_claim_at: Position = 0
@@ -304,7 +304,7 @@ class SessionRuns:
 
     def doubt_order(self) -> None:
         """Forget the claims, because sequences do not show the order of the session."""
-        self.has_disorder = True
+        self.log.has_disorder = True
         self._claims.clear()
         self.last_claim_at = 0
 
@@ -461,7 +461,7 @@ class StreamRuns:
             return run_id in self.ended
         if run is None or run.ended_ns is None:
             return None if run is None and self._all.dropped_runs else False
-        if event.sequence is not None and run.ended_sequence is not None and not self._all.has_disorder:
+        if event.sequence is not None and run.ended_sequence is not None and not self._all.log.has_disorder:
             return event.sequence > run.ended_sequence
         return True if run_id in self.ended else None
 

@@ -34,7 +34,7 @@ class SessionState:
     """Whether an earlier state of this session was dropped."""
     was_created: bool = False
     """Whether the recording shows the response that created it."""
-    runs: SessionRuns = field(default_factory=SessionRuns)
+    runs: SessionRuns = field(init=False)
     open_exchanges: int = 0
     streams: "list[StreamState]" = field(default_factory=list)
     """Its open streams."""
@@ -56,6 +56,7 @@ class SessionState:
     """What rules of other packages remember about it, by their code.  Built-in rules do not use it."""
 
     def __post_init__(self) -> None:
+        self.runs = SessionRuns(self.log)
         self.began_earlier |= self.was_dropped
 
     @property

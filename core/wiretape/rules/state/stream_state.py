@@ -412,8 +412,6 @@ class StreamState(EventStream):
         else:
             is_out_of_order = self.is_out_of_order(event)
             if is_out_of_order:
-                # Sequences prove nothing more about the order of the session.
-                self.session.log.has_disorder = True
                 self.session.runs.doubt_order()
             self.is_out_of_step = is_out_of_order or self._is_up_to_cursor(event)
             self.sequence = event.sequence
