@@ -136,7 +136,9 @@ def test_verify_says_the_first_difference_in_one_sentence(builder):
     status, said = run(builder.close(), "--verify")
 
     assert status == 1
-    assert said.startswith("2 of 3 exchanges came back differently. The first is exchange 2, G\\x00T /b: the head has ")
+    assert said.startswith(
+        "2 of 3 exchanges came back differently. The first is exchange 2, G\\x00T /b: the connection was closed "
+    )
     assert len(said.splitlines()) == 1
 
 

@@ -1,16 +1,18 @@
-"""`wiretape replay --verify`: equal responses are found equal, and every kind of difference is found."""
+"""`wiretape replay --verify` finds equal responses equal, and every difference; and an independent comparison.
+
+`--verify` asks the player what it is going to send.  The comparison here derives the bytes on the wire from the
+recording, and so finds the player's mistakes.
+"""
 
 import itertools
-import math
+import re
 
 import pytest
 
-from wiretape.observations import BytesLost, Ending, Side
-from wiretape.recording import open_recording
-from wiretape_replay.http_server.aiohttp_server import HttpServer
-from wiretape_replay.verbatim.request_matching import Matching, Order
-from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
-from wiretape_replay.verbatim.verifier import VerifyResult, _Verifier, verify
+from wiretape.observations import BytesArrived, BytesLost, Ending, Side
+from wiretape.recording import Exchange, Recording, open_recording
+from wiretape_replay import VerifyResult, verify
+from wiretape_replay.verbatim import verifier
 
 CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
 LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "28"))
@@ -94,6 +96,57 @@ async def test_unusual_exchanges_come_back_as_recorded_between_ordinary_ones(bui
     assert found.first is None
 
 
+_INCOMPLETE = {Ending.SERVICE_RESET: "reset", Ending.CLIENT_CLOSED: "open", Ending.TIMED_OUT: "open"}
+_LINE_BREAK = re.compile(r"\r\n(?! )|\0|(?<!\r)\n")
+"""What would end a header."""
+
+
+def expected_wire(recording: Recording, exchange: Exchange) -> tuple[bytes, bytes, str]:
+    """Head, body and end (`usable`, `closed`, `reset` or `open`) of a response, by RFC 9112 and the recording alone."""
+    response, ending = exchange.response, exchange.ending
+    end = _INCOMPLETE.get(ending, "closed")
+    if response is None:
+        return b"", b"", end
+    named = {name.lower(): value.lower() for name, value in reversed(response.headers)}
+    coding = [value for name, value in response.headers if name.lower() == "transfer-encoding"][-1:]
+    empty = exchange.request.method == "HEAD" or response.status in {101, 204, 304}
+    length = int(named["content-length"]) if not coding and named.get("content-length", "").isdigit() else None
+    added = response.http_version == "HTTP/2.0" and not coding and length is None and not empty
+    chunked = not empty and (added or "".join(coding).endswith("chunked"))
+    is_old = response.http_version == "HTTP/1.0"
+    lines = [f"HTTP/1.{0 if is_old else 1} {response.status} {response.reason}", *map(": ".join, response.headers)]
+    lines += ["Transfer-Encoding: chunked"] * added
+    head = "".join(_LINE_BREAK.sub(" ", line) + "\r\n" for line in [*lines, ""])
+    runs = () if empty else recording.body(exchange.number, Side.RESPONSE)
+    chunks = [data for run in runs if isinstance(run, BytesArrived) for _, data in run.chunks() if data]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk for chunk in chunks)
+    is_whole = empty or sum(map(len, chunks)) == length
+    if ending is Ending.COMPLETE and chunked:
+        body, is_whole = body + b"0\r\n\r\n", True
+    if is_whole and (ending is Ending.COMPLETE or end == "open"):
+        stays = named.get("connection") == "keep-alive" if is_old else named.get("connection") != "close"
+        end = "usable" if stays and response.status != 101 else "closed"
+    return head.encode("latin-1"), body, end
+
+
+@pytest.mark.parametrize("recorded", [*EVERY_ENDING, *UNUSUAL])
+def test_the_bytes_and_the_end_on_the_wire_are_those_of_the_recording(builder, serve, call, recorded):
+    builder.exchange(**recorded)
+    builder.exchange(target="/next", headers=LENGTH, chunks=[b"x" * 28])
+    path = builder.close()
+    with open_recording(path) as recording:
+        head, body, end = expected_wire(recording, recording.exchange(1))
+    client = call(serve(path).url)
+    client.ask(method=recorded.get("method", "GET"))
+    if end == "usable":
+        client.ask("/next")
+        received = client.read(b"x" * 28)
+        assert received.data.startswith(head + body + b"HTTP/1.1 200 OK\r\n")
+    else:
+        assert (received := client.read((head + body) if end == "open" else None)).data == head + body
+        assert received.how == end
+
+
 async def test_every_kind_of_request_gets_its_own_response(builder):
     for number, recorded in enumerate(REQUESTS):
         builder.exchange([b"%02d" % number], **recorded)
@@ -115,17 +168,26 @@ async def test_exchanges_bytes_chunks_and_gaps_are_counted(builder):
     assert (found.exchanges, found.size, found.chunks, found.http2, found.gaps) == (3, 2 * SIZE + 9, 7, 1, 7)
 
 
-async def verify_against(recorded, served) -> VerifyResult:
-    """Verify one recording against a replay of another one, on a machine so slow that every wait times out."""
-    with open_recording(recorded) as recording, open_recording(served) as other:
-        player = VerbatimPlayer(other, math.inf, matching=Matching(order=Order.STRICT))
-        server = HttpServer(player.respond)
-        try:
-            return await _Verifier(recording, player, await server.start("127.0.0.1", 0), 0.001).run()
-        finally:
-            await server.stop()
+@pytest.fixture
+def verify_against(new_builder, monkeypatch):
+    """Verify one recording against a replay of another: `await verify_against(exchanges, others)`."""
+
+    async def verify_replay(*exchanges: list[dict], timeout_s: float = 10) -> VerifyResult:
+        paths = []
+        for name, each in zip(("recorded.db", "served.db"), exchanges, strict=True):
+            builder = new_builder(name)
+            for exchange in each:
+                builder.exchange(**{"chunks": EVENTS} | exchange)
+            paths.append(builder.close())
+        with open_recording(paths[1]) as served:
+            player = verifier.VerbatimPlayer
+            monkeypatch.setattr(verifier, "VerbatimPlayer", lambda _, *args, **how: player(served, *args, **how))
+            return await verify(paths[0], timeout_s=timeout_s)
+
+    return verify_replay
 
 
+REQUEST = "exchange 1, GET /v1/sessions/s1/events/stream"
 DIFFERENT = {
     "status": ({"status": 201}, "the head has 'HTTP/1.1 201 OK' where 'HTTP/1.1 200 OK' was recorded"),
     "reason": ({"reason": "\x1b[2J"}, "the head has 'HTTP/1.1 200 \\x1b[2J' where 'HTTP/1.1 200 OK' was recorded"),
@@ -142,8 +204,8 @@ DIFFERENT = {
         "the head has 'Transfer-Encoding: chunked' where 'Content-Type: text/event-stream' was recorded",
     ),
     "a byte": (
-        {"chunks": [EVENTS[0], b"data: two\r\n\r\n"]},
-        "byte 13 of the body begins 'two\\r\\n\\r\\n\\r\\n0\\r\\n\\r\\n' where 'one\\r\\n\\r\\n' was recorded",
+        {"chunks": [EVENTS[0], b"data: two\r\n\r\n", EVENTS[3]]},
+        "byte 13 of the body begins 'two\\r\\n\\r\\n' where 'one\\r\\n\\r\\n' was recorded",
     ),
     "a boundary": (
         {"chunks": [EVENTS[0] + EVENTS[2], EVENTS[3]]},
@@ -153,96 +215,69 @@ DIFFERENT = {
         {"chunks": [EVENTS[0], EVENTS[2][:6], EVENTS[2][6:], EVENTS[3]]},
         "chunk 2 has 6 bytes where 13 bytes were recorded",
     ),
-    "a missing chunk": ({"chunks": EVENTS[:3]}, "chunk 3 has 0 bytes where 8 bytes were recorded"),
-    "an added chunk": (
-        {"chunks": [*EVENTS, b"more"]},
-        "more data follows the 3 recorded chunks: '4\\r\\nmore\\r\\n0\\r\\n\\r\\n'",
-    ),
+    "a missing chunk": ({"chunks": EVENTS[:3]}, "the response ended before byte 20 of the body"),
+    "an added chunk": ({"chunks": [*EVENTS, b"more"]}, "more data follows the 3 recorded chunks: 'more'"),
     "no response, closed": (
         {"status": None, "ending": Ending.SERVICE_CLOSED},
-        "the connection was closed after 0 of the 80 bytes of the head",
+        "the connection was closed before the head",
     ),
     "no response, reset": (
         {"status": None, "ending": Ending.SERVICE_RESET},
-        "the connection was reset after 0 of the 80 bytes of the head",
+        "the connection was reset before the head",
     ),
-    "closed": (
-        {"ending": Ending.SERVICE_CLOSED},
-        "the connection was closed instead of the chunk that ends the body",
-    ),
-    "reset": ({"ending": Ending.SERVICE_RESET}, "the connection was reset instead of the chunk that ends the body"),
-    "held": ({"ending": Ending.CLIENT_CLOSED}, "nothing more arrived instead of the chunk that ends the body"),
+    "no response, held": ({"status": None, "ending": Ending.CLIENT_CLOSED}, "nothing more arrived before the head"),
     "cut": (
         {"chunks": EVENTS[:3], "ending": Ending.SERVICE_CLOSED},
         "the connection was closed before byte 20 of the body",
+    ),
+    "held": (
+        {"ending": Ending.CLIENT_CLOSED},
+        "nothing more arrived before the end",
     ),
 }
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-async def test_a_difference_is_found_and_described(new_builder, what):
+async def test_a_difference_is_found_and_described(verify_against, what):
     change, difference = DIFFERENT[what]
-    recorded, served = new_builder("recorded.db"), new_builder("served.db")
-    for builder, changed in ((recorded, {}), (served, change)):
-        builder.exchange(**{"chunks": EVENTS, "headers": CHUNKED} | changed)
-        builder.exchange(EVENTS)
 
-    found = await verify_against(recorded.close(), served.close())
+    found = await verify_against([{}, {}], [change, {}], timeout_s=0.2 if "held" in what else 10)
 
-    assert found.first == f"exchange 1, GET /v1/sessions/s1/events/stream: {difference}."
+    assert found.first == f"{REQUEST}: {difference}."
     assert (found.exchanges, found.different, found.same) == (2, 1, False)
 
 
-ENDS = [Ending.SERVICE_CLOSED, Ending.SERVICE_RESET, Ending.CLIENT_CLOSED]
-STATES = {
-    Ending.SERVICE_CLOSED: "the connection was closed",
-    Ending.SERVICE_RESET: "the connection was reset",
-    Ending.CLIENT_CLOSED: "nothing more arrived",
-}
-EXPECTED = {
-    Ending.SERVICE_CLOSED: "closed",
-    Ending.SERVICE_RESET: "reset",
-    Ending.CLIENT_CLOSED: "left open without the end of the response",
+ENDS = {
+    Ending.COMPLETE: ("the response ended", "complete"),
+    Ending.SERVICE_CLOSED: ("the connection was closed", "closed"),
+    Ending.SERVICE_RESET: ("the connection was reset", "reset"),
+    Ending.CLIENT_CLOSED: ("nothing more arrived", "left open without the end of the response"),
 }
 
 
-@pytest.mark.parametrize(("recorded", "served"), list(itertools.permutations(ENDS, 2)))
-@pytest.mark.parametrize("headers", [CHUNKED, SHORT, UNFRAMED], ids=["chunked", "length", "close"])
-async def test_endings_are_distinguished(new_builder, headers, recorded, served):
-    paths = []
-    for name, ending in (("recorded.db", recorded), ("served.db", served)):
-        builder = new_builder(name)
-        builder.exchange(EVENTS, headers=headers, ending=ending)
-        paths.append(builder.close())
+@pytest.mark.parametrize(
+    ("recorded", "served"), [pair for pair in itertools.permutations(ENDS, 2) if pair[1] is not Ending.CLIENT_CLOSED]
+)
+@pytest.mark.parametrize("headers", [CHUNKED, UNFRAMED], ids=["chunked", "close"])
+async def test_endings_are_distinguished(verify_against, headers, recorded, served):
+    found = await verify_against([{"headers": headers, "ending": recorded}], [{"headers": headers, "ending": served}])
 
-    found = await verify_against(*paths)
-
-    assert found.first == (
-        f"exchange 1, GET /v1/sessions/s1/events/stream: "
-        f"{STATES[served]} after the last byte; in the recording, it was {EXPECTED[recorded]}."
+    assert (
+        found.first
+        == f"{REQUEST}: {ENDS[served][0]} after the last byte; in the recording, it was {ENDS[recorded][1]}."
     )
 
 
-@pytest.mark.parametrize("served", [Ending.COMPLETE, Ending.SERVICE_CLOSED])
-async def test_bytes_after_the_recorded_ones_are_found_without_framing(new_builder, served):
-    paths = []
-    for name, chunks in (("recorded.db", EVENTS), ("served.db", [*EVENTS, b"more"])):
-        builder = new_builder(name)
-        builder.exchange(chunks, headers=UNFRAMED, ending=served)
-        paths.append(builder.close())
+async def test_bytes_that_follow_a_response_that_was_left_open_are_found(verify_against):
+    held = {"ending": Ending.CLIENT_CLOSED}
 
-    found = await verify_against(*paths)
+    found = await verify_against([held], [held | {"chunks": [*EVENTS, b"more"]}])
 
-    assert found.first.endswith(f": more data follows the recorded {SIZE} bytes of body: 'more'.")
+    assert found.first == f"{REQUEST}: more data follows the 3 recorded chunks: 'more'."
 
 
-async def test_a_request_without_a_match_is_reported_with_its_reason_and_the_rest_is_compared(new_builder):
-    recorded, served = new_builder("recorded.db"), new_builder("served.db")
-    for builder, target in ((recorded, "/a"), (served, "/b")):
-        builder.exchange(EVENTS, target=target)
-        builder.exchange(EVENTS)
-
-    found = await verify_against(recorded.close(), served.close())
+async def test_a_request_without_a_match_is_reported_with_its_reason_and_the_rest_is_compared(verify_against):
+    found = await verify_against([{"target": "/a"}, {}], [{"target": "/b"}, {}])
 
     assert found.first == (
         "exchange 1, GET /a: no match: GET /a is out of order: the next recorded request is exchange 1, GET /b "
@@ -259,7 +294,9 @@ async def test_a_request_that_cannot_be_sent_is_a_difference(builder):
     found = await verify(builder.close())
 
     assert (found.exchanges, found.different) == (2, 1)
-    assert found.first.startswith("exchange 1, G\\x00T /v1/sessions/s1/events/stream: the head has 'HTTP/1.0 400 ")
+    assert (
+        found.first == "exchange 1, G\\x00T /v1/sessions/s1/events/stream: the connection was closed before the head."
+    )
 
 
 async def test_an_empty_recording_is_the_same(builder):
