@@ -27,12 +27,12 @@ GROUPS = {
     "redaction": (
         [
             f"core/wiretape/recording/{name}.py"
-            for name in ("redactor", "remembered_secrets", "secret_spellings", "json_redaction")
+            for name in ("redactor", "body_redaction", "secret_finder", "json_redaction")
         ]
         + ["core/wiretape/credential_names.py"],
         [
             f"tests/recording/test_{name}.py"
-            for name in ("remembered_secrets", "redact", "json_redaction", "redaction_page")
+            for name in ("secret_finder", "redact", "json_redaction", "redaction_page")
         ],
     ),
     "matching": (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.observations import BytesArrived, BytesLost, Headers, ResponseStarted, Side
-from wiretape.recording import Redactor, json_redaction, redaction_policy
-from wiretape.recording.json_redaction import JsonRedactor
+from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Headers, ResponseStarted, Side
+from wiretape.recording import Redactor, body_redaction, json_redaction, redaction_policy
+from wiretape.recording.body_redaction import BodyRedactor
 
 STREAM = (("Content-Type", "text/event-stream"),)
 JSON = (("Content-Type", "application/json"),)
@@ -44,8 +44,8 @@ BODIES = {
 }
 
 
-def begin(headers: Headers = ()) -> JsonRedactor:
-    redactor = JsonRedactor(Redactor(b"salt", redaction_policy((), (), ["$..pin"])))
+def begin(headers: Headers = ()) -> BodyRedactor:
+    redactor = BodyRedactor(Redactor(b"salt", redaction_policy((), (), ["$..pin"])))
     redactor.begin(ResponseStarted(1, 1, 200, "OK", "HTTP/1.1", headers))
     return redactor
 
@@ -66,7 +66,7 @@ def test_the_result_is_the_same_however_a_body_is_cut(kind: str, data: st.DataOb
     for first, last in pairwise([0, *(at for at in runs if at), len(body)]):
         ends = [*(cut for cut in cuts if first < cut < last), last]
         stored.append(redactor.redact(run(body[first:last], first, ends, 10 + first)))
-    stored.append(redactor.end(1, Side.RESPONSE, 1000))
+    stored += redactor.end(ExchangeEnded(1, 1000, Ending.COMPLETE), 999)
     found = [each for each in stored if each is not None]
     assert b"".join(each.data for each in found) == expected
     assert [each.start for each in found[1:]] == [each.end for each in found[:-1]]
@@ -78,9 +78,8 @@ def test_after_lost_bytes_an_event_is_overwritten_up_to_the_next_one() -> None:
     redactor = begin(STREAM)
     event = EVENT % b"1234"
     assert redactor.redact(run(event[:20], 0, [20], 10)) is None
-    assert (rest := redactor.flush(1, Side.RESPONSE, 11)) is not None
-    assert rest.data == b"*" * 20
-    redactor.skip(BytesLost(1, 12, Side.RESPONSE, 20, 5, "why"))
+    (rest,) = redactor.end(BytesLost(1, 12, Side.RESPONSE, 20, 5, "why"), 10)
+    assert (rest.data, rest.times) == (b"*" * 20, (11,))
     after = redactor.redact(run(event[25:] + event, 25, [25 + len(event) * 2 - 25], 13))
     assert after is not None
     assert (after.start, after.data) == (25, b"*" * (len(event) - 25) + EVENT % b"****")
@@ -88,7 +87,7 @@ def test_after_lost_bytes_an_event_is_overwritten_up_to_the_next_one() -> None:
 
 def test_a_long_body_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take too much memory."""
-    monkeypatch.setattr(json_redaction, "DEFAULT_LIMIT", 10)
+    monkeypatch.setattr(body_redaction, "DEFAULT_LIMIT", 10)
     redactor = begin()
     body = b'{"pin": 1234, "x": 1}'
     assert redactor.redact(run(body[:5], 0, [5], 10)) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wiretape.credential_names import is_credential_parameter
 from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Redactor, Writer, open_recording
-from wiretape.recording.redactor import BodyMasker
+from wiretape.recording.body_redaction import BodyRedactor
 
 KEY = "sk-live-0123456789abcdef"
 AUTHORIZED = (("Authorization", f"Bearer {KEY}"), ("Cookie", "sid=verysecret"), ("Accept", "*/*"))
@@ -142,9 +142,9 @@ def test_the_end_of_a_secret_stays_overwritten_if_it_may_be_the_beginning_of_ano
     headers = (("X-API-Key", "user is sk-liv"), ("API-Key", "sk-live-0123"))
     redactor.redact_request(RequestStarted(1, 1, "", "GET", "http", "service", "/", "HTTP/1.1", headers))
     for after, expected in ((b"e-0123.", b"The ********************."), (b"e-9876.", b"The **************e-9876.")):
-        masker = BodyMasker(redactor)
-        first = masker.mask(BytesArrived(1, Side.RESPONSE, 0, b"The user is sk-liv", (18,), (2,)))
-        second = masker.mask(BytesArrived(1, Side.RESPONSE, 18, after, (25,), (3,)))
+        bodies = BodyRedactor(redactor)
+        first = bodies.redact(BytesArrived(1, Side.RESPONSE, 0, b"The user is sk-liv", (18,), (2,)))
+        second = bodies.redact(BytesArrived(1, Side.RESPONSE, 18, after, (25,), (3,)))
         assert first is not None
         assert second is not None
         assert first.data + second.data == expected
@@ -154,15 +154,15 @@ def test_held_bytes_are_returned_once_or_released_at_the_end_of_all_exchanges() 
     redactor = Redactor(b"salt")
     headers = (("X-API-Key", "sk-live-0123"),)
     redactor.redact_request(RequestStarted(1, 1, "", "GET", "http", "service", "/", "HTTP/1.1", headers))
-    masker = BodyMasker(redactor)
+    bodies = BodyRedactor(redactor)
     for exchange in (1, 2):
-        run = masker.mask(BytesArrived(exchange, Side.RESPONSE, 100, b"a sk-l", (106,), (2,)))
+        run = bodies.redact(BytesArrived(exchange, Side.RESPONSE, 100, b"a sk-l", (106,), (2,)))
         assert run == BytesArrived(exchange, Side.RESPONSE, 100, b"a ", [102], (2,))
-    released = masker.release_all(50)
+    released = bodies.close(50)
     assert released == [
         BytesArrived(exchange, Side.RESPONSE, 102, b"****", (106,), (50 + exchange,)) for exchange in (1, 2)
     ]
-    assert masker.release_all(60) == []
+    assert bodies.close(60) == []
 
 
 def test_chosen_names_of_parameters_replace_the_usual_ones() -> None:
@@ -241,13 +241,13 @@ def test_a_secret_that_is_escaped_in_parts_is_overwritten_however_it_is_cut(new_
         redactor.redact_request(new_talk(0).ask(headers=(("X-API-Key", key),)))
     spelled = b"".join(SPELLINGS[way](byte) for way, byte in zip(ways, HARD.encode(), strict=True))
     body = rb"say \u0073k or %73, " + spelled + b" or sk%26"
-    masker = BodyMasker(redactor)
+    bodies = BodyRedactor(redactor)
     ends = [*sorted(cut for cut in cuts if cut < len(body)), len(body)]
     runs = [
-        masker.mask(BytesArrived(1, Side.RESPONSE, start, body[start:end], (end,), (2,)))
+        bodies.redact(BytesArrived(1, Side.RESPONSE, start, body[start:end], (end,), (2,)))
         for start, end in pairwise([0, *ends])
     ]
-    stored = b"".join(run.data for run in (*runs, *masker.release(1, 9)) if run)
+    stored = b"".join(run.data for run in (*runs, *bodies.close(9)) if run)
     assert stored == body.replace(spelled, b"*" * len(spelled))
 
 
@@ -256,20 +256,20 @@ def test_the_end_of_a_body_that_is_only_a_part_of_an_escape_is_kept(new_talk, en
     """Or the beginning of a secret that is short, however it is spelled."""
     redactor = Redactor(b"salt")
     redactor.redact_request(new_talk(0).ask(headers=(("X-API-Key", KEY),)))
-    masker = BodyMasker(redactor)
-    run = masker.mask(BytesArrived(1, Side.RESPONSE, 0, b"The " + end, (4 + len(end),), (2,)))
+    bodies = BodyRedactor(redactor)
+    run = bodies.redact(BytesArrived(1, Side.RESPONSE, 0, b"The " + end, (4 + len(end),), (2,)))
     assert run is not None
-    assert b"".join(each.data for each in (run, *masker.release(1, 9))) == b"The " + end
+    assert b"".join(each.data for each in (run, *bodies.close(9))) == b"The " + end
 
 
 def test_the_beginning_of_an_escaped_secret_at_the_end_of_a_body_is_overwritten(new_talk) -> None:
     redactor = Redactor(b"salt")
     redactor.redact_request(new_talk(0).ask(headers=(("X-API-Key", KEY),)))
-    masker = BodyMasker(redactor)
+    bodies = BodyRedactor(redactor)
     body = rb"The \u0073k%2dl\u00"
-    run = masker.mask(BytesArrived(1, Side.RESPONSE, 0, body, (len(body),), (2,)))
+    run = bodies.redact(BytesArrived(1, Side.RESPONSE, 0, body, (len(body),), (2,)))
     assert run is not None
-    assert b"".join(each.data for each in (run, *masker.release(1, 9))) == b"The " + b"*" * (len(body) - 4)
+    assert b"".join(each.data for each in (run, *bodies.close(9))) == b"The " + b"*" * (len(body) - 4)
 
 
 @pytest.mark.parametrize(

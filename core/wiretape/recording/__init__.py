@@ -3,6 +3,7 @@
 `wiretape.recording.formats` reads and writes other file formats.
 """
 
+from wiretape.recording.body_redaction import BodyRedaction as BodyRedaction
 from wiretape.recording.builder import MAX_STATUS as MAX_STATUS
 from wiretape.recording.builder import RecordingMetadata as RecordingMetadata
 from wiretape.recording.builder import RecordingSource as RecordingSource
@@ -29,16 +30,13 @@ from wiretape.recording.recording_reader import Recording as Recording
 from wiretape.recording.recording_reader import TailPosition as TailPosition
 from wiretape.recording.recording_writer import Writer as Writer
 from wiretape.recording.redactor import REDACTED_PATTERN as REDACTED_PATTERN
+from wiretape.recording.redactor import SHORTEST_WORD as SHORTEST_WORD
 from wiretape.recording.redactor import RedactionPolicy as RedactionPolicy
 from wiretape.recording.redactor import Redactor as Redactor
 from wiretape.recording.redactor import overwrite as overwrite
 from wiretape.recording.redactor import redact_urls as redact_urls
 from wiretape.recording.redactor import redaction_policy as redaction_policy
-from wiretape.recording.remembered_secrets import join_spans as join_spans
 from wiretape.recording.schema import is_sqlite_file as is_sqlite_file
-from wiretape.recording.secret_spellings import Span as Span
-from wiretape.recording.secret_spellings import SpellingFinder as SpellingFinder
-from wiretape.recording.secret_spellings import spellings as spellings
 from wiretape.recording.table_rows import Capture as Capture
 from wiretape.recording.table_rows import Exchange as Exchange
 from wiretape.recording.table_rows import RecordingInfo as RecordingInfo

@@ -24,12 +24,12 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
+from wiretape.recording.body_redaction import BodyRedactor
 from wiretape.recording.earlier_part import EarlierPart
 from wiretape.recording.frame_index import FrameIndex
 from wiretape.recording.interleave import LARGE_SLICE, BacklogSlice, Bounds, interleave, read_observations, take_slice
-from wiretape.recording.json_redaction import JsonRedactor
 from wiretape.recording.recording_file import RecordingFile
-from wiretape.recording.redactor import BodyMasker, RedactionPolicy, Redactor
+from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import (
     Capture,
     FindingTable,
@@ -291,8 +291,7 @@ class Writer:
         self._connection = file.connection
         self._batch = WriteBatch(file.redactor, file.last_loss)
         self._batch.exchanges = read_open_exchanges(file.connection)
-        self._masker = BodyMasker(file.redactor)
-        self._json = JsonRedactor(file.redactor)
+        self._bodies = BodyRedactor(file.redactor)
         self._index = FrameIndex(self._connection)
         self._backlog = IndexingBacklog(self._connection)
         self._findings = FindingTable(file.connection, file.write)
@@ -356,7 +355,7 @@ class Writer:
     def held_bodies(self) -> dict[tuple[int, Side], int]:
         """Return where the bytes begin that are held back, because they could be a part of a secret, by body."""
         exchanges = self._batch.exchanges
-        return {body: exchanges[body[0]].ends[body[1]] for body in {*self._masker.bodies, *self._json.bodies}}
+        return {body: exchanges[body[0]].ends[body[1]] for body in self._bodies.held}
 
     def feed(self, observations: Iterable[Observation]) -> None:
         """Add observations, with their secrets redacted, to the next `commit`.
@@ -368,20 +367,13 @@ class Writer:
         for seen in observations:
             if isinstance(seen, BytesArrived):
                 self._advance(seen)
-                self._mask(self._json.redact(seen))
+                if (run := self._bodies.redact(seen)) is not None:
+                    self._batch.add_bytes(run)
                 continue
             if isinstance(seen, RequestStarted | ResponseStarted):
-                self._json.begin(seen)
-            elif isinstance(seen, RequestEnded):
-                self._end_json(seen.exchange, Side.REQUEST)
-            elif isinstance(seen, BytesLost):
-                self._mask_held(self._json.flush(seen.exchange, seen.side, self.last_ns + 1))
-                self._json.skip(seen)
-            elif isinstance(seen, ExchangeEnded):
-                for side in Side:
-                    self._end_json(seen.exchange, side)
-            if isinstance(seen, ExchangeEnded | BytesLost):
-                self._add_held(self._masker.release(seen.exchange, self.last_ns))
+                self._bodies.begin(seen)
+            else:
+                self._add_held(self._bodies.end(seen, self.last_ns))
             self._advance(seen)
             self._batch.add_mark(seen)
 
@@ -511,9 +503,7 @@ class Writer:
         if self._closed:
             return
         self._closed = True
-        for exchange, side in self._json.bodies:
-            self._end_json(exchange, side)
-        self._add_held(self._masker.release_all(self.last_ns))
+        self._add_held(self._bodies.close(self.last_ns))
         self.commit()
         while self.has_backlog:
             self.derive()
@@ -530,19 +520,6 @@ class Writer:
         if first <= self.last_ns:
             raise ValueError(f"time {first} is not later than {self.last_ns}, the time before it")
         self.last_ns = last
-
-    def _end_json(self, exchange: int, side: Side) -> None:
-        self._mask_held(self._json.end(exchange, side, self.last_ns + 1))
-
-    def _mask_held(self, run: BytesArrived | None) -> None:
-        if run is not None:
-            self._advance(run)
-            self._mask(run)
-
-    def _mask(self, run: BytesArrived | None) -> None:
-        masked = self._masker.mask(run) if run is not None else None
-        if masked is not None:
-            self._batch.add_bytes(masked)
 
     def _add_held(self, runs: Iterable[BytesArrived]) -> None:
         for run in runs:

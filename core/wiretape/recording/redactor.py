@@ -10,7 +10,7 @@ asterisks. Its length, and so every offset, stays the same.
 import hmac
 import re
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -18,9 +18,17 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
-from wiretape.observations import BytesArrived, Headers, RequestStarted, ResponseStarted, Side
-from wiretape.recording.remembered_secrets import SHORTEST, RememberedSecrets, join_spans
-from wiretape.recording.secret_spellings import DecodedText, Span, SpellingFinder, count_characters, spellings
+from wiretape.json_path import JsonPath
+from wiretape.observations import Headers, RequestStarted, ResponseStarted
+from wiretape.recording.secret_finder import (
+    KEPT,
+    SHORTEST,
+    DecodedText,
+    SecretFinder,
+    Span,
+    join_spans,
+    spellings,
+)
 
 _FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
 _FINGERPRINTS = re.compile(f"({_FINGERPRINT})")
@@ -32,9 +40,7 @@ _REDACTED_CREDENTIAL = re.compile(rf"(?:[A-Za-z0-9-]{{1,20}} )?{_FINGERPRINT}")
 _MOST_HEADERS = 1000
 _MOST_LENGTH = 1000
 """Longer headers are not kept."""
-_CUT_LENGTH = SHORTEST // 2
-"""If a body ends within a secret, this many characters of it are overwritten."""
-_SHORTEST_WORD = 4
+SHORTEST_WORD = 4
 """A secret that is too short to be remembered, but has so many characters, is replaced in the heads of its exchange."""
 _MOST_WORDS = 100
 """Most of these secrets in one exchange."""
@@ -85,14 +91,19 @@ class RedactionPolicy:
     """Parameters of URLs whose value is redacted."""
     body_paths: tuple[str, ...] = ()
     """JSON paths of values in bodies and events that are overwritten."""
+    texts: tuple[str, ...] = ()
+    """Texts of at least `SHORTEST_WORD` characters that are redacted wherever they are."""
 
 
-def redaction_policy(headers: Iterable[str], parameters: Iterable[str], paths: Iterable[str]) -> RedactionPolicy:
-    """Return a policy with more headers and parameters, and with JSON paths."""
+def redaction_policy(
+    headers: Iterable[str], parameters: Iterable[str], paths: Iterable[str], texts: Iterable[str] = ()
+) -> RedactionPolicy:
+    """Return a policy with more headers and parameters, and with JSON paths and texts."""
     return RedactionPolicy(
         credential_headers=(*CREDENTIAL_HEADERS, *(name.lower() for name in headers)),
         query_parameters=(*CREDENTIAL_PARAMETERS, *parameters),
         body_paths=tuple(paths),
+        texts=tuple(texts),
     )
 
 
@@ -110,17 +121,23 @@ class _RedactedText(NamedTuple):
 
 
 class Redactor:
-    """Redacts requests, responses and bodies, and counts the secrets it replaced.
+    """Redacts requests and responses, finds secrets in bodies, and counts what it replaced.
 
-    It remembers the secrets of heads, as long as they are not too many (`remembered_secrets.MOST`), and finds them in
-    everything that follows.
+    It remembers the secrets of heads, and finds them in everything that follows.
     """
 
-    def __init__(self, salt: bytes, policy: RedactionPolicy | None = None) -> None:
+    def __init__(self, salt: bytes, policy: RedactionPolicy | None = None, kept: int = KEPT) -> None:
+        """`kept` is how many secrets are always remembered."""
         self.policy = policy or RedactionPolicy()
+        self.paths = [JsonPath.of(path) for path in self.policy.body_paths]
         self.count = 0
+        self.unreadable = 0
+        """How many JSON texts were overwritten as a whole, as they could not be read."""
+        self.matched: set[str] = set()
+        """What was found, as `header:NAME`, `json:PATH` or `text:TEXT`."""
         self._salt = salt
-        self._secrets = RememberedSecrets()
+        self._secrets = SecretFinder(kept=kept)
+        self._texts = {f"text:{text}": _text_finder(text) for text in self.policy.texts}
         self._found: list[bytes] = []
         """Secrets in the text that is redacted at this moment."""
         self._in_head: list[bytes] = []
@@ -133,19 +150,19 @@ class Redactor:
     @property
     def has_secrets(self) -> bool:
         """Whether there are secrets to search for."""
-        return bool(self._secrets)
+        return bool(self._secrets or self._texts)
 
     def redact_request(self, seen: RequestStarted) -> RequestStarted:
         """Return the request without its secrets."""
         headers = self._redact_headers(seen.headers)
         target = self._redact_header("", seen.target)
-        authority = self._redact_header("", f"//{seen.authority}")[2:]
+        authority, client = self._redact_header("", f"//{seen.authority}")[2:], seen.client
         self._remember_head(seen.exchange)
         # Now all secrets of the request are known, wherever it repeats them.
-        if self._find_in_head("\n".join((target, authority, *(value for _, value in headers))), seen.exchange):
+        if self._find_in_head("\n".join((target, authority, client, *(value for _, value in headers))), seen.exchange):
             headers, target = self._mask_headers(headers, seen.exchange), self.mask_text(target, seen.exchange)
-            authority = self._overwrite_text(authority, seen.exchange)
-        return replace(seen, headers=headers, target=target, authority=authority)
+            authority, client = (self.overwrite_text(text, seen.exchange) for text in (authority, client))
+        return replace(seen, headers=headers, target=target, authority=authority, client=client)
 
     def redact_response(self, seen: ResponseStarted) -> ResponseStarted:
         """Return the response without its secrets."""
@@ -164,19 +181,22 @@ class Redactor:
         if not self._find_in_head(text, exchange):
             return text
         parts = _FINGERPRINTS.split(text)
-        parts[::2] = [self._mask_part(part, exchange) for part in parts[::2]]
+        parts[::2] = [self._mask_part(part, exchange, self.fingerprint) for part in parts[::2]]
         return "".join(parts)
 
+    def overwrite_text(self, text: str, exchange: int) -> str:
+        """Overwrite the secrets in an address: the brackets of a fingerprint would be an IPv6 address."""
+        return self._mask_part(text, exchange, lambda secret: "*" * len(secret))
+
     def find_secrets(self, data: bytes) -> list[Span]:
-        """Return where remembered secrets are in `data`, and count them."""
-        spans = self._secrets.find(data)
-        if spans:
-            self.count += len(spans)
+        """Return where secrets are in `data`, and count them."""
+        spans = self._find(data)
+        self.count += len(spans)
         return spans
 
     def partial_secret(self, data: bytes) -> int:
         """Return how many bytes at the end of `data` may be the beginning of a secret."""
-        return self._secrets.partial(data)
+        return max(finder.partial(data) for finder in (self._secrets, *self._texts.values()))
 
     def fingerprint(self, secret: str) -> str:
         """Return the fingerprint of `secret` in this recording."""
@@ -210,6 +230,7 @@ class Redactor:
 
     def _redact_value(self, name: str, value: str) -> str:
         if name in self.policy.credential_headers:
+            self.matched.add(f"header:{name}")
             return self._redact_credential(value)
         if name in self.policy.secret_headers:
             return self._redact_cookies(name, value)
@@ -314,38 +335,52 @@ class Redactor:
             self._remember(secret)
 
     def _remember(self, secret: str) -> None:
-        if len(secret) >= _SHORTEST_WORD and not _IS_REDACTED.fullmatch(secret):
+        if len(secret) >= SHORTEST_WORD and not _IS_REDACTED.fullmatch(secret):
             self._found.append(_encode(secret))
 
-    def _find_in_head(self, text: str, exchange: int) -> list[Span]:
-        """Return where remembered secrets are in a head, or as words the short ones of the exchange."""
-        data, words = _encode(text), self._words.get(exchange)
+    def _find(self, data: bytes) -> list[Span]:
         spans = self._secrets.find(data) if self._secrets else []
+        for text, finder in self._texts.items():
+            if found := finder.find(data):
+                self.matched.add(text)
+                spans = join_spans([*spans, *found])
+        return spans
+
+    def _find_in_head(self, text: str, exchange: int) -> list[Span]:
+        """Return where secrets are in a head, and as words the short ones of the exchange."""
+        data, words = _encode(text), self._words.get(exchange)
+        spans = self._find(data)
         if words:
-            find_words = partial(_find_words, words)
-            finder = SpellingFinder(bytes({*b"".join(words)}), SHORTEST)
-            spans = join_spans([*spans, *finder.find(data, find_words)])
+            finder = SecretFinder(SHORTEST_WORD, as_words=True)
+            finder.add(words)
+            spans = join_spans([*spans, *finder.find(data)])
         return spans
 
     def _mask_headers(self, headers: Headers, exchange: int) -> Headers:
         return tuple((name, self.mask_text(value, exchange)) for name, value in headers)
 
-    def _mask_part(self, text: str, exchange: int) -> str:
-        masked, at = [], 0
+    def _mask_part(self, text: str, exchange: int, replacement: Callable[[str], str]) -> str:
+        data, masked, at = _encode(text), list[str](), 0
+        charset = "latin-1" if len(data) == len(text) else "utf-8"
         for start, end in self._find_in_head(text, exchange):
-            masked += [text[at:start], self.fingerprint(text[start:end])]
+            masked += [data[at:start].decode(charset), replacement(data[start:end].decode("latin-1"))]
             at = end
             self.count += 1
-        return "".join((*masked, text[at:]))
+        return "".join((*masked, data[at:].decode(charset)))
 
-    def _overwrite_text(self, text: str, exchange: int) -> str:
-        spans = self._find_in_head(text, exchange)
-        self.count += len(spans)
-        return overwrite(_encode(text), spans).decode("latin-1")
+
+def _text_finder(text: str) -> SecretFinder:
+    finder = SecretFinder(SHORTEST_WORD)
+    finder.add(spellings(text.encode("utf-8", "surrogateescape")) | spellings(_encode(text)))
+    return finder
 
 
 def _encode(text: str) -> bytes:
-    return text.encode("latin-1", "replace")
+    """Return the bytes of a head, or of another text in UTF-8 if not all its characters are in Latin-1."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def _decode_base64(text: str) -> str:
@@ -357,81 +392,8 @@ def _decode_base64(text: str) -> str:
 
 
 def overwrite(data: bytes, spans: Iterable[Span]) -> bytes:
-    """Return `data` with asterisks in place of the spans."""
+    """Return `data` with asterisks in place of the spans; digits become `1`, as they may be a JSON number."""
     masked = bytearray(data)
     for start, end in spans:
-        masked[start:end] = b"*" * (end - start)
+        masked[start:end] = (b"1" if data[start:end].isdigit() else b"*") * (end - start)
     return bytes(masked)
-
-
-def _find_words(words: list[bytes], data: bytes) -> Iterator[Span]:
-    for word in words:
-        if word in data:
-            found = re.finditer(rb"(?<![A-Za-z0-9])%b(?![A-Za-z0-9])" % re.escape(word), data)
-            yield from (match.span() for match in found)
-
-
-class BodyMasker:
-    """Overwrites secrets in bodies before anything is stored or indexed, even if chunks or commits split them.
-
-    Bytes at the end of a run that may be the beginning of a secret are held back until more of the body arrives.
-    They then count as part of the chunk that completed them.
-    """
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._held: dict[tuple[int, Side], _Held] = {}
-
-    @property
-    def bodies(self) -> Collection[tuple[int, Side]]:
-        """The bodies of which bytes are held back."""
-        return self._held.keys()
-
-    def mask(self, run: BytesArrived) -> BytesArrived | None:
-        """Return the run without secrets, up to the bytes that are held back."""
-        if not self._redactor.has_secrets:
-            return run
-        body = (run.exchange, run.side)
-        held = self._held.pop(body, None) if self._held else None
-        start, data = (held.start, held.data + run.data) if held else (run.start, run.data)
-        spans = self._redactor.find_secrets(data)
-        partial = self._redactor.partial_secret(data)
-        if not (spans or partial or held):
-            return run
-        masked = overwrite((held.masked if held else b"") + run.data, spans)
-        end = start + len(data) - partial
-        if partial:
-            self._held[body] = _Held(end, data[-partial:], masked[-partial:])
-        if end == start:
-            return None
-        ends = [*(before for before in run.ends if before < end), end]
-        return BytesArrived(*body, start, masked[: end - start], ends, run.times[: len(ends)])
-
-    def release(self, exchange: int, after_ns: int) -> list[BytesArrived]:
-        """Return the held bytes of an exchange whose bodies are complete, with times just after `after_ns`."""
-        released = []
-        for side in Side:
-            held = self._held.pop((exchange, side), None)
-            if held is not None:
-                after_ns += 1
-                count = len(held.data)
-                data = b"*" * count if count_characters(held.data) >= _CUT_LENGTH else held.masked
-                released.append(BytesArrived(exchange, side, held.start, data, (held.start + count,), (after_ns,)))
-        return released
-
-    def release_all(self, after_ns: int) -> list[BytesArrived]:
-        """Return the held bytes of all exchanges."""
-        released: list[BytesArrived] = []
-        for exchange in dict.fromkeys(exchange for exchange, _ in self._held):
-            released += self.release(exchange, after_ns + len(released))
-        return released
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Bytes at the end of a body that may be the beginning of a secret."""
-
-    start: int
-    data: bytes
-    masked: bytes
-    """The same with asterisks where they are the end of another secret."""

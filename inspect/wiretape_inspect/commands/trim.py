@@ -17,8 +17,7 @@ from wiretape_inspect.atomic_output import check_recording_output, describe_cont
 from wiretape_inspect.exchange_selection import ObservationReader, RecordingPart, read_part
 from wiretape_inspect.recording_merge import closed_captures
 from wiretape_inspect.trim.minimize import MinimalRecording, find_finding, minimize
-from wiretape_inspect.trim.recording_redaction import RecordingRedaction
-from wiretape_inspect.trim.redaction_targets import RedactionTargets
+from wiretape_inspect.trim.recording_redaction import RecordingRedaction, RedactionTargets
 
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
@@ -133,9 +132,9 @@ def _select(
     if not targets:
         return RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted, info.probe), read, None
     exchanges = (each for each in recording.exchanges() if each.number in numbers)
-    redaction = RecordingRedaction.of(recording, exchanges, targets)
-    upstream, _ = redaction.literals.mask(info.upstream, "utf-8")
-    probe = None if info.probe is None else redaction.literals.mask(info.probe, "utf-8")[0]
+    redaction = RecordingRedaction(recording, exchanges, targets)
+    upstream = redaction.redact_text(info.upstream)
+    probe = None if info.probe is None else redaction.redact_text(info.probe)
     head = RecordingMetadata(upstream, info.started_unix_ns, captures, info.redacted + redaction.count, probe)
     return head, lambda: redaction.apply(read()), redaction
 

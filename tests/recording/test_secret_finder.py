@@ -6,29 +6,29 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wiretape.recording import remembered_secrets
-from wiretape.recording.remembered_secrets import LONGEST, SHORTEST, RememberedSecrets, join_spans
+from wiretape.recording import secret_finder
+from wiretape.recording.secret_finder import KEPT, LONGEST, SHORTEST, SecretFinder
 
 TEXT = st.text("ab", max_size=60).map(str.encode)
 SECRETS = st.lists(st.text("ab", min_size=SHORTEST, max_size=20).map(str.encode), max_size=40)
 
 
-TIERS = pytest.mark.parametrize("tiers", [remembered_secrets._TIERS, (0, 2, 4, 10_000)], ids=["usual", "small"])
-"""The sizes of automatons; with the small ones, all secrets are in automatons."""
+FEW = pytest.mark.parametrize("few", [secret_finder._FEW, 1], ids=["usual", "small"])
+"""With the small one, most secrets are in the large automaton."""
 
 
-def remember(secrets: list[bytes]) -> RememberedSecrets:
-    remembered = RememberedSecrets()
-    remembered.add(reversed(secrets))
-    return remembered
+def remember(secrets: list[bytes], kept: int = KEPT) -> SecretFinder:
+    finder = SecretFinder(kept=kept)
+    finder.add(reversed(secrets))
+    return finder
 
 
-@TIERS
+@FEW
 @given(secrets=SECRETS, data=TEXT)
 @example(secrets=[b"a" * 8], data=b"a" * 9)
 @example(secrets=[b"a" * 8], data=b"a" * 9 + b"b" + b"a" * 9)
 @example(secrets=[b"aaaaaaab", b"aaabbbbb", b"bbbbbaaa", b"baaabbbbb"], data=b"ab" + b"aaaaaaabbbbbaaabbbbb" + b"aab")
-def test_every_occurrence_is_found_even_those_that_overlap(tiers, secrets: list[bytes], data: bytes) -> None:
+def test_every_occurrence_is_found_even_those_that_overlap(few: int, secrets: list[bytes], data: bytes) -> None:
     """Secrets of two letters overlap each other in every way, and fill more than one automaton."""
     covered = set()
     for secret in secrets:
@@ -36,16 +36,16 @@ def test_every_occurrence_is_found_even_those_that_overlap(tiers, secrets: list[
             if data.startswith(secret, start):
                 covered.update(range(start, start + len(secret)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remembered_secrets, "_TIERS", tiers)
+        patch.setattr(secret_finder, "_FEW", few)
         spans = remember(secrets).find(data)
     assert {at for start, end in spans for at in range(start, end)} == covered
     assert spans == sorted(spans)
 
 
-@TIERS
-def test_long_secrets_that_overlap_by_one_byte_or_all_but_one_are_found(tiers, monkeypatch) -> None:
+@FEW
+def test_long_secrets_that_overlap_by_one_byte_or_all_but_one_are_found(few, monkeypatch) -> None:
     """A secret that has the greatest length reaches as far before another one as any can."""
-    monkeypatch.setattr(remembered_secrets, "_TIERS", tiers)
+    monkeypatch.setattr(secret_finder, "_FEW", few)
     text = b"".join(b"%03d." % number for number in range(100))
     for offset in (1, 2, LONGEST - 1):
         parts = [text[:LONGEST], text[offset:][:LONGEST], text[offset - 1 :][:SHORTEST]]
@@ -53,13 +53,20 @@ def test_long_secrets_that_overlap_by_one_byte_or_all_but_one_are_found(tiers, m
 
 
 @pytest.mark.parametrize("count", [1, 10, 60, 121])
-def test_secrets_that_match_at_every_byte_take_few_steps(count: int, monkeypatch) -> None:
+def test_secrets_that_match_at_every_byte_take_few_steps(count: int) -> None:
     """Secrets of dashes contain each other."""
-    steps: list[int] = []
-    monkeypatch.setattr(remembered_secrets, "join_spans", lambda spans: steps.append(len(spans)) or join_spans(spans))
+    lookups: list[bytes] = []
+
+    class Pieces(dict[bytes, None]):
+        def __contains__(self, piece: object) -> bool:
+            lookups.append(b"")
+            return super().__contains__(piece)
+
     data = b"-" * 20_000
-    assert remember([b"-" * size for size in range(SHORTEST, SHORTEST + count)]).find(data) == [(0, len(data))]
-    assert sum(steps) < len(data)
+    finder = remember([b"-" * size for size in range(SHORTEST, SHORTEST + count)])
+    finder._pieces = Pieces(finder._pieces)
+    assert finder.find(data) == [(0, len(data))]
+    assert len(lookups) < len(data) + 200
 
 
 @given(secrets=SECRETS, data=TEXT)
@@ -92,11 +99,10 @@ def test_long_secrets_are_found_and_held_back_in_pieces() -> None:
     assert not remember([cut]).find(cut[-SHORTEST:])
 
 
-def test_the_secrets_that_were_used_last_are_kept(monkeypatch) -> None:
+def test_the_secrets_that_were_used_last_are_kept() -> None:
     """There is a limit; using a secret again renews it."""
-    monkeypatch.setattr(remembered_secrets, "KEPT", 100)
     used, unused = b"used-all-the-time", b"used-only-once"
-    remembered = remember([unused])
+    remembered = remember([unused], kept=100)
     for number in range(500):
         remembered.add([used])
         remembered.add([b"secret-%06d-" % number])
@@ -108,16 +114,13 @@ def test_the_secrets_that_were_used_last_are_kept(monkeypatch) -> None:
     assert all(remembered.find(b"secret-%06d-" % number) for number in range(401, 500))
 
 
-def test_of_too_many_secrets_in_one_head_only_those_that_are_kept_are_added(monkeypatch) -> None:
+def test_of_too_many_secrets_in_one_head_only_those_that_are_kept_are_added() -> None:
     """The others would take seconds, and be forgotten at once."""
-    monkeypatch.setattr(remembered_secrets, "KEPT", 100)
-    added: list[bytes] = []
-    monkeypatch.setattr(remembered_secrets, "_add_to", lambda _, piece: added.append(piece))
     secrets = [b"secret-%06d-" % number for number in range(5000)]
-    remembered = remember([b"used-before", *secrets, *[secrets[-1]] * 1000])
-    assert added == secrets[-100:]
-    remembered.add([b"-" * LONGEST * 10_000])
-    assert added[-2:] == [secrets[-1], b"-" * LONGEST], "pieces that are equal are added once"
+    finder = remember([b"used-before", *secrets, *[secrets[-1]] * 1000], kept=100)
+    assert [*finder._pieces] == secrets[-100:]
+    finder.add([b"-" * LONGEST * 10_000])
+    assert [*finder._pieces][-2:] == [secrets[-1], b"-" * LONGEST], "pieces that are equal are added once"
 
 
 def test_secrets_in_order_are_found() -> None:

@@ -1,0 +1,373 @@
+r"""Find secrets in bytes: as they are, as JSON escapes them, and as URLs encode them.
+
+The escapes of the searched bytes are decoded, so that it does not matter which characters a writer escapes, in which
+case, and how often: `S`, `\u0053`, `\\u0053`, `%53` and `%2553` are the same letter.
+"""
+
+import re
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from heapq import merge
+from itertools import accumulate, groupby
+from urllib.parse import unquote_to_bytes
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
+
+from wiretape.bounded_dict import cache_short
+
+Span = tuple[int, int]
+"""Start and end offset."""
+
+SHORTEST = 8
+"""Shorter secrets are not remembered: they would be found within words."""
+LONGEST = 128
+"""Longer secrets are remembered in pieces of this length, so that little has to be held back at the end of a chunk."""
+KEPT = 5_000
+"""Number of pieces that are always remembered: those that were used last.  At most twice as many are."""
+_FEW = 64
+"""An automaton of so few patterns is built fast, and searches faster than one of many."""
+
+_ESCAPE = re.compile(
+    rb"""(
+    \\{1,8}u[dD][89abAB][0-9a-fA-F]{2}\\{1,8}u[dD][c-fC-F][0-9a-fA-F]{2}  # two halves of a character
+    |\\{1,8}u[0-9a-fA-F]{4}
+    |\\{1,8}[bfnrt"/]
+    |\\{2,8}
+    |%(?:25){0,4}[0-9a-fA-F]{2}
+    )""",
+    re.VERBOSE,
+)
+"""An escape of JSON, in up to four texts within each other, or of URLs, in up to five."""
+_INCOMPLETE_ESCAPE = re.compile(
+    rb"""(?:
+    (?:\\{1,8}u[dD][89abAB][0-9a-fA-F]{2})?\\{1,8}(?:u[0-9a-fA-F]{0,3})?
+    |\\{1,8}u[dD][89abAB][0-9a-fA-F]{2}
+    |%(?:25){0,4}[0-9a-fA-F]?
+    )\Z""",
+    re.VERBOSE,
+)
+_LONGEST_ESCAPE = 26
+_LONGEST_SPELLING = LONGEST * 13
+"""Most bytes that spell a text."""
+_HEX = re.compile(rb"u([0-9a-fA-F]{4})")
+_SHORT_ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+_IN_ESCAPES = b"\\%u0123456789abcdefABCDEFnrt"
+"""What escapes consist of, apart from characters that stand for themselves after a backslash."""
+_MOST_LEVELS = 2
+"""JSON in URLs, and URLs in JSON."""
+_WINDOW = 1 << 16
+"""So many bytes are decoded at a time: the parts of a text full of escapes take fifty times its memory."""
+
+
+@cache_short
+def spellings(secret: bytes) -> frozenset[bytes]:
+    """Return what a finder has to search for: the secret, as services read it, without its escapes."""
+    found = {secret, DecodedText(secret).text}
+    found |= {each.replace(b" ", b"+") for each in found}
+    if not secret.isascii():  # most services read headers as Latin-1
+        found |= {each.decode("latin-1").encode() for each in found}
+    return frozenset(found)
+
+
+class SecretFinder:
+    """Finds secrets at a cost that hardly depends on how many there are.
+
+    The first bytes of the secrets are the patterns of an Aho-Corasick automaton, which finds them all in one pass.
+    Those of the newest secrets have a small automaton, until there are enough of them to build the large one again.
+    """
+
+    def __init__(self, shortest: int = SHORTEST, kept: int = KEPT, *, as_words: bool = False) -> None:
+        """`shortest` is the length of the shortest secret; `kept` is how many are always remembered.
+
+        With `as_words`, letters and digits before or after a secret hide it.
+        """
+        self._shortest = shortest
+        self._kept = kept
+        self._as_words = as_words
+        self._pieces: dict[bytes, None] = {}
+        """What is searched for: secrets, or pieces of them, the one that was used last at the end."""
+        self._forget()
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, newest_first: Iterable[bytes]) -> None:
+        """Remember secrets, or note that they were used again.  Ignores those that are too short.
+
+        Of thousands, the oldest are ignored as well, as the others would make them forgotten at once.
+        """
+        added: dict[bytes, None] = {}
+        for piece in (piece for secret in newest_first for piece in self._last_pieces(secret)):
+            added[piece] = None
+            if len(added) == self._kept:
+                break
+        for piece in reversed(added):
+            if piece in self._pieces:
+                del self._pieces[piece]
+            else:
+                self._index(piece)
+            self._pieces[piece] = None
+        if len(self._pieces) > 2 * self._kept:
+            self._pieces = dict.fromkeys([*self._pieces][-self._kept :])
+            self._forget()
+            for piece in self._pieces:
+                self._index(piece)
+
+    def find(self, data: bytes) -> list[Span]:
+        """Return where secrets are in `data`, in order, in any spelling; those that overlap or touch as one span."""
+        return join_spans(self._find(data, _MOST_LEVELS))
+
+    def partial(self, data: bytes) -> int:
+        """Return how many bytes at the end of `data` are the beginning of a secret, in any spelling, but not all.
+
+        The beginning of an escape may be that of a secret, too.
+        """
+        return self._partial(data, _MOST_LEVELS)
+
+    def _forget(self) -> None:
+        self._sorted: list[bytes] = []
+        """The pieces."""
+        self._nested: dict[bytes, list[int]] = {}
+        """For some pieces, the lengths of their beginnings that are pieces, too."""
+        self._firsts: set[bytes] = set()
+        """The first bytes of all pieces."""
+        self._newest: list[bytes] = []
+        """First bytes that are in no automaton but the small one."""
+        self._large: BytesAhoCorasick | None = None
+        self._small: BytesAhoCorasick | None = None
+        """None if it has to be built."""
+        self._run = b"\1" * LONGEST
+        """As many of these as the shortest piece has bytes."""
+        self._is_in_secrets = bytearray(256)
+        """For each byte, 1 if it occurs in pieces."""
+        self._escapes: _Escapes | None = None
+        """None if new bytes occur in pieces."""
+
+    def _last_pieces(self, secret: bytes) -> Iterator[bytes]:
+        """Yield the pieces of a secret, the last one first; it overlaps the one before it, so that none is short."""
+        if len(secret) >= self._shortest:
+            for end in (len(secret), *reversed(range(LONGEST, len(secret), LONGEST))):
+                yield secret[max(0, end - LONGEST) : end]
+
+    def _index(self, piece: bytes) -> None:
+        insort(self._sorted, piece)
+        first = piece[: self._shortest]
+        if first not in self._firsts:
+            self._firsts.add(first)
+            self._newest.append(first)
+            self._small = None
+        self._nested.clear()
+        self._run = self._run[: len(piece)]
+        for byte in set(piece):
+            if not self._is_in_secrets[byte]:
+                self._is_in_secrets[byte] = 1
+                self._escapes = None
+
+    def _automatons(self) -> Iterator[BytesAhoCorasick]:
+        if len(self._newest) > max(_FEW, len(self._firsts) // _FEW):
+            self._large, self._newest, self._small = _automaton(self._firsts), [], None
+        if self._small is None and self._newest:
+            self._small = _automaton(self._newest)
+        return (each for each in (self._large, self._small) if each is not None)
+
+    def _find_plain(self, data: bytes) -> list[Span]:
+        """Return where secrets are in `data`, as they are."""
+        # Most data has no run of bytes of secrets that is as long as one.
+        if len(self._firsts) > _FEW and self._run not in data.translate(self._is_in_secrets):
+            return []
+        found: list[Span] = []
+        for automaton in self._automatons():
+            until = 0
+            for _, first, last in automaton.find_matches_as_indexes(data):
+                for start in range(first, last):  # matches that overlap this one are not reported
+                    if (end := self._end(data, start)) > until:
+                        begin = found.pop()[0] if start <= until and found else start
+                        found.append((begin, end))
+                        until = end
+        return found
+
+    def _end(self, data: bytes, start: int) -> int:
+        """Return the end of the longest secret that begins at `start`; 0 if none does."""
+        if data[start : start + self._shortest] not in self._firsts:
+            return 0
+        # A piece that begins here is this one, or its beginning.
+        piece = self._sorted[bisect_right(self._sorted, data[start : start + LONGEST]) - 1]
+        lengths = self._nested.get(piece)
+        if lengths is None:
+            every = range(self._shortest, len(piece) + 1)
+            lengths = self._nested[piece] = [size for size in every if piece[:size] in self._pieces]
+        count = bisect_left(lengths, True, key=lambda size: not data.startswith(piece[:size], start))
+        for size in reversed(lengths[:count]):
+            end = start + size
+            if not (self._as_words and (data[start - 1 : start].isalnum() or data[end : end + 1].isalnum())):
+                return end
+        return 0
+
+    def _find(self, data: bytes, levels: int) -> Iterator[Span]:
+        """Yield where secrets are in `data`, and what is there in other spellings.
+
+        Only bytes around an escape of one of their characters are decoded; other escapes are frequent.
+        """
+        yield from self._find_plain(data)
+        for spans in self._known_escapes().batches(data) if levels else ():
+            separator = self._known_escapes().separator
+            decoded = DecodedText(separator.join(data[start:end] for start, end in spans))
+            starts = [0, *accumulate(len(separator) + end - start for start, end in spans)]
+            for found in self._find(decoded.text, levels - 1):
+                start, end = decoded.start(found[0]), decoded.end(found[1])
+                index = bisect_right(starts, start) - 1
+                offset = spans[index][0] - starts[index]
+                yield start + offset, end + offset
+
+    def _partial(self, data: bytes, levels: int) -> int:
+        data = self._known_escapes().end(data)
+        if not data:
+            return 0
+        complete = _without_incomplete_escape(data)
+        longest = max(self._partial_plain(data), len(data) - len(complete))
+        decoded = DecodedText(complete)
+        if levels and decoded.text != data and (count := self._partial(decoded.text, levels - 1)):
+            longest = max(longest, len(data) - decoded.start(len(decoded.text) - count))
+        return longest
+
+    def _partial_plain(self, data: bytes) -> int:
+        end = data[1 - LONGEST :]
+        end = end[len(end.rstrip(self._known_escapes().characters)) :]
+        for start in range(len(end)):
+            index = bisect_left(self._sorted, end[start:] + b"\0")
+            if index < len(self._sorted) and self._sorted[index].startswith(end[start:]):
+                return len(end) - start
+        return 0
+
+    def _known_escapes(self) -> "_Escapes":
+        if self._escapes is None:
+            self._escapes = _Escapes(bytes(byte for byte, is_in in enumerate(self._is_in_secrets) if is_in))
+        return self._escapes
+
+
+def _automaton(patterns: Iterable[bytes]) -> BytesAhoCorasick:
+    # The fastest implementation takes too long to build, and too much memory.
+    return BytesAhoCorasick(patterns, MatchKind.LeftmostFirst, Implementation.ContiguousNFA)
+
+
+def join_spans(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in order, those that overlap or touch as one."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+class _Escapes:
+    """Finds the spans of bytes that may spell texts of some characters with at least one escape."""
+
+    def __init__(self, characters: bytes) -> None:
+        self.characters = characters
+        self._run_bytes = bytes({*characters, *_IN_ESCAPES})
+        self.separator = bytes(set(range(256)).difference(self._run_bytes))[:1]
+        """A byte that is in no text; empty if there is none."""
+        codes = _hex_codes(characters + rb"\%")  # both may begin an escape within an escape
+        # With `(?=u)`, `re` searches for the backslash alone, which is faster.
+        json_code = rb"\\(?=u)u" + (b"00" + codes if characters.isascii() else b"")
+        escapes = [(b"%", rb"%(?:25){0,4}" + codes), (b"\\", json_code)]
+        short = [code for code, character in _SHORT_ESCAPES.items() if character in characters]
+        if short := [*short, *(re.escape(bytes([each])) for each in b'"/\\' if each in characters)]:
+            escapes.append((b"\\", rb"\\(?:%b)" % b"|".join(short)))
+        run = rb"[%b]{0,%d}+" % (b"".join(rb"\x%02x" % each for each in self._run_bytes), _WINDOW)
+        self._escapes_in_runs = [(first, re.compile(escape + run)) for first, escape in escapes]
+        """Each with the byte that it begins with, whose absence is found much faster."""
+
+    def end(self, data: bytes) -> bytes:
+        """Return the bytes at the end of `data` that may spell the beginning of a text."""
+        data = data[-_LONGEST_SPELLING:]
+        return data[len(data.rstrip(self._run_bytes)) :]
+
+    def batches(self, data: bytes) -> Iterator[list[Span]]:
+        """Yield spans, many of which are decoded at once."""
+        patterns = [pattern for first, pattern in self._escapes_in_runs if first in data]
+        batch, size = list[Span](), 0
+        for run, _ in groupby(merge(*(self._runs(data, pattern) for pattern in patterns))) if patterns else ():
+            batch.append(run)
+            size += run[1] - run[0]
+            if size >= _WINDOW or not self.separator:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _runs(self, data: bytes, pattern: re.Pattern[bytes]) -> Iterator[Span]:
+        """Yield where texts with such escapes may be."""
+        at = 0
+        while match := pattern.search(data, at):
+            start, end = match.span()
+            before = data[max(at, start - _LONGEST_SPELLING) : start]
+            yield start - len(before) + len(before.rstrip(self._run_bytes)), end
+            at = end if end - start < _WINDOW else end - _LONGEST_SPELLING
+
+
+def _hex_codes(characters: bytes) -> bytes:
+    """Return a pattern of the codes of characters."""
+    digits: dict[str, str] = {}
+    for code in sorted({f"{each:02x}" for each in characters}):
+        digits[code[0]] = digits.get(code[0], "") + code[1] + code[1].upper()
+    return "(?:{})".format("|".join(f"[{a}{a.upper()}][{b}]" for a, b in digits.items())).encode()
+
+
+def count_characters(data: bytes) -> int:
+    """Return how many bytes are left after decoding, without an escape that is not complete."""
+    return len(DecodedText(_without_incomplete_escape(data)).text)
+
+
+def _without_incomplete_escape(data: bytes) -> bytes:
+    """Return the bytes before an escape that is not complete."""
+    end = data[-_LONGEST_ESCAPE:]
+    found = _INCOMPLETE_ESCAPE.search(end)
+    return data[: len(data) - len(end) + found.start()] if found else data
+
+
+class DecodedText:
+    """Bytes whose escapes are decoded, once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._parts = _ESCAPE.split(data)
+        """Every second one is an escape."""
+        self._decoded = self._parts.copy()
+        self._decoded[1::2] = map(_decode, self._parts[1::2])
+        self.text = b"".join(self._decoded)
+        self._ends: list[int] = []
+        self._decoded_ends: list[int] = []
+
+    def start(self, offset: int) -> int:
+        """Return the offset in the original bytes of what begins at `offset`."""
+        index, rest = self._part(offset)
+        return self._ends[index] - len(self._parts[index]) + (0 if index % 2 else rest)
+
+    def end(self, offset: int) -> int:
+        """Return the offset in the original bytes of what ends at `offset`."""
+        index, rest = self._part(offset - 1)
+        return self._ends[index] - (0 if index % 2 else len(self._parts[index]) - rest - 1)
+
+    def _part(self, offset: int) -> tuple[int, int]:
+        """Return the index of the part with the byte at `offset`, and the byte's offset in it."""
+        if not self._ends:
+            self._ends = list(accumulate(map(len, self._parts)))
+            self._decoded_ends = list(accumulate(map(len, self._decoded)))
+        index = bisect_right(self._decoded_ends, offset)
+        return index, offset - self._decoded_ends[index] + len(self._decoded[index])
+
+
+@lru_cache(4096)
+def _decode(escape: bytes) -> bytes:
+    if escape.startswith(b"%"):
+        return unquote_to_bytes(b"%" + escape[-2:])
+    if codes := _HEX.findall(escape):
+        character = bytes.fromhex(b"".join(codes).decode()).decode("utf-16-be", "surrogatepass")
+        try:
+            return character.encode("utf-8", "surrogateescape")  # how Python reads bytes that are not UTF-8
+        except UnicodeEncodeError:
+            return escape
+    return _SHORT_ESCAPES.get(escape[-1:], escape[-1:])
