@@ -14,7 +14,7 @@ from wiretape_inspect.probe.probe_runner import CASES, ProbeOptions, select_case
 from wiretape_inspect.report.case_results import SERVICE_RULES, CaseVerdict
 
 PAGE = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
-NOT_REACHED = {"SSE010": "the service never sends `retry`, which the specification does not define"}
+NOT_REACHED = {"SSE010": "no event with a `retry` line arrived (the specification does not define it)"}
 
 
 async def test_every_case_holds_and_exercises_its_rules(serve, probe, clock_of):

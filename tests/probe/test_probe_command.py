@@ -98,7 +98,9 @@ async def test_a_broken_rule_is_reported_in_every_format_and_reproduced(serve, t
     jsonschema.validate(document, schema())
     verdicts = {case["name"]: case["verdict"] for case in document["cases"]}
     assert verdicts["runs/busy-while-running"] == "broken"
-    assert document["probe"]["coverage"]["broken"] == ["BUSY001", "ERR007"]
+    coverage = document["probe"]["coverage"]
+    assert (coverage["broken"], coverage["noted"]) == (["BUSY001"], ["ERR007"])
+    assert " held, 1 broken, 1 with notes only; " in out
     cases = {case.get("name"): case for case in ET.fromstring(text["junit"]).iter("testcase")}  # noqa: S314
     assert set(cases) == set(verdicts)
     assert "active_run_id" in cases["runs/busy-while-running"].find("failure").get("message")
@@ -218,7 +220,7 @@ async def test_a_report_on_the_recording_has_the_verdict_of_the_probe(serve, tmp
     for key in ("seed", "sessions_left", "cases", "coverage"):
         assert reported["probe"][key] == probed["probe"][key]
     summary, coverage = reported["summary"]["rules"], reported["probe"]["coverage"]
-    assert summary["exercised"] == len(coverage["held"]) + len(coverage["broken"])
+    assert summary["exercised"] == sum(len(coverage[name]) for name in ("held", "broken", "noted"))
     assert summary["inconclusive"] == len(coverage["inconclusive"])
 
     await run(tmp_path, "run.db", "--no-config", "--write-baseline", "known.json", command="report")
@@ -288,14 +290,25 @@ async def test_each_broken_rule_is_one_annotation_and_one_tape(serve, tmp_path):
     assert {path.name for path in tmp_path.glob("*.tape")} == {"run.BUSY001.tape", "run.ERR007.tape"}
 
 
-async def test_a_rule_that_is_broken_once_has_a_tape(serve, tmp_path, probe):
-    """If it holds when the case is repeated, the tape is cut from the recording."""
-    refused = 0
+async def refuse(_reader, writer, _upstream):
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("later", "why"),
+    [
+        (pass_through, "the rule held when runs/busy-while-running was repeated"),
+        (refuse, "runs/busy-while-running could not be repeated"),
+    ],
+)
+async def test_a_rule_that_is_broken_once_has_a_tape(later, why, serve, tmp_path, probe):
+    """The tape is cut from the recording."""
+    served = 0
 
     async def lose_once(reader, writer, upstream):
-        nonlocal refused
-        refused += 1
-        await (lose_run_ids if refused <= 12 else pass_through)(reader, writer, upstream)
+        nonlocal served
+        served += 1
+        await (lose_run_ids if served <= 12 else later)(reader, writer, upstream)
 
     async with (
         serve() as service,
@@ -304,7 +317,6 @@ async def test_a_rule_that_is_broken_once_has_a_tape(serve, tmp_path, probe):
     ):
         results = probed.report.cases
         found = {each.code: each for each in results.reproductions}["BUSY001"]
-        assert found.removed is None
         assert "BUSY001" in {finding.code for finding in check(found.tape).findings}
         lines = "\n".join(map(str, case_lines(results, probed.report.coverage)))
-        assert "the rule held when runs/busy-while-running was repeated; wiretape show " in lines
+        assert f"{why}; wiretape show " in lines

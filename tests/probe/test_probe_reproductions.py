@@ -100,19 +100,25 @@ async def test_the_script_executes_the_steps(serve, probe_file, tmp_path):
             *UNTIL_CALL,
             Send("GET", STREAM, headers=(("Last-Event-ID", "<<stream-1.id-1>>"),), stream="stream-2"),
             Read("stream-2", until_id="<<stream-1.id-2>>"),
-            Send("GET", "/v1/nothing", is_started_only=True),
+            Send("POST", "/v1/sessions", body="{}", id_name="session-2"),
+            # Its response is read only when that of the next request has arrived.
+            Send("POST", "/v1/sessions/<<session-2>>/runs", body="{}", id_name="run-2", is_started_only=True),
             Send(
                 "POST",
                 "/v1/sessions/<<session-1>>/runs/<<run-1>>/resume",
                 body='{"tool_call_id": "<<stream-1.call-1>>", "output": {"celsius": 1}}',
             ),
+            Send("GET", "/v1/sessions/<<session-2>>/runs/<<run-2>>"),
             Close("stream-1"),
         ]
         # Its response is a success, which the last line looks for.
-        lines = [*curl_lines(probe_file(service.url), steps, Defect("AUTH001", "It's accepted.", 6))]
+        lines = [*curl_lines(probe_file(service.url), steps, Defect("AUTH001", 8))]
         assert "main-key" not in "\n".join(lines)
         status, out = await run_script(lines, service.url, tmp_path)
-    assert (status, out.splitlines()[-1]) == (1, "AUTH001: It's accepted.")
+    assert (status, out.splitlines()[-1]) == (
+        1,
+        "AUTH001: The response to a request without a bearer key has a status below 400.",
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -132,7 +138,7 @@ async def test_a_script_ends_all_its_programs_although_its_parent_died(serve, pr
 async def test_a_script_without_a_temporary_folder_leaves_all_files_alone(probe_file, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     (tmp_path / "file").write_text("It stays.", "utf-8")
-    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", "It is broken.", 2))
+    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", 2))
     status, out = await run_script(lines, "http://127.0.0.1:9", tmp_path)
     assert status == 2
     assert "mktemp" in out
@@ -140,7 +146,7 @@ async def test_a_script_without_a_temporary_folder_leaves_all_files_alone(probe_
 
 
 async def test_a_script_tells_a_service_that_is_down_from_a_correct_one(probe_file, tmp_path):
-    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", "It is broken.", 2))
+    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", 2))
     status, out = await run_script(lines, "http://127.0.0.1:9", tmp_path)
     assert status == 2
     assert "Failed to connect" in out or "Couldn't connect" in out

@@ -341,8 +341,9 @@ def test_a_service_without_idempotency_for_new_runs_is_not_blamed(probe_second):
     assert probed.reasons(CaseVerdict.BROKEN) == {}
     assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == {
         "idempotency/same-retry": "the service does not apply idempotency keys to the creation of runs",
-        "idempotency/different-body": "the service refuses the request for another reason first: "
-        "409 event_already_resolved",
+        "idempotency/concurrent-twins": "the service does not apply idempotency keys to the creation of runs",
+        "idempotency/different-body": "the service ignores idempotency keys when a run is resumed: "
+        "the same request again got 409 event_already_resolved",
     }
 
 

@@ -17,7 +17,7 @@ from wiretape.files import replace_atomically
 from wiretape.observations import BytesArrived, Observation, RequestStarted, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.recording.formats import find_format
-from wiretape.rules import Checker, Finding
+from wiretape.rules import CATALOGUE, Checker, Finding
 from wiretape_inspect.probe.defect_checks import CALL_ID, DEFECT_CHECKS, Scope
 from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_file import ProbeFile
@@ -40,15 +40,8 @@ class Defect:
     """What the script has to show."""
 
     code: str
-    message: str
     request: int
     """The number of the request whose response shows it."""
-
-    @classmethod
-    def of(cls, finding: Finding, seen: Iterable[Observation]) -> "Defect":
-        """Return the defect that a finding about some observations describes."""
-        requests = [one.exchange for one in seen if isinstance(one, RequestStarted)]
-        return cls(finding.code, finding.message, requests.index(finding.exchange) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +69,8 @@ class Shrinker:
     _until_s: float = 0.0
     _attempt_s: float = 0.0
     """The longest that an attempt may take: longer than the first one did."""
+    is_impossible: bool = False
+    """Whether an attempt ended before its last step."""
 
     async def shrink(self, steps: Sequence[Step]) -> Attempt | None:
         """Return the smallest steps that break the rule whenever they are repeated; None if all steps do not."""
@@ -125,6 +120,7 @@ class Shrinker:
         try:
             seen = await self.runner.repeat(steps, self.case_name, self._attempt_s)
         except (UnknownNameError, TimeoutError):
+            self.is_impossible = True
             return None
         findings = _check(self.runner, seen)
         # What follows the steps only cleans up.
@@ -207,14 +203,19 @@ async def reproduce(
     steps, limit_s = runner.all_steps(case_name), runner.options.timeout_s
     # After an attempt, fewer requests are enough to exceed a limit.
     is_repeated = case_name == SETUP or not CASES[case_name].needs_limits
-    found = await Shrinker(runner, code, case_name).shrink(steps) if is_repeated else None
+    shrinker = Shrinker(runner, code, case_name)
+    found = await shrinker.shrink(steps) if is_repeated else None
     if found is None:
         _write_tape(runner.file, code, list(recorded), tape)
         defect = _recorded_defect(runner, code, steps, recorded)
         script = tuple(curl_lines(runner.file, steps, defect, limit_s))
-        return Reproduction(code, case_name, script, len(steps), None if is_repeated else 0, tape)
+        held = f"the rule held when {case_name} was repeated"
+        problem = f"{case_name} could not be repeated" if shrinker.is_impossible else held
+        return Reproduction(code, case_name, script, len(steps), 0, tape, problem if is_repeated else "")
     _write_tape(runner.file, code, found.seen, tape)
-    script = tuple(curl_lines(runner.file, found.steps, Defect.of(found.finding, found.seen), limit_s))
+    requests = [one.exchange for one in found.seen if isinstance(one, RequestStarted)]
+    defect = Defect(code, requests.index(found.finding.exchange) + 1)
+    script = tuple(curl_lines(runner.file, found.steps, defect, limit_s))
     return Reproduction(code, case_name, script, len(found.steps), len(steps) - len(found.steps), tape)
 
 
@@ -227,7 +228,7 @@ def _recorded_defect(
     before = 0 if runner.uses_ready_session(steps) else runner.setup_requests
     requests = made[before : before + len(sent)]
     finding = next((each for each in _check(runner, recorded) if each.code == code and each.exchange in requests), None)
-    return None if finding is None else Defect(code, finding.message, requests.index(finding.exchange) + 1)
+    return None if finding is None else Defect(code, requests.index(finding.exchange) + 1)
 
 
 def _check(runner: ProbeRunner, seen: Iterable[Observation]) -> list[Finding]:
@@ -302,8 +303,8 @@ class _Script:
         self._sent: list[Send] = []
         self._streams: dict[str, int] = {}
         """The number of the request for each stream."""
-        self._started: list[int] = []
-        """The numbers of the requests whose responses are not waited for yet."""
+        self._started: dict[int, Send] = {}
+        """The requests whose responses are not waited for yet, by their numbers."""
 
     def lines_of(self, step: Step) -> Iterator[str]:
         """Yield the commands for a step."""
@@ -324,6 +325,8 @@ class _Script:
     def _wait(self) -> Iterator[str]:
         if self._started:
             yield "wait " + " ".join(f"$REQUEST_{number}" for number in self._started)
+        for number, step in self._started.items():
+            yield from self._set_id(step, number)
         self._started.clear()
 
     def check(self, defect: Defect) -> str:
@@ -346,7 +349,9 @@ class _Script:
             found = f"show {numbers} | jq {options} {shlex.quote(text.get(check.scope, check.filter))}"
         if defect.code == _ONLY_AT_THE_END:
             found = f"kill -0 ${_variable(sent.stream or '')} 2>/dev/null || {found}"
-        message = shlex.quote(f"{defect.code}: {defect.message}")
+        # The message of the finding has ids and numbers of another run.
+        about = re.split(r"\.\s", CATALOGUE[defect.code].about, maxsplit=1)[0]
+        message = shlex.quote(f"{defect.code}: {about.rstrip('.')}.")
         return f"if {{ {found}; }} | grep .; then echo {message}; exit 1; fi )"
 
     def _sessions_of(self, request: int) -> list[str]:
@@ -361,11 +366,15 @@ class _Script:
             yield from self._wait()
             return
         if step.is_started_only:
-            self._started.append(number)
+            self._started[number] = step
             yield f"{command} & REQUEST_{number}=$!"
             return
         yield command
         yield from self._wait()
+        yield from self._set_id(step, number)
+
+    def _set_id(self, step: Send, number: int) -> Iterator[str]:
+        """Yield the command that reads the id in a response, if a later step uses it."""
         if step.id_name in self._used and step.id_name is not None:
             path = shlex.quote(f".body{_jq_path(step.id_pointer)} | @uri")
             yield f"{_variable(step.id_name)}=$(show {number} | jq -er {path}) || exit 2"

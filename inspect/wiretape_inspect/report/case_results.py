@@ -136,10 +136,12 @@ class Reproduction:
     """The lines of a shell script."""
     steps: int
     """How many steps it has."""
-    removed: int | None
-    """How many steps of the case are not needed; None if the rule was not broken again."""
+    removed: int
+    """How many steps of the case are not needed."""
     tape: Path
     """The smallest recording, as a tape."""
+    problem: str = ""
+    """Why these are the steps of the whole case, and the tape is cut from its recording: a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,21 +185,35 @@ class Coverage:
     inconclusive: list[str]
     """Those that could not be decided at least once, even if they held otherwise."""
     not_reached: list[str]
+    noted: list[str]
+    """Those with notes only, which break no case."""
 
     @classmethod
-    def of(cls, tallies: Mapping[str, Tally], selected: frozenset[str]) -> "Coverage":
-        """Count each selected rule by its verdict, as the summary of the report does."""
-        codes = sorted(SERVICE_RULES & selected)
-        verdicts = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.NOT_EXERCISED)
-        return cls(*([code for code in codes if tallies[code].verdict is verdict] for verdict in verdicts))
+    def of(cls, tallies: Mapping[str, Tally], selected: frozenset[str], broken: Container[str]) -> "Coverage":
+        """Count each selected rule by its verdict, as the summary of the report does.
+
+        `broken` are those with findings above a note.
+        """
+        codes: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+        for code in sorted(SERVICE_RULES & selected):
+            codes[tallies[code].verdict].append(code)
+        failed = codes[Verdict.FAIL]
+        return cls(
+            codes[Verdict.PASS],
+            [code for code in failed if code in broken],
+            codes[Verdict.INCONCLUSIVE],
+            codes[Verdict.NOT_EXERCISED],
+            [code for code in failed if code not in broken],
+        )
 
     def __str__(self) -> str:
-        exercised = len(self.held) + len(self.broken)
+        exercised = len(self.held) + len(self.broken) + len(self.noted)
         rules = count_of(exercised + len(self.inconclusive) + len(self.not_reached), "rule")
+        noted = f", {len(self.noted)} with notes only" if self.noted else ""
         inconclusive = f"{len(self.inconclusive)} inconclusive, " if self.inconclusive else ""
         return (
-            f"{exercised} of {rules} about the service exercised: {len(self.held)} held, {len(self.broken)} broken; "
-            f"{inconclusive}{len(self.not_reached)} not reached"
+            f"{exercised} of {rules} about the service exercised: {len(self.held)} held, {len(self.broken)} broken"
+            f"{noted}; {inconclusive}{len(self.not_reached)} not reached"
         )
 
 
@@ -214,16 +230,14 @@ def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
     yield labelled("coverage: ", f"{coverage}")
     by_reason: dict[str, list[str]] = {}
     for code in coverage.not_reached:
-        by_reason.setdefault(cases.not_reached.get(code, "it did not apply"), []).append(code)
+        by_reason.setdefault(cases.not_reached.get(code, ""), []).append(code)
     for reason, codes in by_reason.items():
         yield labelled(("not reached: ", "dim"), (f"{', '.join(codes)}, because {reason}", "dim"))
     for each in cases.reproductions:
         tape = shlex.quote(str(each.tape))
-        if each.removed is None:
-            yield labelled(
-                f"reproduce {each.code}: ",
-                f"the rule held when {each.case} was repeated; wiretape show {tape}; the requests of that case:",
-            )
+        if each.problem:
+            text = f"{each.problem}; wiretape show {tape}; the requests of that case:"
+            yield labelled(f"reproduce {each.code}: ", text)
         else:
             smaller = f", {count_of(each.removed, 'step')} fewer than {each.case}" if each.removed else ""
             yield labelled(f"reproduce {each.code}: ", f"{count_of(each.steps, 'step')}{smaller}; wiretape show {tape}")
@@ -267,6 +281,7 @@ def probe_document(cases: CaseResults, coverage: Coverage) -> dict[str, Any]:
         "coverage": {
             "held": coverage.held,
             "broken": coverage.broken,
+            "noted": coverage.noted,
             "inconclusive": coverage.inconclusive,
             "not_reached": {code: cases.not_reached.get(code, "") for code in coverage.not_reached},
         },
@@ -275,7 +290,7 @@ def probe_document(cases: CaseResults, coverage: Coverage) -> dict[str, Any]:
                 "code": each.code,
                 "case": each.case,
                 "steps": each.steps,
-                "removed_steps": each.removed,
+                "removed_steps": None if each.problem else each.removed,
                 "tape": each.tape.name,
                 "curl": list(each.curl),
             }

@@ -8,7 +8,7 @@ import msgspec
 
 from wiretape.errors import RecordingError
 from wiretape.recording import Recording
-from wiretape.rules import Settings, Severity, parse_service_base
+from wiretape.rules import CATALOGUE, Settings, Severity, explanation_of, parse_service_base
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import (
     SERVICE_RULES,
@@ -19,7 +19,18 @@ from wiretape_inspect.report.case_results import (
 )
 
 _AGENT = "wiretape-probe"
-_UNREACHED = {"SSE010": "the service never sends `retry`, which the specification does not define"}
+_IS_NEW = "a session is new if its sequences begin with 0 or 1, or the path of create-session.request ends in /sessions"
+_REMEDIES = {
+    **dict.fromkeys(("EVT007", "EVT008", "TOOL001", "TOOL004", "TOOL005"), "let the run of runs.plain call a tool"),
+    "RUN003": "the service need not store these events",
+    "RUN005": _IS_NEW,
+    "TOOL002": f"let the run of runs.plain call a tool; {_IS_NEW}",
+    "TOOL003": "let the run of runs.plain call a tool; the service need not store these events",
+    "RUN004": "the service may not send it",
+    "ERR005": "the specification does not require details",
+    "SSE010": "the specification does not define it",
+}
+"""What to change, or why it is not a defect, if the cases held without exercising a rule."""
 _Code = Annotated[str, msgspec.Meta(pattern="^[A-Z]+[0-9]+$")]
 
 
@@ -114,10 +125,10 @@ def applicable(recording: Recording, settings: Settings, selected: frozenset[str
 def why_not_reached(code: str, results: Sequence[CaseResult]) -> str:
     """Return why no case exercised a rule: a clause that can follow `because`."""
     meant = [result for result in results if code in result.case.rules]
-    missed = (CaseVerdict.NOT_POSSIBLE, CaseVerdict.INCONCLUSIVE)
-    reasons = dict.fromkeys(result.reason.rstrip(".") for result in meant if result.verdict in missed)
-    if reasons:
-        return "; ".join(reasons)
+    if any(result.verdict is CaseVerdict.HELD for result in meant) or not meant:
+        why = explanation_of(CATALOGUE[code]).not_exercised.rstrip(".")
+        remedy = _REMEDIES.get(code) if meant or code == "SSE010" else "no case that ran is meant to exercise it"
+        return f"{why[:1].lower()}{why[1:]}" + (f" ({remedy})" if remedy else "")
     if any(result.verdict is CaseVerdict.BROKEN for result in meant):
         return "the cases that were to exercise it are broken"
-    return _UNREACHED.get(code, "it did not apply in the cases that ran")
+    return "; ".join(dict.fromkeys(result.reason.rstrip(".") for result in meant))

@@ -122,7 +122,8 @@ class Report:
     @property
     def coverage(self) -> Coverage:
         """Which rules about the service came up."""
-        return Coverage.of(self.outcomes.tallies, self.selected)
+        broken = {code for code, severity in self.findings.counts if severity is not Severity.NOTE}
+        return Coverage.of(self.outcomes.tallies, self.selected, broken)
 
     @property
     def new_findings(self) -> Iterator[Finding]:
