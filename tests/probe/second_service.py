@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
 import random
 import sys
 import zlib
@@ -82,6 +83,12 @@ class Traits:
     """Stored events of a run of kind `many`."""
     ends_resync: bool = True
     """Whether the service ends the streams after stream.resync."""
+    ends_with_run: bool = False
+    """Whether a stream ends after the event that ends a run."""
+    ends_after: int = 0
+    """Events after which a stream ends; 0 for never."""
+    ends_after_s: float = 0.0
+    """How long a stream lasts (s); 0 for ever."""
     keep_alive_s: float = 15.0
     seed: int = 0
 
@@ -537,17 +544,24 @@ class Service:
         """Send events and comments to a reader until the stream ends."""
         if self.traits.greets:
             await self.write(response, packer, b": welcome\r\n" if self.traits.crlf else b": welcome\n")
-        while True:
+        clock, sent = asyncio.get_running_loop().time, 0
+        ends_at = clock() + (self.traits.ends_after_s or math.inf)
+        while clock() < ends_at:
             try:
-                async with asyncio.timeout(self.traits.keep_alive_s):
+                async with asyncio.timeout(min(self.traits.keep_alive_s, ends_at - clock())):
                     event = await reader.queue.get()
             except TimeoutError:
-                await self.write(response, packer, self.comment(reader))
+                if clock() < ends_at:
+                    await self.write(response, packer, self.comment(reader))
                 continue
             if event is None:
                 return
             if event["type"] not in DELTAS or reader.with_deltas:
                 await self.write(response, packer, self.frame(event, reader))
+                sent += 1
+                is_run_end = event["type"].removeprefix("run.") in ENDED
+                if sent == self.traits.ends_after or (is_run_end and self.traits.ends_with_run):
+                    return
 
     async def write(self, response, packer, data):
         if packer is not None:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -24,7 +25,7 @@ from wiretape.contract import (
     TOOL_RESULT_INVALID,
 )
 from wiretape.labels import count_of
-from wiretape.observations import header
+from wiretape.observations import Ending, header
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_client import HttpExchange, StreamEvent
 from wiretape_inspect.probe.probe_file import ProbeFile
@@ -39,8 +40,11 @@ KEEP_ALIVE_LIMIT_SECONDS = KEEP_ALIVE_SECONDS + 2.2
 """How long a silent stream is read for a comment at least: the interval and the tolerance of KAL001."""
 _MOST_WAITS = 10
 """How often to wait for `--timeout` while other events arrive."""
-_MOST_STREAMS = 5
-"""Streams that a service may end before the run has ended."""
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+"""How long to wait before a stream is opened again that had no event."""
+ENDS_TOO_SOON = "a run of kind runs.long ends too soon"
+LOST = "the service ends streams, and may have sent it while none was open"
+ENDED_BEFORE_COMMENT = "the service ends streams before a keep-alive comment is due"
 _MOST_POINTERS = 5
 _LONG_ENOUGH = 10
 """A wait proves that something is missing if it took this many times as long as the same thing took before."""
@@ -64,14 +68,18 @@ class Unexpected(Exception):  # noqa: N818 - an outcome, not an error of the pro
 class TimedOut(Exception):  # noqa: N818 - an outcome, not an error of the program
     """The service did not do what a case waits for within `--timeout`: a sentence."""
 
-    def __init__(self, awaited: str, limit_s: float, received: str, known_s: float | None) -> None:
-        """`known_s` is how long the same took before (s); None if it is unknown."""
-        self.is_broken = known_s is not None and limit_s >= _LONG_ENOUGH * known_s
+    def __init__(
+        self, awaited: str, limit_s: float, received: str, known_s: float | None, *, is_lossy: bool = False
+    ) -> None:
+        """`known_s` is how long the same took before (s); None if it is unknown.
+
+        `is_lossy` is whether it may have happened while no stream was open.
+        """
+        self.is_broken = known_s is not None and limit_s >= _LONG_ENOUGH * known_s and not is_lossy
         """Whether the service would have done it by now, as far as its speed is known."""
         sentence = f"Expected {awaited} within {limit_s:g} s, got {received}"
-        super().__init__(
-            f"{sentence}." if self.is_broken else f"{sentence}: if the service needs longer, increase --timeout."
-        )
+        why = LOST if is_lossy else "if the service needs longer, increase --timeout"
+        super().__init__(f"{sentence}." if self.is_broken else f"{sentence}: {why}.")
 
 
 @dataclass(slots=True)
@@ -130,16 +138,34 @@ def case(
 
 @dataclass(slots=True)
 class StreamReader:
-    """A stream that a case reads."""
+    """A stream that a case reads: if the service ends a connection, another one with the cursor continues it."""
 
     name: str
+    """The name of the last connection in the steps."""
     exchange: HttpExchange
     _prober: "Prober"
+    _open: "Callable[[str | None], Awaitable[StreamReader]]"
+    """Opens another connection with a cursor.  Raises Unexpected if it is refused."""
+    _cursor: str | None = None
+    """The cursor of the first connection."""
+    has_gap: bool = False
+    """Whether durable events may be missing, because the next connection was opened without a cursor."""
+    _ended: list[str] = field(default_factory=list)
+    """The connections before the last one."""
+    _empty: int = 0
+    """How many of the last connections had no event."""
+
+    def _events_of(self, name: str) -> list[StreamEvent]:
+        return self._prober.runner.stream(name).events[: self._prober.runner.positions[name]]
+
+    @property
+    def _connections(self) -> list[list[tuple[str, StreamEvent]]]:
+        return [[(name, event) for event in self._events_of(name)] for name in (*self._ended, self.name)]
 
     @property
     def events(self) -> list[StreamEvent]:
         """The events that were read, without those that have only arrived."""
-        return self.exchange.events[: self._prober.runner.positions[self.name]]
+        return [event for connection in self._connections for _, event in connection]
 
     @property
     def durable(self) -> list[StreamEvent]:
@@ -148,11 +174,32 @@ class StreamReader:
 
     def cursor(self, number: int = -1) -> str:
         """The name of the id of a durable event, by its index.  Raises NotPossible if it was not read."""
-        count = len(self.durable)
-        index = number if number >= 0 else count + number
-        if not 0 <= index < count:
-            raise NotPossible(_TOO_FEW.format(count))
-        return f"<<{self.name}.id-{index + 1}>>"
+        names: list[str] = []
+        for connection in self._connections:
+            ids = (name for name, event in connection if event.is_durable)
+            names += (f"<<{name}.id-{index}>>" for index, name in enumerate(ids, 1))
+        if not -len(names) <= number < len(names):
+            raise self.lacks(_TOO_FEW.format(len(names)))
+        return names[number]
+
+    @property
+    def calls(self) -> dict[str, str]:
+        """The names of the calls that the application has to answer, by their ids."""
+        found: dict[str, str] = {}
+        for connection in self._connections:
+            uses = ((event.tool_call_id, name) for name, event in connection if event.type == AGENT_CUSTOM_TOOL_USE)
+            own = {call: name for call, name in uses if call}
+            found = {call: f"<<{name}.call-{index}>>" for index, (call, name) in enumerate(own.items(), 1)} | found
+        return found
+
+    @property
+    def first_call(self) -> str:
+        """The name of the first of these calls; without one, it stands for nothing."""
+        return next(iter(self.calls.values()), f"<<{self.name}.call-1>>")
+
+    def lacks(self, reason: str) -> NotPossible:
+        """Return why a case is not possible if the stream lacks something: `reason`, unless it may have been lost."""
+        return NotPossible(LOST if self._ended else reason)
 
     async def until(self, *types: str, run: str | None = None) -> list[StreamEvent]:
         """Read up to an event of one of these types, of `run` if it is given.  Raises Unexpected and TimedOut."""
@@ -174,12 +221,18 @@ class StreamReader:
         """Read up to the next durable event.  Raises NotPossible if the run ends before."""
         found = await self._until(Read(self.name, _RUN_ENDS, run, durable=True), "a durable event")
         if not found[-1].is_durable:
-            raise NotPossible("the run has no durable event before its end")
+            raise self.lacks("the run has no durable event before its end")
         return found
 
     async def until_comment(self) -> None:
-        """Read up to a comment.  Raises Unexpected if the stream ends first."""
-        await self._until(Read(self.name, comment=True), "a keep-alive comment")
+        """Read up to a comment.  Raises NotPossible or Unexpected if the stream ends before one is due."""
+        awaited = "a keep-alive comment"
+        while await self._prober.read(Read(self.name, comment=True), awaited) is None:
+            if not self.has_ended:
+                raise self._broken_off(awaited)
+            if not self.exchange.events:
+                raise NotPossible(ENDED_BEFORE_COMMENT)
+            await self._reconnect()
 
     async def until_event(self, cursor: str) -> list[StreamEvent]:
         """Read up to the event with an id.  Raises Unexpected if the stream ends first."""
@@ -191,7 +244,11 @@ class StreamReader:
 
     async def read_for(self, seconds: float) -> list[StreamEvent]:
         """Read for some time."""
-        return await self._prober.read(Read(self.name, seconds=seconds)) or []
+        start = len(self.events)
+        if self.has_ended:
+            await self._reconnect()
+        await self._prober.read(Read(self.name, seconds=seconds))
+        return self.events[start:]
 
     async def expect_replay(self, source: "StreamReader | ReadySession", index: int) -> list[StreamEvent]:
         """Read all durable events that `source` has after one of them, and expect these, in this order, and no others.
@@ -200,7 +257,7 @@ class StreamReader:
         """
         expected = [event.id for event in source.durable][index + 1 :]
         if not expected:
-            raise NotPossible(_TOO_FEW.format(len(source.durable)))
+            raise source.lacks(_TOO_FEW.format(len(source.durable)))
         return await self.expect_ids(expected, source.cursor(-1))
 
     async def expect_ids(self, expected: Sequence[str | None], last: str) -> list[StreamEvent]:
@@ -215,12 +272,44 @@ class StreamReader:
         return events
 
     async def _until(self, step: Read, awaited: str) -> list[StreamEvent]:
-        """Read up to what is awaited.  Raises Unexpected if the stream ends first, and TimedOut."""
-        found = await self._prober.read(step, awaited)
-        if found is None:
-            how = self.exchange.detail or "the service ended it"
-            raise Unexpected(f"Expected {awaited}, got the end of the stream after {self.exchange.received} ({how}).")
-        return found
+        """Read up to what is awaited.  Raises Unexpected and TimedOut."""
+        start, clock = len(self.events), self._prober.runner.log.clock
+        silent_since_ns = clock.now_ns()
+        # What is replayed is not lost.
+        while True:
+            is_lossy = bool(self._ended) and step.until_id is None
+            if await self._prober.read(replace(step, stream=self.name), awaited, is_lossy=is_lossy) is not None:
+                return self.events[start:]
+            if not self.has_ended:
+                raise self._broken_off(awaited)
+            if self.exchange.events:
+                silent_since_ns = clock.now_ns()
+            silent_s = (clock.now_ns() - silent_since_ns) / 1e9
+            if silent_s > self._prober.timeout_s:
+                raise TimedOut(awaited, self._prober.timeout_s, self.exchange.received, None, is_lossy=True)
+            await self._reconnect()
+
+    def _broken_off(self, awaited: str) -> Unexpected:
+        return Unexpected(
+            f"Expected {awaited}, got the end of the stream after {self.exchange.received} ({self.exchange.detail})."
+        )
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the service ended the last connection, as it may, and all its events were read."""
+        read = self._prober.runner.positions[self.name]
+        return self.exchange.ending is Ending.COMPLETE and read == len(self.exchange.events)
+
+    async def _reconnect(self) -> None:
+        """Open another connection, as a client does whose stream ends."""
+        self._empty = 0 if self.exchange.events else self._empty + 1
+        if self._empty:
+            await self._prober.runner.log.clock.sleep(min(_SHORTEST_PAUSE_S * 2**self._empty, _LONGEST_PAUSE_S))
+        cursor = self.cursor() if self.durable else self._cursor
+        again = await self._open(cursor)
+        self._ended.append(self.name)
+        self.name, self.exchange = again.name, again.exchange
+        self.has_gap |= cursor is None
 
     async def close(self) -> None:
         """Close the connection."""
@@ -233,17 +322,22 @@ class ReadySession:
 
     session: str
     run: str
-    durable: tuple[StreamEvent, ...]
-    """Its durable events."""
-    stream: str
+    reader: StreamReader
     runner: StepRunner
     steps: tuple[Step, ...]
 
+    @property
+    def durable(self) -> list[StreamEvent]:
+        """Its durable events."""
+        return self.reader.durable
+
     def cursor(self, index: int) -> str:
         """The name of the id of a durable event.  Raises NotPossible if there is none."""
-        if not self.durable:
-            raise NotPossible(_TOO_FEW.format(0))
-        return f"<<{self.stream}.id-{index % len(self.durable) + 1}>>"
+        return self.reader.cursor(index)
+
+    def lacks(self, reason: str) -> NotPossible:
+        """Return why a case is not possible if its stream lacks something."""
+        return self.reader.lacks(reason)
 
 
 @dataclass(slots=True)
@@ -338,7 +432,7 @@ class Prober:
         while True:
             exchange = await self._send(step)
             if exchange.error_code == AUTHENTICATION_REQUIRED and step.key is not None:
-                raise self._refused_key(step.key, exchange)
+                raise self.refused_key(step.key, exchange)
             seconds = _retry_after(exchange)
             if not (self.keeps_limits and exchange.error_code == RATE_LIMITED and seconds is not None):
                 return exchange
@@ -347,7 +441,8 @@ class Prober:
             waited += seconds + 1
             await self.runner.log.clock.sleep(seconds)
 
-    def _refused_key(self, key: str | None, exchange: HttpExchange) -> Unexpected:
+    def refused_key(self, key: str | None, exchange: HttpExchange) -> Unexpected:
+        """Return the error about a key that the service does not accept."""
         variable = self.file.keys.variable(key or "main")
         return Unexpected(
             f"Expected the key in the environment variable {variable} to be accepted for {exchange.method} "
@@ -413,7 +508,7 @@ class Prober:
     async def _create(self, step: Send, what: str) -> str:
         exchange = await self.execute(step)
         if exchange.error_code == PERMISSION_DENIED:
-            raise self._refused_key(step.key, exchange)
+            raise self.refused_key(step.key, exchange)
         self.expect_success(exchange, f"a new {what}")
         if step.id_name not in self.runner.ids:
             found = ", ".join(islice(pointers(exchange.json), _MOST_POINTERS))
@@ -449,13 +544,13 @@ class Prober:
         self.result("")  # raises NotPossible before anything is created
         session, run, stream = await self.start(kind)
         await self.await_call(run, stream, kind)
-        return session, run, stream, f"<<{stream.name}.call-1>>"
+        return session, run, stream, stream.first_call
 
     async def await_call(self, run: str, stream: StreamReader, kind: RunKind) -> None:
         """Read up to an open call of an application tool.  Raises NotPossible if the run ends before."""
         found = await stream.until(AGENT_CUSTOM_TOOL_USE, *_RUN_ENDS, run=run)
         if found[-1].type != AGENT_CUSTOM_TOOL_USE:
-            raise NotPossible(f"a run of kind runs.{kind} ends without {AGENT_CUSTOM_TOOL_USE}")
+            raise stream.lacks(f"a run of kind runs.{kind} ends without {AGENT_CUSTOM_TOOL_USE}")
 
     async def answer_calls(self, run: str, stream: StreamReader, answered: str) -> StreamEvent:
         """Answer each open call of a run except the `answered` one, until the run ends; return its last event.
@@ -464,11 +559,10 @@ class Prober:
         """
         done = {self.runner.fill(answered)}
         while True:
-            calls = [event.tool_call_id for event in stream.events if event.type == AGENT_CUSTOM_TOOL_USE]
-            for number, call in enumerate(dict.fromkeys(filter(None, calls)), 1):
+            for call, name in stream.calls.items():
                 if call not in done:
                     done.add(call)
-                    response = await self.command(run, "resume", self.result(f"<<{stream.name}.call-{number}>>"))
+                    response = await self.command(run, "resume", self.result(name))
                     if response.error_code == TOOL_RESULT_INVALID:
                         raise NotPossible(
                             "the run opens several calls, and tool-result.correct of probe.toml does not fit all"
@@ -479,30 +573,23 @@ class Prober:
                 return last
 
     async def read_to_end(self, session: str, cursor: str) -> tuple[list[str | None], str]:
-        """Read a session after a cursor until its run has ended, and reconnect if the service ends the stream.
+        """Read a session after a cursor until its run has ended.
 
         Returns the ids of the durable events, and the name of the last one (the cursor if there are none).  The run may
         have ended before, and its end may be ephemeral: if the session is not busy any more, the end of a second run is
         waited for.
         """
-        ids: list[str | None] = []
-        for _ in range(_MOST_STREAMS):
-            stream = await self.open_stream(session, cursor)
-            step = self.run_step(session)
-            response = await self.execute(step)
-            if response.error_code == SESSION_BUSY:
-                # A run is still active, or its end has just been sent, and the session then becomes idle.
-                read = Read(stream.name, (*_RUN_ENDS, STATUS_IDLE))
-            else:
-                self.expect_success(response, "a new run")
-                read = Read(stream.name, _RUN_ENDS, f"<<{step.id_name}>>")
-            found = await self.read(read, "the end of the run")
-            await stream.close()
-            ids += [event.id for event in stream.durable]
-            cursor = stream.cursor() if stream.durable else cursor
-            if found is not None:
-                return ids, cursor
-        raise Unexpected(f"Expected a stream up to the end of a run, got {_MOST_STREAMS} streams that ended before.")
+        stream = await self.open_stream(session, cursor)
+        step = self.run_step(session)
+        response = await self.execute(step)
+        if response.error_code == SESSION_BUSY:
+            # A run is still active, or its end has just been sent, and the session then becomes idle.
+            await stream.until(*_RUN_ENDS, STATUS_IDLE)
+        else:
+            self.expect_success(response, "a new run")
+            await stream.until_run_ends(f"<<{step.id_name}>>")
+        await stream.close()
+        return [event.id for event in stream.durable], stream.cursor() if stream.durable else cursor
 
     async def expect_same_replay(self, session: str, cursor: str) -> None:
         """Read a session after a cursor until its run has ended, and expect the same events from a replay."""
@@ -550,10 +637,10 @@ class Prober:
         body = require(given and getattr(given, name), f"tool-result.{name}")
         return dict(json.loads(json.dumps(body).replace("{tool_call_id}", call)))
 
-    async def read(self, step: Read, awaited: str = "") -> list[StreamEvent] | None:
+    async def read(self, step: Read, awaited: str = "", *, is_lossy: bool = False) -> list[StreamEvent] | None:
         """Read a stream; return None if it ended before.
 
-        Raises TimedOut, with what was `awaited`, if no event arrives for too long.
+        Raises TimedOut, with what was `awaited`, if no event arrives for too long; for `is_lossy` see there.
         """
         self.steps.append(step)
         if step.seconds is not None:
@@ -571,8 +658,8 @@ class Prober:
                     return await self.runner.read(step)
             except TimeoutError:
                 if len(stream.events) == before:
-                    raise TimedOut(awaited, limit_s, stream.received, known_s) from None
-        raise TimedOut(awaited, _MOST_WAITS * limit_s, stream.received, None)
+                    raise TimedOut(awaited, limit_s, stream.received, known_s, is_lossy=is_lossy) from None
+        raise TimedOut(awaited, _MOST_WAITS * limit_s, stream.received, None, is_lossy=is_lossy)
 
     # Streams.
 
@@ -600,7 +687,8 @@ class Prober:
         step = replace(self.stream_step(session, cursor, deltas=deltas, key=key), stream=name, is_slow=slow)
         if codings:
             step = replace(step, headers=(*step.headers, ("Accept-Encoding", codings)))
-        return StreamReader(name, await self.execute(step), self)
+        reopen = partial(self.open_stream, session, deltas=deltas, slow=slow, codings=codings)
+        return StreamReader(name, await self.execute(step), self, reopen, cursor)
 
     async def open_stream(
         self,
@@ -653,6 +741,17 @@ class Prober:
         """Raise Unexpected with a sentence unless something is the case."""
         if not condition:
             raise Unexpected(sentence)
+
+    def expect_same(self, streams: Sequence[StreamReader], sentence: str) -> None:
+        """Raise Unexpected with a sentence unless streams had the same durable events, and NotPossible if one has gaps.
+
+        A stream with a gap may lack events that others have.
+        """
+        first, *others = ([event.id for event in stream.durable] for stream in streams)
+        is_same = all(ids == first for ids in others)
+        if not is_same and any(stream.has_gap for stream in streams):
+            raise NotPossible(LOST)
+        self.expect(is_same, sentence)
 
     # Afterwards.
 
@@ -709,4 +808,4 @@ async def make_ready_session(prober: Prober) -> ReadySession:
     await stream.until_run_ends(run)
     prober.pace.run_s = (prober.runner.log.clock.now_ns() - began_ns) / 1e9
     await stream.close()
-    return ReadySession(session, run, tuple(stream.durable), stream.name, prober.runner, tuple(prober.steps))
+    return ReadySession(session, run, stream, prober.runner, tuple(prober.steps))

@@ -11,7 +11,7 @@ from wiretape.contract import (
     SANDBOX_PROVISION_FAILED,
     SESSION_BUSY,
 )
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import ENDS_TOO_SOON, NotPossible, Prober, case
 
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
 _BUSY = 'States 1: "A session with an active run … refuses a new run with HTTP 409 SESSION_BUSY."'
@@ -19,7 +19,6 @@ _IDS = 'Session and run records: "Identifiers of sessions, runs and requests are
 _ENDED = 'States 2: "Cancelling a run that is already terminal fails with RUN_NOT_CANCELLABLE."'
 _SETTLED_SECONDS = 2.2
 """The rules about refused commands allow two seconds between what a service does and what it reports."""
-ENDS_TOO_SOON = "a run of kind runs.long ends too soon"
 _RULES = "RUN001 RUN002 RUN003 RUN004 RUN005"
 
 
@@ -98,7 +97,7 @@ async def cancel(probe: Prober) -> None:
     """A cancelled run ends with run.cancelled, and can neither be resumed nor cancelled again."""
     _, run, stream = await probe.start("tool")
     await probe.await_call(run, stream, "tool")
-    call = f"<<{stream.name}.call-1>>"
+    call = stream.first_call
     await stream.read_for(_SETTLED_SECONDS)
     response = await probe.command(run, "cancel")
     if response.outcome.endswith(RUN_NOT_CANCELLABLE) and probe.file.tool_result is not None:

@@ -1,8 +1,14 @@
 """Streams: framing, contents, deltas, keep-alives, several readers."""
 
 from wiretape.contract import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_NOT_CANCELLABLE
-from wiretape_inspect.probe.cases.run_cases import ENDS_TOO_SOON
-from wiretape_inspect.probe.probe_case import KEEP_ALIVE_LIMIT_SECONDS, NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import (
+    ENDED_BEFORE_COMMENT,
+    ENDS_TOO_SOON,
+    KEEP_ALIVE_LIMIT_SECONDS,
+    NotPossible,
+    Prober,
+    case,
+)
 
 _FRAMING = (
     'Endpoints, stream response: "each message has an event: line naming the type, an id: line …, and a data: line"'
@@ -57,9 +63,7 @@ async def deltas_on_and_off(probe: Prober) -> None:
     run = await probe.create_run(session)
     for stream in streams:
         await stream.until_run_ends(run)
-    read = [[event.id for event in stream.durable] for stream in streams]
-    is_same = all(ids == read[0] for ids in read)
-    probe.expect(is_same, "Expected the same durable events on all streams, got different ones.")
+    probe.expect_same(streams, "Expected the same durable events on all streams, got different ones.")
     for stream in streams:
         await stream.close()
 
@@ -79,6 +83,8 @@ async def keep_alive(probe: Prober) -> None:
     while await stream.read_for(KEEP_ALIVE_LIMIT_SECONDS) and not stream.exchange.comments:
         pass
     comments, received = stream.exchange.comments, stream.exchange.received
+    if stream.has_ended and not comments:
+        raise NotPossible(ENDED_BEFORE_COMMENT)
     await stream.close()
     probe.expect(comments > 0, f"Expected a comment in {KEEP_ALIVE_SECONDS + 2} s of silence, got {received}.")
 
@@ -114,8 +120,9 @@ async def two_readers(probe: Prober) -> None:
     session = await probe.create_session()
     streams = [await probe.open_stream(session) for _ in range(2)]
     run = await probe.create_run(session)
-    read = [[event.id for event in await stream.until_run_ends(run) if event.is_durable] for stream in streams]
-    probe.expect(read[0] == read[1], "Expected the same durable events on both streams, got different ones.")
+    for stream in streams:
+        await stream.until_run_ends(run)
+    probe.expect_same(streams, "Expected the same durable events on both streams, got different ones.")
     for stream in streams:
         await stream.close()
 
@@ -131,9 +138,9 @@ async def slow_reader(probe: Prober) -> None:
     session = await probe.create_session()
     slow, fast = await probe.open_stream(session, slow=True), await probe.open_stream(session)
     run = await probe.create_run(session)
-    quick = [event.id for event in await fast.until_run_ends(run) if event.is_durable]
-    late = [event.id for event in await slow.until_run_ends(run) if event.is_durable]
-    probe.expect(quick == late, "Expected the same durable events for the slow reader, got different ones.")
+    await fast.until_run_ends(run)
+    await slow.until_run_ends(run)
+    probe.expect_same([fast, slow], "Expected the same durable events for the slow reader, got different ones.")
     await slow.close()
     await fast.close()
 

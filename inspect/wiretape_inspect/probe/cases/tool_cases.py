@@ -10,7 +10,7 @@ from wiretape.contract import (
     TOOL_FAILED,
     TOOL_RESULT_INVALID,
 )
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import Prober, case
 
 _RESULT = 'Endpoints, resume: "also used to return application tool results"'
 _WRONG = 'Tool result validation: "A 422 tool_result_invalid leaves the run waiting."'
@@ -101,7 +101,7 @@ async def late_result(probe: Prober) -> None:
     while not {TOOL_FAILED, *TERMINAL_RUN_TYPES} & {event.type for event in await stream.read_for(1)}:
         waited_s += 1
         if waited_s >= probe.timeout_s:
-            raise NotPossible(f"no deadline of runs.brief-tool passed within {probe.timeout_s:g} s (--timeout)")
+            raise stream.lacks(f"no deadline of runs.brief-tool passed within {probe.timeout_s:g} s (--timeout)")
     response = await probe.command(run, "resume", probe.result(call))
     await stream.close()
     probe.expect_error(response, EVENT_EXPIRED, RUN_NOT_RESUMABLE)
