@@ -3,12 +3,12 @@
 import tomllib
 
 import pytest
-from second_service import Service, Traits, start
+from second_service import DESCRIPTION, Service, Traits, start
 from test_probe_command import run
 from test_probe_hostile import endless_head, flood, hang, html, not_http, redirect, reset, serving
 
 from wiretape_inspect.probe import discovery, probe_client
-from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file
+from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file, probe_file_text
 from wiretape_replay.service.scenario_server import serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 
@@ -35,7 +35,8 @@ async def test_two_lines_describe_another_service(tmp_path):
     path = tmp_path / "probe.toml"
     try:
         status, out, _ = await run(tmp_path, "--discover", url)
-        assert status == 0
+        assert status == 2
+        assert "POST /v1/sessions got 404 resource_not_found: try another path, or another method such as PUT" in out
         assert f"correct create-session.request in it, and run wiretape probe --discover {url} --force." in out
         text = path.read_text("utf-8")
         for old, new in (
@@ -56,6 +57,9 @@ async def test_two_lines_describe_another_service(tmp_path):
         assert file.read_run.request == "GET /v1/sessions/{session_id}/turns/{run_id}"
         assert file.tool_result is None
         assert service.sessions == {}
+        status, _, err = await run(tmp_path, "--discover", url, "--force", key="limited-key")
+        assert status == 2
+        assert "Expected the key in the environment variable SERVICE_KEY to be accepted for PUT /v1/projects/" in err
         only = "runs/two-in-a-row,replay,streams/run-with-deltas"
         status, out, err = await run(tmp_path, "--only", only, "--no-config")
         assert status == 0, out + err
@@ -63,6 +67,30 @@ async def test_two_lines_describe_another_service(tmp_path):
     finally:
         await service.stop()
         await runner.cleanup()
+
+
+async def test_hooks_replace_no_kind_that_is_tried_and_values_that_fail_are_kept(probe_file):
+    """The header is found although it applies only to requests that resume a run."""
+    service = Service(Traits(step_s=0.001))
+    service.recall = lambda request, *known: (
+        Service.recall(service, request, *known) if request.path.endswith("/resume") else None
+    )
+    url, runner = await start(service)
+    hooks = {"resync": {"request": "POST /v1/hooks/{session_id}/resync"}}
+    runs = DESCRIPTION["runs"] | {"many": {"goal": "work"}}
+    changes = {key: DESCRIPTION[key] for key in ("create-session", "create-run", "tool-result", "idempotency-header")}
+    try:
+        file = probe_file(url, **changes | {"runs": runs, "hooks": hooks})
+        found = await discovery.discover(file, {"main": "main-key"}, 20)
+    finally:
+        await service.stop()
+        await runner.cleanup()
+    assert found.values["idempotency-header"] == "X-Request-Token"
+    assert found.values["runs.resync"] == runs["resync"]
+    assert found.problems["runs.many"] == "no run with such a body did that"
+    text = probe_file_text(url, found.values, found.rejected, found.problems)
+    assert '# many = { goal = "work" } ' in text
+    assert 'resync = { request = "POST /v1/hooks/{session_id}/resync", body = {} }' in text
 
 
 NO_SERVICE = " is not an Agent Session Service, or create-session.request is wrong: expected JSON for POST /v1/sessions"

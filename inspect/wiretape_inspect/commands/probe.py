@@ -1,6 +1,7 @@
 """`wiretape probe`: test a service in every situation that the specification describes."""
 
 import asyncio
+import shlex
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,7 @@ from wiretape_inspect.report.case_results import SERVICE_RULES, CaseDescription,
 from wiretape_inspect.styled_line import Line, labelled
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
+_DEFAULT_FILE = Path("probe.toml")
 _STYLES = {
     CaseVerdict.HELD: "green",
     CaseVerdict.BROKEN: "bold red",
@@ -51,7 +53,7 @@ _STYLES = {
 
 
 @click.command(cls=OrderedCommand)
-@click.argument("file", type=PATH, default=Path("probe.toml"), metavar="[FILE]")
+@click.argument("file", type=PATH, default=_DEFAULT_FILE, metavar="[FILE]")
 @click.option("--discover", "url", metavar="URL", help="Try out the service at URL, write a FILE for it, and exit.")
 @click.option("--list", "lists", is_flag=True, help="List the cases, and exit.")
 @click.option(
@@ -144,8 +146,7 @@ def probe(
         wiretape probe --write-baseline known.json
     """
     if url is not None:
-        _discover(file, url, timeout, force=force)
-        return
+        ctx.exit(_discover(file, url, timeout, force=force))
     options = ProbeOptions(_split("--only", only), _split("--skip", skip), seed, jobs, timeout, limits, shrink)
     cases = select_cases(options)
     if lists:
@@ -203,8 +204,8 @@ def probe(
     ctx.exit(status)
 
 
-def _discover(path: Path, url: str, timeout_s: float, *, force: bool) -> None:
-    """Write a file for the service at a URL.  Raises InputError.
+def _discover(path: Path, url: str, timeout_s: float, *, force: bool) -> int:
+    """Write a file for the service at a URL; return the exit status.  Raises InputError.
 
     What an existing file says is tried first, and replaced if `force`.
     """
@@ -215,14 +216,16 @@ def _discover(path: Path, url: str, timeout_s: float, *, force: bool) -> None:
     described = replace(described, base_url=url.rstrip("/"))
     found = asyncio.run(discover(described, keys_of(described), timeout_s))
     try:
-        path.write_text(probe_file_text(url, found.values, found.problems), "utf-8")
+        path.write_text(probe_file_text(url, found.values, found.rejected, found.problems), "utf-8")
     except OSError as error:
         raise InputError(write_error(path, error)) from None
     for sentence in found.sentences():
         click.echo(printable(sentence))
-    again = f"correct {found.blocker} in it, and run wiretape probe --discover {url} --force"
-    rest = again if found.blocker else "add what was not found and your service has, and run wiretape probe"
+    name = "" if path == _DEFAULT_FILE else f" {shlex.quote(str(path))}"
+    again = f"correct {found.blocker} in it, and run wiretape probe --discover {url} --force{name}"
+    rest = again if found.blocker else f"add what was not found and your service has, and run wiretape probe{name}"
     click.echo(printable(f"Wrote {path}: {rest}."))
+    return 2 if found.blocker else 0
 
 
 def _delete(path: Path) -> None:

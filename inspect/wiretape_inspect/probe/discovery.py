@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, get_args
 
 from msgspec.structs import replace
 
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
+    PERMISSION_DENIED,
     RUN_FAILED,
     RUNTIME_RESUME_UNAVAILABLE,
     SANDBOX_PROVISION_FAILED,
@@ -25,8 +27,8 @@ from wiretape.errors import InputError
 from wiretape.observations import header
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, RunKind, StreamReader, TimedOut, Unexpected
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, ProbeClock, StreamEvent
-from wiretape_inspect.probe.probe_file import Operation, ProbeFile, file_values
-from wiretape_inspect.probe.probe_steps import StepRunner, UnknownNameError, pointers, resolve_pointer
+from wiretape_inspect.probe.probe_file import Hooks, Operation, ProbeFile, file_values
+from wiretape_inspect.probe.probe_steps import Send, StepRunner, UnknownNameError, pointers, resolve_pointer
 from wiretape_inspect.report.probe_results import user_agent
 
 IDEMPOTENCY_HEADERS = ("Idempotency-Key", "X-Idempotency-Key", "Idempotency-Token", "X-Request-Id", "Request-Id")
@@ -44,6 +46,8 @@ class Discovery:
 
     values: dict[str, Any]
     """The values of the probe file, by their keys, such as `create-session.id`."""
+    rejected: dict[str, Any] = field(default_factory=dict)
+    """Values that did not work."""
     problems: dict[str, str] = field(default_factory=dict)
     """Why a value was not found."""
     blocker: str = ""
@@ -54,7 +58,7 @@ class Discovery:
     def keep(self, key: str, value: Any, problem: str = "") -> None:
         """Note that a value was found, or that it was not because of a problem."""
         if problem:
-            self.values.pop(key, None)
+            self.rejected |= {key: self.values.pop(key)} if key in self.values else {}
             self.problems[key] = problem
         else:
             self.values[key] = value
@@ -137,7 +141,7 @@ class _Explorer:
             raise _FailedError("create-session.request", "the file does not have it")
         prober = self.prober()
         exchange = await prober.execute(prober.session_step())
-        self._check(exchange, "create-session.request")
+        self._check(prober, exchange, "create-session.request")
         for pointer in dict.fromkeys((create.id, *pointers(exchange.json))):
             value = resolve_pointer(exchange.json, pointer)
             if isinstance(value, str | int) and not isinstance(value, bool):
@@ -163,7 +167,7 @@ class _Explorer:
             exchange = await prober.execute(prober.run_step("<<session-1>>"))
             if exchange.is_success:
                 break
-        self._check(exchange, "create-run.request")
+        self._check(prober, exchange, "create-run.request")
         self.found.values["runs.plain"] = body
         try:
             self.found.events = await stream.until(*TERMINAL_RUN_TYPES)
@@ -178,7 +182,7 @@ class _Explorer:
                 return
         raise _FailedError("create-run.id", f"no value in the response to {create.request} is the run_id of its events")
 
-    def _check(self, exchange: HttpExchange, key: str) -> None:
+    def _check(self, prober: Prober, exchange: HttpExchange, key: str) -> None:
         """Raise what ends the discovery unless something was created."""
         if exchange.json is None or exchange.status is None:
             kind = header(exchange.headers, "content-type") or "no Content-Type"
@@ -187,8 +191,12 @@ class _Explorer:
                 f"{self.client.authority} is not an Agent Session Service, or {key} is wrong: expected JSON for "
                 f"{exchange.method} {exchange.target}, got {got}."
             )
+        if exchange.error_code == PERMISSION_DENIED:
+            raise prober.refused_key("main", exchange)
         if not exchange.is_success:
-            raise _FailedError(key, f"{exchange.method} {exchange.target} got {exchange.outcome}")
+            is_elsewhere = exchange.status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
+            hint = ": try another path, or another method such as PUT" if is_elsewhere else ""
+            raise _FailedError(key, f"{exchange.method} {exchange.target} got {exchange.outcome}{hint}")
 
     async def find_records(self) -> None:
         """Find how sessions and runs are read, and how sessions are deleted: below the path that creates them."""
@@ -220,21 +228,33 @@ class _Explorer:
                 self.found.keep(f"{key}.request", None, problem)
 
     async def find_idempotency_header(self) -> None:
-        """Find the header that makes two equal requests create one run."""
+        """Find the header that makes two equal requests create one run, or resume it once."""
         known = self.file.idempotency_header
-        for name in dict.fromkeys((*((known,) if known else ()), *IDEMPOTENCY_HEADERS)):
-            prober = self.prober()
-            session = await prober.create_session()
-            step = prober.run_step(session)
-            step = dataclasses.replace(step, headers=(*step.headers, (name, f"discover-{session}")))
-            first = await prober.execute(step)
-            first_id = prober.runner.ids.get("run-1")
-            again = await prober.execute(step)
-            is_same = again.is_success and first.is_success and prober.runner.ids.get("run-1") == first_id
-            if is_same:
-                self.found.keep("idempotency-header", name)
-                return
-        self.found.keep("idempotency-header", None, f"none of {', '.join(IDEMPOTENCY_HEADERS)} repeats a run")
+        names = tuple(dict.fromkeys((*((known,) if known else ()), *IDEMPOTENCY_HEADERS)))
+        for is_honoured in (self._creates_one_run, self._resumes_once):
+            with suppress(NotPossible, Unexpected, TimedOut, UnknownNameError):
+                # If a request can be repeated without the header, the header shows nothing.
+                for name in () if await is_honoured("") else names:
+                    if await is_honoured(name):
+                        self.found.keep("idempotency-header", name)
+                        return
+        problem = f"none of {', '.join(names)} repeats a request (you can set another one, or keep one that you know)"
+        self.found.keep("idempotency-header", None, problem)
+
+    async def _creates_one_run(self, name: str) -> bool:
+        prober = self.prober()
+        session = await prober.create_session()
+        step = _with_key(prober.run_step(session), name, session)
+        first = await prober.execute(step)
+        first_id = prober.runner.ids.get("run-1")
+        again = await prober.execute(step)
+        return again.is_success and first.is_success and prober.runner.ids.get("run-1") == first_id
+
+    async def _resumes_once(self, name: str) -> bool:
+        prober = self.prober(_MOST_SECONDS)
+        session, run, _, call = await prober.start_tool_call()
+        step = _with_key(prober.command_step(run, "resume", prober.result(call)), name, session)
+        return (await prober.execute(step)).is_success and (await prober.execute(step)).is_success
 
     async def find_kind(self, kind: RunKind) -> None:
         """Find out whether the body of a kind of run makes the service do what it is for."""
@@ -243,6 +263,8 @@ class _Explorer:
             return
         timeout_s = max(_SHORT_SECONDS, 2 * self.run_s) if kind == "long" else _MOST_SECONDS
         prober = self.prober(timeout_s)
+        # A hook would take the place of the body.
+        prober.file = replace(self.file, hooks=Hooks())
         try:
             seen = await self._observe(prober, kind)
         except (NotPossible, Unexpected, TimedOut, UnknownNameError):
@@ -278,7 +300,7 @@ class _Explorer:
         if kind == "brief-tool":
             await stream.until(TOOL_FAILED, *TERMINAL_RUN_TYPES, run=run)
             return {"brief-tool"}
-        call, seen = f"<<{stream.name}.call-1>>", {"tool"}
+        call, seen = stream.first_call, {"tool"}
         results = self.file.tool_result
         if kind == "tool" and results is not None and results.wrong is not None:
             refused = await prober.command(run, "resume", prober.result(call, wrong=True))
@@ -286,3 +308,8 @@ class _Explorer:
         answered = await prober.command(run, "resume", prober.result(call))
         seen |= {"correct"} if answered.is_success else set()
         return seen | ({"unavailable-tool"} if answered.error_code == RUNTIME_RESUME_UNAVAILABLE else set())
+
+
+def _with_key(step: Send, name: str, session: str) -> Send:
+    """Return a request with an idempotency key in the header with this name; without one if that is empty."""
+    return dataclasses.replace(step, headers=(*step.headers, (name, f"discover-{session}"))) if name else step

@@ -237,8 +237,14 @@ def file_values(file: ProbeFile) -> dict[str, Any]:
     return {key: to_builtins(value) for key, value in values.items() if value is not None}
 
 
-def probe_file_text(url: str, values: Mapping[str, Any], problems: Mapping[str, str]) -> str:
-    """Return the text of a file with values; what has none is a comment, with the problem if there is one."""
+def probe_file_text(
+    url: str, values: Mapping[str, Any], rejected: Mapping[str, Any], problems: Mapping[str, str]
+) -> str:
+    """Return the text of a file with values; what has none is a comment, with the problem if there is one.
+
+    A comment has the value that was `rejected`, or an example.
+    """
+    known = {**rejected, **values}
     lines: list[str] = []
     table = ""
     for line in initial_file(url).splitlines():
@@ -248,7 +254,7 @@ def probe_file_text(url: str, values: Mapping[str, Any], problems: Mapping[str, 
             header = f"{'' if is_used else '# '}[{found[1]}]"
             lines.append(f"{header.ljust(_COMMENT_COLUMN)}{found[2].lstrip()}".rstrip())
         elif (found := _ENTRY.fullmatch(line)) and (key := table + found[1]) != "base-url":
-            value = _toml(values[key]) if key in values else found[2]
+            value = _toml(known[key]) if key in known else found[2]
             entry = f"{'' if key in values else '# '}{found[1]} = {value}"
             comment = "; ".join(filter(None, (found[3], problems.get(key) and f"not found: {problems[key]}")))
             lines.append(f"{entry.ljust(_COMMENT_COLUMN - 1)} # {comment}" if comment else entry)
