@@ -185,19 +185,6 @@ def test_any_text_is_exported_exactly_and_without_unsafe_characters(tape, text):
     assert written.count("😀") == 11 * text.count("😀")
 
 
-@pytest.mark.parametrize(
-    ("earlier", "current"),
-    [
-        ("asked: 1\nanswer: 404\nanswered: 2\nanswer-http: HTTP/2.0", "request-ended: 1\nresponse: 404\nresponded: 2"),
-        ("answer-headers:\n- A: b\nanswer-body: {a: 1}", "response-headers:\n- A: b\nresponse-body: {a: 1}"),
-    ],
-)
-def test_the_keys_of_the_first_tapes_are_still_read(tape, earlier, current):
-    current += "\nresponse-http: HTTP/2.0" if "answer-http" in earlier else ""
-    texts = (f"{HEAD}---\nrequest: GET /\n{lines}\n" for lines in (earlier, current))
-    assert observed(tape(next(texts))) == observed(tape(next(texts)))
-
-
 def test_git_merges_the_edits_of_two_people(tape, tmp_path):
     """One changes an event and adds an exchange, the other adds an event and removes another."""
     events = "".join(f'- after: 0.0{n}\n  data: {{"type": "a", "n": {n}}}\n' for n in range(1, 9))

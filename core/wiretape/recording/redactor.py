@@ -36,7 +36,7 @@ REDACTED_PATTERN = rf"{_FINGERPRINT}|\*{{8,}}"
 """Pattern of what replaces a secret in a recording: a fingerprint, or asterisks in a body."""
 _IS_REDACTED = re.compile(REDACTED_PATTERN)
 _REDACTED_CREDENTIAL = re.compile(rf"(?:[A-Za-z0-9-]{{1,20}} )?{_FINGERPRINT}")
-"""Of a recording that is copied; earlier versions kept every scheme."""
+"""Of a recording that is copied."""
 _MOST_HEADERS = 1000
 _MOST_LENGTH = 1000
 """Longer headers are not kept."""

@@ -41,7 +41,6 @@ from wiretape.recording.formats.tape.elements import (
 from wiretape.recording.formats.tape.tape_records import (
     BODY_KEYS,
     DEFAULT_HTTP,
-    EARLIER_KEYS,
     JSON_HEADERS,
     STREAM_HEADERS,
     VERSION,
@@ -91,9 +90,8 @@ def _read_header(document: YamlDocument) -> TapeHeader:
     if "request" in value:
         raise document.source.error(("request",), "the header of a tape must end with the line ---")
     header = decode(value, TapeHeader, document.source)
-    if header.tape > VERSION:
-        problem = f"version {header.tape} is not supported; this version of wiretape reads versions up to {VERSION}"
-        raise document.source.error(("tape",), problem)
+    if header.tape != VERSION:
+        raise document.source.error(("tape",), f"expected version {VERSION} of the format, got {header.tape}")
     return header
 
 
@@ -172,7 +170,6 @@ class _ExchangeReader:
         self._document = document
         self._source = document.source
         self._upstream = upstream
-        self._rename_earlier_keys()
         self._keys = document.value(document.root, (), lazy=BODY_KEYS)
         self._record = decode(self._keys, TapeExchange, self._source)
         if "events" in self._keys and "response-body" in self._keys:
@@ -181,11 +178,6 @@ class _ExchangeReader:
             )
         at = self._record.at
         self.at_ns = None if at is UNSET else self._nanoseconds("at", at)
-
-    def _rename_earlier_keys(self) -> None:
-        for key, _ in self._document.root.value:
-            if isinstance(key, yaml.ScalarNode):
-                key.value = EARLIER_KEYS.get(key.value, key.value)
 
     def number_after(self, before: int) -> int:
         """Return the number of the exchange; `before` is that of the exchange above."""

@@ -21,15 +21,6 @@ from wiretape.recording.builder import MAX_REDACTED
 
 VERSION = 1
 BODY_KEYS = ("body", "events", "response-body")
-EARLIER_KEYS = {
-    "asked": "request-ended",
-    "answer": "response",
-    "answered": "responded",
-    "answer-http": "response-http",
-    "answer-headers": "response-headers",
-    "answer-body": "response-body",
-}
-"""Keys that the first tapes have, and their present names."""
 DEFAULT_CLIENT = "127.0.0.1"
 DEFAULT_HTTP = "HTTP/1.1"
 STREAM_HEADERS: Headers = (("Content-Type", EVENT_STREAM),)
@@ -134,7 +125,7 @@ def _encode_other(value: Any) -> Any:
 class TapeHeader(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The first document of a tape."""
 
-    tape: Annotated[int, Meta(ge=1)]
+    tape: int
     """Version of the format."""
     upstream: str = "http://service.test"
     started: str = "1970-01-01T00:00:00Z"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -209,59 +210,16 @@ class Items(list[dict[str, Any]]):
     __slots__ = ()
 
 
-class YamlWriter:
-    """Writes a stream of documents."""
-
-    def __init__(self) -> None:
-        self._buffer = StringIO()
-        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        self._dumper = dumper(self._buffer, allow_unicode=True, width=_NO_FOLDING)
-        self._emit(yaml.StreamStartEvent())
-
-    def begin_document(self, *, explicit: bool) -> None:
-        """Begin a document, after a line `---` if `explicit`; it consists of keys and values."""
-        self._emit(yaml.DocumentStartEvent(explicit=explicit))
-        self._emit(yaml.MappingStartEvent(None, None, True, flow_style=False))
-
-    def end_document(self) -> None:
-        """End the document."""
-        self._emit(yaml.MappingEndEvent())
-        self._emit(yaml.DocumentEndEvent(explicit=False))
-
-    def write(self, key: str, value: Any) -> None:
-        """Write a key and its value."""
-        self._emit(_scalar(key))
-        for event in _value(value, len(key) + 2, 0):
-            self._emit(event)
-
-    def begin_list(self, key: str) -> None:
-        """Begin a list of mappings."""
-        self._emit(_scalar(key))
-        self._emit(yaml.SequenceStartEvent(None, None, True, flow_style=False))
-
-    def write_item(self, item: dict[str, Any]) -> None:
-        """Write an item of the list, each of its keys on a line of its own."""
-        for event in _item(item, 2):
-            self._emit(event)
-
-    def end_list(self) -> None:
-        """End the list."""
-        self._emit(yaml.SequenceEndEvent())
-
-    def take_text(self, *, end: bool = False) -> str:
-        """Return the text that was written since the last call, up to the last line end; all of it at the end."""
-        if end:
-            self._emit(yaml.StreamEndEvent())
-        text = self._buffer.getvalue()
-        cut = len(text) if end else text.rfind("\n") + 1
-        self._buffer.seek(0)
-        self._buffer.truncate()
-        self._buffer.write(text[cut:])
-        # Unsafe characters and backslashes occur only in double quotes, see `_scalar`.
-        return _ESCAPED_ASTRAL.sub(lambda found: found[1] + chr(int(found[2], 16)), escape_json(text[:cut]))
-
-    def _emit(self, event: yaml.Event) -> None:
-        self._dumper.emit(event)
+def dump_document(document: dict[str, Any], *, explicit: bool = True) -> str:
+    """Return a document of keys and values as YAML, after a line `---` if `explicit`."""
+    buffer = StringIO()
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)(buffer, allow_unicode=True, width=_NO_FOLDING)
+    begin = (yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=explicit))
+    end = (yaml.DocumentEndEvent(explicit=False), yaml.StreamEndEvent())
+    for event in chain(begin, _block(document, 0), end):
+        dumper.emit(event)
+    # Unsafe characters and backslashes occur only in double quotes, see `_scalar`.
+    return _ESCAPED_ASTRAL.sub(lambda found: found[1] + chr(int(found[2], 16)), escape_json(buffer.getvalue()))
 
 
 def _scalar(text: str) -> yaml.ScalarEvent:
@@ -277,10 +235,10 @@ def _scalar(text: str) -> yaml.ScalarEvent:
     return yaml.ScalarEvent(None, None, (True, True), str(text), style=style)
 
 
-def _item(item: dict[str, Any], indent: int) -> Iterator[yaml.Event]:
+def _block(mapping: dict[str, Any], indent: int) -> Iterator[yaml.Event]:
     """Return the events of a mapping with each key on a line of its own."""
     yield yaml.MappingStartEvent(None, None, True, flow_style=False)
-    for key, value in item.items():
+    for key, value in mapping.items():
         yield _scalar(key)
         yield from _value(value, indent + len(key) + 2, indent)
     yield yaml.MappingEndEvent()
@@ -292,19 +250,16 @@ def _value(value: Any, column: int, indent: int) -> Iterator[yaml.Event]:
         yield _scalar(value)
     elif not isinstance(value, dict | list):
         yield _plain(value)
-    elif isinstance(value, Items):
-        yield yaml.SequenceStartEvent(None, None, True, flow_style=False)
-        for item in value:
-            yield from _item(item, indent + 2)
-        yield yaml.SequenceEndEvent()
-    elif not value or column + len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) <= _WIDTH:
+    elif not value or (
+        not isinstance(value, Items) and column + len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) <= _WIDTH
+    ):
         yield from _inline(value)
     elif isinstance(value, dict):
-        yield from _item(value, indent + 2)
+        yield from _block(value, indent + 2)
     else:
         yield yaml.SequenceStartEvent(None, None, True, flow_style=False)
         for item in value:
-            yield from _value(item, indent + 2, indent + 2)
+            yield from _block(item, indent + 2) if isinstance(value, Items) else _value(item, indent + 2, indent + 2)
         yield yaml.SequenceEndEvent()
 
 

@@ -1,4 +1,4 @@
-"""Writer of tapes: writes the exchanges of a recording one after the other, while it reads them."""
+"""Writer of tapes: describes the exchanges of a recording one after the other, while it reads them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from wiretape.recording.formats.tape.tape_records import (
     is_target,
     split_upstream,
 )
-from wiretape.recording.formats.tape.tape_yaml import MAX_TAPE_BYTES, Items, Plain, YamlWriter
+from wiretape.recording.formats.tape.tape_yaml import MAX_TAPE_BYTES, Items, Plain, dump_document
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
 from wiretape.sse import Frame, FrameKind, Parser
@@ -41,51 +41,46 @@ _PREVIEW_BYTES = 256 * 1024
 """Bytes of a stream that its framing is inferred from."""
 _MAX_GROUP_BYTES = 64 * 1024
 """If the ends of chunks and frames do not meet within this many bytes, a frame is cut."""
-_FLUSH_BYTES = 64 * 1024
 
 
 def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
     """Return the tape of a recording, or of some of its exchanges.  Raises InputError if it is too large."""
+    too_large = InputError(
+        f"{recording.path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. "
+        "Use `wiretape trim` to keep part of it."
+    )
     size = 0
-    for text in _texts(recording, recording.exchanges() if exchanges is None else exchanges):
+    for text in _texts(recording, recording.exchanges() if exchanges is None else exchanges, too_large):
         data = text.encode()
         size += len(data)
         if size > MAX_TAPE_BYTES:
-            raise InputError(
-                f"{recording.path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. "
-                "Use `wiretape trim` to keep part of it."
-            )
+            raise too_large
         yield data
 
 
-def _texts(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]:
-    yield _COMMENT
-    out = YamlWriter()
-    _write_header(out, recording)
+def _texts(recording: Recording, exchanges: Iterable[Exchange], too_large: InputError) -> Iterator[str]:
+    yield _COMMENT + dump_document(_describe_header(recording), explicit=False)
     before = 0
     for exchange in exchanges:
-        out.begin_document(explicit=True)
-        if exchange.number != before + 1:
-            out.write("number", exchange.number)
+        # The lines `event` and `id` and escapes are left out, so the text can be shorter than the bodies.
+        if exchange.request_bytes + exchange.response_bytes > 4 * MAX_TAPE_BYTES:
+            raise too_large
+        number = {} if exchange.number == before + 1 else {"number": exchange.number}
         before = exchange.number
-        for _ in _ExchangeWriter(out, recording, exchange).write():
-            yield out.take_text()
-        out.end_document()
-    yield out.take_text(end=True)
+        yield dump_document(number | _ExchangeWriter(recording, exchange).describe())
 
 
-def _write_header(out: YamlWriter, recording: Recording) -> None:
+def _describe_header(recording: Recording) -> Description:
     info = recording.info
     second, fraction = divmod(info.started_unix_ns, SECOND_NS)
-    out.begin_document(explicit=False)
-    out.write("tape", VERSION)
-    out.write("upstream", info.upstream)
-    out.write("started", Plain(f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"))
-    out.write("ended", None if info.ended_ns is None else _seconds(info.ended_ns))
-    out.write("tool", info.tool)
-    if info.redacted:
-        out.write("redacted", info.redacted)
-    out.end_document()
+    header: Description = {
+        "tape": VERSION,
+        "upstream": info.upstream,
+        "started": Plain(f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"),
+        "ended": None if info.ended_ns is None else _seconds(info.ended_ns),
+        "tool": info.tool,
+    }
+    return header | ({"redacted": info.redacted} if info.redacted else {})
 
 
 def _seconds(ns: int) -> Plain:
@@ -101,33 +96,39 @@ def _plain(option: Any) -> Any:
     return [Plain(word) for word in option] if isinstance(option, tuple) else option
 
 
-class _ExchangeWriter:
-    """Writes one exchange."""
+def _describe_headers(key: str, headers: Headers, default: Headers) -> Description:
+    if headers == default:
+        return {}
+    items = Items()
+    for name, value in headers:
+        is_number = value.isascii() and value.isdigit() and str(int(value[:18])) == value
+        items.append({name: Plain(value) if is_number else value})
+    return {key: items}
 
-    def __init__(self, out: YamlWriter, recording: Recording, exchange: Exchange) -> None:
-        self._out = out
+
+class _ExchangeWriter:
+    """Describes one exchange."""
+
+    def __init__(self, recording: Recording, exchange: Exchange) -> None:
         self._recording = recording
         self._exchange = exchange
         self._at_ns = self._last_ns = exchange.request.time_ns
         self._as_events = exchange.is_stream and is_identity(exchange.content_encoding)
         self._framing = self._infer_framing() if self._as_events else DEFAULT_FRAMING
 
-    def write(self) -> Iterator[None]:
-        """Write it; pauses after parts of a body."""
-        self._write_request()
-        self._write_framing()
-        yield from self._write_body("body", Side.REQUEST, self._at_ns)
-        yield from self._write_response()
-        self._write_end()
+    def describe(self) -> Description:
+        """Return the keys and values of the exchange."""
+        described = self._describe_request()
+        described |= self._describe_body("body", Side.REQUEST, self._at_ns)
+        described |= self._describe_response()
+        return described | self._describe_end()
 
-    def _write_request(self) -> None:
-        request, out = self._exchange.request, self._out
-        if is_target(request.method, request.target):
-            out.write("request", f"{request.method} {request.target}")
-        else:
-            out.write("request", request.method)
-            out.write("target", request.target)
-        out.write("at", _seconds(request.time_ns))
+    def _describe_request(self) -> Description:
+        request = self._exchange.request
+        described: Description = {"request": f"{request.method} {request.target}"}
+        if not is_target(request.method, request.target):
+            described = {"request": request.method, "target": request.target}
+        described["at"] = _seconds(request.time_ns)
         scheme, authority = split_upstream(self._recording.info.upstream)
         for key, value, default in (
             ("client", request.client, DEFAULT_CLIENT),
@@ -136,88 +137,59 @@ class _ExchangeWriter:
             ("http", request.http_version, DEFAULT_HTTP),
         ):
             if value != default:
-                out.write(key, value)
-        if request.is_invented:
-            out.write("headers", None)
-        else:
-            self._write_headers("headers", request.headers, ())
+                described[key] = value
+        described |= {"headers": None} if request.is_invented else _describe_headers("headers", request.headers, ())
+        if options := msgspec.to_builtins(self._framing):
+            described["framing"] = {Plain(key): _plain(value) for key, value in options.items()}
+        return described
 
-    def _write_headers(self, key: str, headers: Headers, default: Headers) -> None:
-        if headers == default:
-            return
-        if not headers:
-            self._out.write(key, [])
-            return
-        self._out.begin_list(key)
-        for name, value in headers:
-            is_number = value.isascii() and value.isdigit() and str(int(value[:18])) == value
-            self._out.write_item({name: Plain(value) if is_number else value})
-        self._out.end_list()
-
-    def _write_framing(self) -> None:
-        options: dict[str, Any] = msgspec.to_builtins(self._framing)
-        if options:
-            self._out.write("framing", {Plain(key): _plain(value) for key, value in options.items()})
-
-    def _write_response(self) -> Iterator[None]:
-        out, ended_ns, response = self._out, self._exchange.request_ended_ns, self._exchange.response
-        out.write("request-ended", None if ended_ns is None else _seconds(ended_ns - self._at_ns))
+    def _describe_response(self) -> Description:
+        ended_ns, response = self._exchange.request_ended_ns, self._exchange.response
+        described: Description = {"request-ended": None if ended_ns is None else _seconds(ended_ns - self._at_ns)}
         self._last_ns = max(self._last_ns, ended_ns or 0)
         if response is None:
-            out.write("response", None)
-            return
+            return {**described, "response": None}
         is_usual = response.reason == reason_phrase(response.status) and response.status >= MIN_STATUS
-        out.write("response", response.status if is_usual else f"{response.status} {response.reason}")
-        out.write("responded", _seconds(response.time_ns - self._at_ns))
+        described["response"] = response.status if is_usual else f"{response.status} {response.reason}"
+        described["responded"] = _seconds(response.time_ns - self._at_ns)
         if response.http_version != DEFAULT_HTTP:
-            out.write("response-http", response.http_version)
+            described["response-http"] = response.http_version
         self._last_ns = max(self._last_ns, response.time_ns)
-        has_body = next(self._recording.body(self._exchange.number, Side.RESPONSE), None) is not None
-        default = STREAM_HEADERS if self._as_events and has_body else ()
-        self._write_headers("response-headers", response.headers, default)
         key = "events" if self._as_events else "response-body"
-        yield from self._write_body(key, Side.RESPONSE, response.time_ns)
+        body = self._describe_body(key, Side.RESPONSE, response.time_ns)
+        default = STREAM_HEADERS if self._as_events and body else ()
+        return described | _describe_headers("response-headers", response.headers, default) | body
 
-    def _write_end(self) -> None:
+    def _describe_end(self) -> Description:
         exchange = self._exchange
+        described: Description = {}
         if exchange.ending is not Ending.COMPLETE:
-            self._out.write("ending", str(exchange.ending))
+            described["ending"] = str(exchange.ending)
         if exchange.ended_ns is not None:
-            self._out.write("ended", _seconds(exchange.ended_ns - self._last_ns))
-        if exchange.detail:
-            self._out.write("detail", exchange.detail)
+            described["ended"] = _seconds(exchange.ended_ns - self._last_ns)
+        return described | ({"detail": exchange.detail} if exchange.detail else {})
 
-    def _write_body(self, key: str, side: Side, now_ns: int) -> Iterator[None]:
+    def _describe_body(self, key: str, side: Side, now_ns: int) -> Description:
+        """Return a body under its key; nothing if the body is empty."""
         parts = _in_time_order(self._recording.body(self._exchange.number, side))
-        has_items, size = False, 0
+        items = Items()
         for group in _group_frames(parts) if key == "events" else _group_chunks(parts):
-            if not has_items:
-                self._out.begin_list(key)
-                has_items = True
-            self._write_item(group, now_ns)
+            items.append(self._describe_group(group, now_ns))
             now_ns = group.time_ns if isinstance(group, BytesLost) else group.times[-1]
             self._last_ns = max(self._last_ns, now_ns)
-            size += 0 if isinstance(group, BytesLost) else group.ends[-1]
-            if size > _FLUSH_BYTES:
-                yield
-                size = 0
-        if has_items:
-            self._out.end_list()
+        return {key: items} if items else {}
 
-    def _write_item(self, group: "_Group | BytesLost", now_ns: int) -> None:
+    def _describe_group(self, group: "_Group | BytesLost", now_ns: int) -> Description:
         after_ns = group.time_ns - now_ns
         item: Description = {} if after_ns == STEP_NS else {"after": _seconds(after_ns)}
         if isinstance(group, BytesLost):
-            item["lost"] = group.count
-            if group.why:
-                item["why"] = group.why
-        else:
-            pieces = self._describe(group)
-            item |= pieces[0] if len(pieces) == 1 else {"pieces": Items(pieces)}
-            if len(group.ends) > 1:
-                gaps = (later - earlier for earlier, later in zip(group.times, group.times[1:], strict=False))
-                item["cut"] = [[end, _seconds(gap)] for end, gap in zip(group.ends, gaps, strict=False)]
-        self._out.write_item(item)
+            return item | {"lost": group.count} | ({"why": group.why} if group.why else {})
+        pieces = self._describe(group)
+        item |= pieces[0] if len(pieces) == 1 else {"pieces": Items(pieces)}
+        if len(group.ends) > 1:
+            gaps = (later - earlier for earlier, later in zip(group.times, group.times[1:], strict=False))
+            item["cut"] = [[end, _seconds(gap)] for end, gap in zip(group.ends, gaps, strict=False)]
+        return item
 
     def _describe(self, group: "_Group") -> list[Description]:
         if group.frames is None:
