@@ -30,10 +30,7 @@ GROUPS = {
             for name in ("redactor", "body_redaction", "secret_finder", "json_redaction")
         ]
         + ["core/wiretape/credential_names.py"],
-        [
-            f"tests/recording/test_{name}.py"
-            for name in ("secret_finder", "redact", "json_redaction", "redaction_page")
-        ],
+        [f"tests/recording/test_{name}.py" for name in ("secret_finder", "redact", "json_redaction", "redaction_page")],
     ),
     "matching": (
         [f"replay/wiretape_replay/verbatim/{name}.py" for name in ("request_matching", "exchange_queues", "no_match")],
