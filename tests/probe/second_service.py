@@ -547,12 +547,14 @@ class Service:
         clock, sent = asyncio.get_running_loop().time, 0
         ends_at = clock() + (self.traits.ends_after_s or math.inf)
         while clock() < ends_at:
+            left_s = ends_at - clock()
             try:
-                async with asyncio.timeout(min(self.traits.keep_alive_s, ends_at - clock())):
+                async with asyncio.timeout(min(self.traits.keep_alive_s, left_s)):
                     event = await reader.queue.get()
             except TimeoutError:
-                if clock() < ends_at:
-                    await self.write(response, packer, self.comment(reader))
+                if left_s <= self.traits.keep_alive_s:
+                    return
+                await self.write(response, packer, self.comment(reader))
                 continue
             if event is None:
                 return

@@ -17,7 +17,7 @@ from test_probe_mutations import mutated, on_error
 from test_probe_reproductions import IS_LONG, run_script
 
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import CASES
+from wiretape_inspect.probe.probe_case import CASES, ENDED_BEFORE_COMMENT, LOST
 from wiretape_inspect.probe.probe_file import decode_probe_file
 from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.case_results import SETUP, CaseVerdict
@@ -73,9 +73,15 @@ def not_possible(traits):
 
 def check(probed, service):
     """Every case held or was not possible for a true reason, and only notes were found."""
+    traits = service.traits
+    ends_early = traits.ends_with_run or traits.ends_after or traits.ends_after_s
+    ended = (LOST, ENDED_BEFORE_COMMENT, f"{SETUP} did not hold") if ends_early else ()
     assert probed.reasons(CaseVerdict.BROKEN) == {}
-    assert probed.reasons(CaseVerdict.INCONCLUSIVE) == {}
-    assert probed.reasons(CaseVerdict.NOT_POSSIBLE).items() <= not_possible(service.traits).items()
+    unclear = probed.reasons(CaseVerdict.INCONCLUSIVE)
+    assert not unclear or ends_early
+    assert [why for why in unclear.values() if not why.endswith(f": {LOST}.")] == []
+    missing = {name: why for name, why in probed.reasons(CaseVerdict.NOT_POSSIBLE).items() if why not in ended}
+    assert missing.items() <= not_possible(traits).items()
     assert {code for code, _ in probed.report.counts} <= CLOSED
     assert probed.worse_than_notes == set()
     assert probed.report.cases.sessions_left == len(service.sessions)
@@ -89,6 +95,10 @@ CONFIGURATIONS = {
     ),
     "only the named types durable, a thousand times faster": replace(FEW, durable="named", step_s=0.00002),
     "without any delay": replace(FEW, step_s=0, long_s=0, calls=3, one_counter=True),
+    "streams end with a run": replace(FEW, ends_with_run=True),
+    "streams end after three events": replace(FEW, ends_after=3, durable="named"),
+    "streams end after 20 seconds": replace(FEW, ends_after_s=20, crlf=True),
+    "streams end at once": replace(FEW, ends_after_s=0.05, calls=2),
     "twenty times slower": replace(
         FEW, step_s=0.6, jitter=0.8, durable="named", crlf=True, replays_all=True, ids="text", calls=2
     ),
@@ -98,6 +108,14 @@ CONFIGURATIONS = {
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_no_case_blames_a_service_for_what_the_specification_leaves_open(name, probe_second):
     check(*probe_second(CONFIGURATIONS[name]))
+
+
+@pytest.mark.parametrize("ends", [{"ends_with_run": True}, {"ends_after": 3}, {"ends_after_s": 20}], ids=str)
+def test_cases_go_on_when_the_service_ends_a_stream(ends, probe_second):
+    """If all events are stored, nothing is lost, and every case holds."""
+    probed, _ = probe_second(replace(FEW, **ends))
+    assert set(probed.reasons(CaseVerdict.NOT_POSSIBLE).values()) == {NEEDS_LIMITS}
+    assert len(probed.reasons(CaseVerdict.HELD)) == len(CASES) + 1 - 3
 
 
 def test_no_case_blames_a_service_for_a_slow_path(probe_second):
@@ -126,6 +144,9 @@ def test_no_case_blames_a_service_for_a_slow_path(probe_second):
         long_s=st.sampled_from([0, 25]),
         many=st.sampled_from([1, 20]),
         ends_resync=st.booleans(),
+        ends_with_run=st.booleans(),
+        ends_after=st.sampled_from([0, 0, 0, 1, 3, 10]),
+        ends_after_s=st.sampled_from([0, 0, 0, 0.05, 0.5, 5, 20]),
         seed=st.integers(0, 1 << 30),
     ),
     delay_s=st.sampled_from([0, 0, 0.01, 0.3, 2.5]),
