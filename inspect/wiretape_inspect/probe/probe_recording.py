@@ -110,13 +110,13 @@ async def judge(
         case = min((each for each in cases.results if code in each.broken_rules), key=_cost(runner), default=None)
         if case is not None:
             tape = setup.record.with_name(f"{setup.record.stem}.{code}.tape")
-            recorded = observations_of(recording, {case.case.name, SETUP})
+            recorded = observations_of_cases(recording, {case.case.name, SETUP})
             reproductions.append(await reproduce(runner, code, case.case.name, recorded, tape))
     assert report.cases is not None  # noqa: S101 - just set
     return replace(applied, reports=[replace(report, cases=replace(report.cases, reproductions=reproductions))])
 
 
-def observations_of(recording: Recording, cases: Collection[str]) -> list[Observation]:
+def observations_of_cases(recording: Recording, cases: Collection[str]) -> list[Observation]:
     """Return what a recording has of some cases."""
     agents = ((each.number, header(each.request.headers, "User-Agent")) for each in recording.exchanges())
     numbers = {number for number, agent in agents if case_name_of(agent) in cases}
