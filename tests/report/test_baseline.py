@@ -5,15 +5,16 @@ import os
 import tomllib
 
 import pytest
+from vector_text import vector_text
 
 from wiretape.recording import open_recording
-from wiretape.rules.vectors import observations_of, vectors_of
+from wiretape.rules.vectors import observations_of
 from wiretape_inspect.report import baseline, check_recording
 from wiretape_inspect.report.evidence import locate
 from wiretape_inspect.report.fingerprint import expected_pattern, request_template, split_message
 
-(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
-(KEPT,) = [vector for vector in vectors_of("SEQ001") if vector.name == "keeps"]
+BROKEN = vector_text("SEQ001", "breaks")
+KEPT = vector_text("SEQ001", "keeps")
 ONLY = ("--select", "SEQ001", "--no-config")
 
 
@@ -25,7 +26,7 @@ def many(number):
     """Traffic with so many streams that break SEQ001, each in a session of its own."""
     text = ""
     for session in range(number):
-        text += BROKEN.text.partition("\n\n")[2].replace("ses_1", f"ses_{session}").replace("evt_", f"evt_{session}x")
+        text += BROKEN.partition("\n\n")[2].replace("ses_1", f"ses_{session}").replace("evt_", f"evt_{session}x")
     return observations_of(tomllib.loads(text))
 
 
@@ -95,12 +96,12 @@ def test_unneeded_baseline_entries_are_reported_pruned_or_fail(run, record, base
     )
     assert [entry["count"] for entry in entries(base)] == [1]
     assert run("report", path, *ONLY, "--baseline", base, "--strict-baseline").exit_code == 0
-    run("report", record(KEPT.observations(), name="kept.db"), *ONLY, "--baseline", base, "--prune-baseline")
+    run("report", record(KEPT, name="kept.db"), *ONLY, "--baseline", base, "--prune-baseline")
     assert entries(base) == []
 
 
 def test_baseline_entries_of_unchecked_rules_are_unchanged(run, record, base):
-    path = record(KEPT.observations())
+    path = record(KEPT)
     result = run("report", path, "--select", "SSE", "--no-config", "--baseline", base, "--strict-baseline")
     assert (result.exit_code, result.stderr) == (0, "")
     before = entries(base)
@@ -158,7 +159,7 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_write_baseline_replaces_only_baselines(run, record, what):
     """The refusal is one sentence that says what to do, and comes before anything is judged."""
-    path = record(KEPT.observations())
+    path = record(KEPT)
     REFUSED[what](run, path)
     to = path.with_name("other.db")
     before = to.read_bytes() if to.is_file() else None
@@ -172,14 +173,14 @@ def test_write_baseline_replaces_only_baselines(run, record, what):
 
 def test_too_many_kinds_of_findings_are_refused(run, record, tmp_path, monkeypatch):
     monkeypatch.setattr(baseline, "MAX_KINDS", 1)
-    path = record(BROKEN.text.replace("event: message.completed", "event: other.1"))
+    path = record(BROKEN.replace("event: message.completed", "event: other.1"))
     result = run("report", path, "--no-config", "--write-baseline", tmp_path / "many.json")
     assert (result.exit_code, (tmp_path / "many.json").exists()) == (2, False)
     assert "There are more than 1 kinds of findings, too many for a baseline" in result.stderr
 
 
 def test_a_report_never_replaces_a_baseline(run, record, base):
-    path, before = record(KEPT.observations()), base.read_bytes()
+    path, before = record(KEPT), base.read_bytes()
     for option in ("--baseline", "--write-baseline"):
         result = run("report", path, *ONLY, option, base, "--format", "json", "--output", base)
         assert (result.exit_code, base.read_bytes()) == (2, before)
@@ -187,7 +188,7 @@ def test_a_report_never_replaces_a_baseline(run, record, base):
 
 
 def test_a_baseline_is_not_written_to_standard_output(run, record):
-    result = run("report", record(KEPT.observations()), *ONLY, "--write-baseline", "-")
+    result = run("report", record(KEPT), *ONLY, "--write-baseline", "-")
     assert (result.exit_code, "--write-baseline needs a file" in result.stderr) == (2, True)
 
 
@@ -212,7 +213,7 @@ def test_a_baseline_is_not_written_to_standard_output(run, record):
 def test_an_error_in_a_baseline_is_one_sentence(run, record, tmp_path, text, error):
     path = tmp_path / "known.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    result = run("report", record(KEPT.observations()), "--baseline", path)
+    result = run("report", record(KEPT), "--baseline", path)
     assert result.exit_code == 2
     assert error in result.stderr
     assert "Traceback" not in result.stderr
@@ -224,9 +225,9 @@ def fingerprints(path):
 
 
 def test_a_fingerprint_is_the_same_when_the_defect_is_recorded_again(record, traffic):
-    text = BROKEN.text.replace("ses_1", "ses_9").replace("evt_", "e").replace("run_1", "run_2")
+    text = BROKEN.replace("ses_1", "ses_9").replace("evt_", "e").replace("run_1", "run_2")
     again = text.replace("2025-01", "2026-02").replace("[[exchange]]", "[[exchange]]\nat = 77", 1)
-    assert fingerprints(record(BROKEN.text)) == fingerprints(record(again, name="again.db"))
+    assert fingerprints(record(BROKEN)) == fingerprints(record(again, name="again.db"))
 
 
 def test_fingerprints_distinguish_rules(all_vectors_file):

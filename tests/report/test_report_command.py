@@ -10,15 +10,14 @@ import sys
 
 import click
 import pytest
+from vector_text import vector_text
 
 from wiretape.recording import Writer
 from wiretape.rules import CATALOGUE, explanation_of
 from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report import FORMATS
 
-(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
-(KEPT,) = [vector for vector in vectors_of("SEQ001") if vector.name == "keeps"]
-CLEAN, OUT_OF_ORDER = KEPT.text, BROKEN.text
+CLEAN, OUT_OF_ORDER = vector_text("SEQ001", "keeps"), vector_text("SEQ001", "breaks")
 
 
 def wiretape(*arguments, **options):

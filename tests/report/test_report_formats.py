@@ -11,6 +11,7 @@ from pathlib import Path
 import jsonschema
 import jsonschema_rs
 import pytest
+from vector_text import vector_text
 
 from wiretape.recording import Writer
 from wiretape.rules import CATALOGUE
@@ -18,8 +19,8 @@ from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report.json_format import schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
-(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
-(KEPT,) = [vector for vector in vectors_of("SEQ001") if vector.name == "keeps"]
+BROKEN = vector_text("SEQ001", "breaks")
+KEPT = vector_text("SEQ001", "keeps")
 
 
 def parsed(text):
@@ -43,7 +44,7 @@ def test_json_matches_its_published_schema(run, hostile, all_vectors_file, sever
 
 
 def test_json_shows_the_evidence_of_a_finding(run, record):
-    (found,) = json.loads(shown(run, record(BROKEN.observations()), "json"))["findings"]
+    (found,) = json.loads(shown(run, record(BROKEN), "json"))["findings"]
     assert base64.b64decode(found["base64"]).startswith(b"event: message.completed\nid: evt_0\n")
     assert found["byte_length"] == len(base64.b64decode(found["base64"]))
     assert (found["type"], found["sse_id"], found["sequence"]) == ("message.completed", "evt_0", 0)
@@ -55,13 +56,13 @@ def test_json_shows_the_evidence_of_a_finding(run, record):
 
 
 def test_json_holds_the_digest_of_the_file(run, record):
-    path = record(KEPT.observations())
+    path = record(KEPT)
     document = json.loads(shown(run, path, "json"))
     assert document["recording"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_json_bytes_are_bounded(run, record, traffic):
-    seen = traffic(BROKEN.text.replace('"text":"Hi"', f'"text":"{"x" * 100_000}"'))
+    seen = traffic(BROKEN.replace('"text":"Hi"', f'"text":"{"x" * 100_000}"'))
     (found,) = json.loads(shown(run, record(seen), "json"))["findings"]
     assert len(base64.b64decode(found["base64"])) == 1024
     assert found["byte_length"] > 100_000
@@ -108,7 +109,7 @@ def test_junit_has_a_case_for_each_rule_and_all_findings_of_a_rule_in_one_failur
 
 
 def test_junit_skips_what_was_not_exercised_and_passes_what_held(run, record):
-    suite = parsed(shown(run, record(KEPT.observations()), "junit")).find("testsuite")
+    suite = parsed(shown(run, record(KEPT), "junit")).find("testsuite")
     cases = {case.get("name").split()[0]: case for case in suite.findall("testcase")}
     assert list(cases["SEQ001"]) == []
     assert cases["ERR001"].find("skipped").get("message").startswith("not exercised")
@@ -156,7 +157,7 @@ def test_sarif_matches_its_official_schema(run, hostile, all_vectors_file, which
 
 
 def test_sarif_points_at_the_line_and_the_bytes_of_the_exported_stream(run, record):
-    path = record(BROKEN.observations())
+    path = record(BROKEN)
     (result,) = json.loads(shown(run, path, "sarif"))["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "run.exchange-1.sse"
@@ -173,13 +174,13 @@ def test_sarif_points_at_the_line_and_the_bytes_of_the_exported_stream(run, reco
 def test_sarif_links_to_the_published_pages_of_the_rules(run, record, tmp_path):
     config = tmp_path / "wiretape.toml"
     config.write_text('docs-url = "https://docs.example/rules/"')
-    result = run("report", record(BROKEN.observations()), "--format", "sarif", "--config", config)
+    result = run("report", record(BROKEN), "--format", "sarif", "--config", config)
     rules = json.loads(result.stdout)["runs"][0]["tool"]["driver"]["rules"]
     assert rules[0]["helpUri"] == f"https://docs.example/rules/{rules[0]['id']}.md"
 
 
 def test_github_shows_a_command_for_each_finding_with_its_escapes(run, record, hostile):
-    (line, summary) = shown(run, record(BROKEN.observations()), "github").splitlines()
+    (line, summary) = shown(run, record(BROKEN), "github").splitlines()
     assert line.startswith("::error title=SEQ001 sequence-not-increasing,file=")
     assert "::Expected a sequence above 1, got 0.%0Asee: wiretape show " in line
     assert "1 finding" in summary
@@ -210,7 +211,7 @@ def test_github_shows_each_rule_once_and_at_most_ten_of_each_level(run, all_vect
 
 
 def test_gitlab_points_at_the_line_of_the_exported_stream(run, record, tmp_path):
-    path = record(BROKEN.observations())
+    path = record(BROKEN)
     (issue,) = json.loads(shown(run, path, "gitlab"))
     assert (issue["check_name"], issue["severity"]) == ("SEQ001", "major")
     assert issue["description"].startswith("SEQ001 sequence-not-increasing: Expected a sequence above 1, got 0. See: ")
@@ -242,7 +243,7 @@ def test_markdown_fits_into_a_comment(run, record):
 
 
 def test_several_recordings_are_reported_one_after_the_other(run, record):
-    one, two = record(BROKEN.observations(), name="one.db"), record(KEPT.observations(), name="two.db")
+    one, two = record(BROKEN, name="one.db"), record(KEPT, name="two.db")
     lines = shown(run, one, "text", two).splitlines()
     assert [line.split(":")[0] for line in lines if "exercised ·" in line] == [str(one), str(two)]
     assert lines[-1].startswith("2 recordings: 1 finding (1 error)")

@@ -3,16 +3,16 @@
 import json
 
 import pytest
+from vector_text import vector_text
 
 from wiretape.rules import CATALOGUE, Severity
-from wiretape.rules.vectors import vectors_of
 
-(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
+BROKEN = vector_text("SEQ001", "breaks")
 
 
 @pytest.fixture
 def path(record):
-    return record(BROKEN.observations())
+    return record(BROKEN)
 
 
 @pytest.fixture(autouse=True)
@@ -122,8 +122,7 @@ def test_statistics_count_instead_of_showing(run, all_vectors_file):
 
 
 def test_lost_bytes_fail_a_report_unless_they_are_allowed(run, record):
-    (lost,) = [vector for vector in vectors_of("REC001") if vector.name == "breaks"]
-    path = record(lost.text)
+    path = record(vector_text("REC001", "breaks"))
     assert run("report", path).exit_code == 1
     assert run("report", path, "--ignore", "REC001").exit_code == 0
 

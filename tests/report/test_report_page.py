@@ -6,14 +6,14 @@ import json
 import re
 
 import pytest
+from vector_text import vector_text
 
 from wiretape.rules import CATALOGUE
-from wiretape.rules.vectors import vectors_of
 from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.report import html_format
 
-(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
-(KEPT,) = [vector for vector in vectors_of("SEQ001") if vector.name == "keeps"]
+BROKEN = vector_text("SEQ001", "breaks")
+KEPT = vector_text("SEQ001", "keeps")
 SAID = '{"type":"message.delta","run_id":"r","delta":{"text":"a"}}'.replace('"', '\\"')
 EVENT = f"event: message.delta\\ndata: {SAID}\\n\\n"
 """As it stands in TOML."""
@@ -42,7 +42,7 @@ def codes(document):
 
 
 def test_html_is_the_debugger_page_opened_at_the_findings(run, record):
-    result = run("report", record(BROKEN.observations()), "--format", "html", "--no-config")
+    result = run("report", record(BROKEN), "--format", "html", "--no-config")
     assert result.exit_code == 1
     page = exported_page()
     assert result.stdout.startswith(page.before)
@@ -51,7 +51,7 @@ def test_html_is_the_debugger_page_opened_at_the_findings(run, record):
 
 
 def test_html_contains_findings_with_evidence_and_command(page, record):
-    path = record(BROKEN.observations())
+    path = record(BROKEN)
     document = page(path)["data"]
     (found,) = document["recording"]["findings"]
     assert (found["expected"], found["actual"]) == ("a sequence above 1", "0")
@@ -68,7 +68,7 @@ def test_every_rule_has_its_verdict(page, all_vectors_file):
 
 
 def test_html_shows_findings_of_the_report_not_stored_ones(page, record, tmp_path):
-    path = record(BROKEN.observations())
+    path = record(BROKEN)
     config = tmp_path / "c.toml"
     config.write_text('[severity]\nSEQ001 = "note"\n')
     document = page(path, more=["--config", config])["data"]["recording"]
@@ -81,7 +81,7 @@ def test_html_shows_findings_of_the_report_not_stored_ones(page, record, tmp_pat
 
 
 def test_suppressed_findings_are_counted_and_not_listed(page, record, run, tmp_path):
-    path = record(BROKEN.observations())
+    path = record(BROKEN)
     run("report", path, "--no-config", "--write-baseline", tmp_path / "known.json")
     held = page(path, more=["--baseline", tmp_path / "known.json"])
     recording = held["data"]["recording"]
@@ -106,7 +106,7 @@ def test_of_many_findings_of_one_rule_the_first_are_listed_and_the_others_counte
 
 
 def test_several_recordings_share_a_page_that_opens_with_the_worst(page, record):
-    one, two = record(KEPT.observations(), name="one.db"), record(BROKEN.observations(), name="two.db")
+    one, two = record(KEPT, name="one.db"), record(BROKEN, name="two.db")
     held = page(one, two)
     assert list(held) == ["report", "data", "data-2"]
     assert held["report"]["start"] == "f=2&findings=1"
@@ -115,7 +115,7 @@ def test_several_recordings_share_a_page_that_opens_with_the_worst(page, record)
 
 
 def test_the_same_recording_gives_the_same_bytes(run, record):
-    path = record(BROKEN.observations())
+    path = record(BROKEN)
     first, second = (run("report", path, "--format", "html", "--no-config").stdout_bytes for _ in range(2))
     assert first == second
     (block,) = documents(first.decode())["data"]["details"]["1"]
