@@ -9,12 +9,15 @@ runs at every trigger of that type (an event, a request, …) and returns
 - `problem(…)`, or a list of `Problem`, if it is broken,
 - `Later` if it has to wait for a time.
 
+How a rule is counted is declared in the decorator and done by the engine (`rule_runner`): on which events or errors the
+rule runs, what it needs to be decided, how often it reports the same thing, and which other rules report it already.
+
 Rules only read.  An event is parsed once for all rules (`wiretape.rules.parsed_event`), and everything that has to be
 remembered between two triggers is in `wiretape.rules.state`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType, ModuleType
@@ -27,12 +30,12 @@ from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.resume_state import ResumeState
 from wiretape.rules.state.runs import Overlap
+from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import Silence, StreamEnd, StreamState
 from wiretape.sse import FrameKind
 
 _CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_MOST_PROBLEMS = 20
 P = ParamSpec("P")
 
 
@@ -74,6 +77,8 @@ class Problem:
     """The location, if it is not that of the trigger."""
     severity: Severity | None = None
     """The severity, if it is not that of the rule."""
+    subject: Hashable = None
+    """What it is about, for example a run or a field: `once_per` and `unless` distinguish problems by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +131,9 @@ OTHER_KEY: Final = Inconclusive(
 OTHER_CALL: Final = Inconclusive("the request may be about another tool call")
 
 
-def problem(message: str, location: Location | None = None) -> Outcome:
+def problem(message: str, location: Location | None = None, *, subject: Hashable = None) -> Outcome:
     """Return the outcome of a rule that is broken in one way."""
-    return (Problem(message, location),)
-
-
-def limit_problems(problems: Sequence[Problem], noun: str) -> Outcome:
-    """Return the outcome for all of `problems`; if there are very many, the rest is only counted as a `noun`."""
-    if len(problems) <= _MOST_PROBLEMS:
-        return problems
-    more = Problem(f"Expected no more problems, got {len(problems) - _MOST_PROBLEMS} more {noun} like these.")
-    return [*problems[:_MOST_PROBLEMS], more]
+    return (Problem(message, location, subject=subject),)
 
 
 # When a rule runs.
@@ -167,7 +164,7 @@ SILENCE: Trigger[[Silence]] = Trigger("silence")
 """A stream of the service was silent for too long, or ended without being so."""
 REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end")
 """The replay on a stream with a cursor is over, or the stream ended."""
-OVERLAP: Trigger[[Overlap]] = Trigger("overlap")
+OVERLAP: Trigger[[Overlap, SessionState]] = Trigger("overlap")
 """Another event proves that a run was active when another one started, or when the session was announced as idle."""
 STREAM_END: Trigger[[StreamEnd]] = Trigger("stream end")
 """An event stream ended."""
@@ -175,6 +172,13 @@ EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end")
 """An exchange ended, and all other rules about its response have run."""
 
 ANY_SHAPE = frozenset(Shape)
+
+
+class Need(StrEnum):
+    """What has to be known to decide a rule; without it, the outcome is inconclusive."""
+
+    WHOLE_BODY = "whole body"
+    """For responses: the whole body was recorded and could be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,12 @@ class Check(Generic[P]):
     steady: bool = False
     """For the trigger EVENT: whether, if it held for an ordinary delta, it also holds for the next ones of that type
     and run on the stream, until the run starts or ends, or an event of another run arrives."""
+    when: Callable[P, bool] | None = None
+    """For other triggers: it runs only if this is true."""
+    needs: Need | None = None
+    """For responses: what it needs to be decided; examined after `when`."""
+    codes: frozenset[str] | None = None
+    """For responses: it runs only on errors with these codes, which needs the whole body; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +239,17 @@ class Rule:
     explanation: Explanation | None = None
     """For rules of other packages; those of built-in rules are in `families/explanations.toml`."""
     once_per: Scope | None = None
-    """STREAM or SESSION: at most one finding is reported for each.  For rules whose functions get a `StreamState`."""
+    """STREAM or SESSION: each has at most one finding, or one for each `Problem.subject`.
+
+    For rules whose functions get a `StreamState` or a `SessionState`.
+    """
+    unless: Collection[str] | Mapping[Hashable, Collection[str]] = ()
+    """Codes of rules: if one of them finds a problem at the same trigger, this one does not and is not inconclusive.
+
+    A mapping from subjects to codes does so for the problems with each subject.
+    """
+    noun: str | None = None
+    """What its problems are, in the plural: if there are very many at once, only the first are reported one by one."""
     everywhere: bool = False
     """Whether it also applies to traffic that is not the service's (see `state.service_traffic`)."""
 
@@ -237,6 +257,15 @@ class Rule:
     def check(self) -> Callable[..., Outcome]:
         """The function under the decorator, for example for tests."""
         return self.checks[0].function
+
+    @property
+    def all_superseding_codes(self) -> Collection[str]:
+        """The codes in `unless`."""
+        return set().union(*self.unless.values()) if isinstance(self.unless, Mapping) else self.unless
+
+    def superseding_codes(self, subject: Hashable = None) -> Collection[str]:
+        """Return the codes of the rules that report problems with this subject instead."""
+        return self.unless.get(subject, ()) if isinstance(self.unless, Mapping) else self.unless
 
 
 def rule(
@@ -253,17 +282,22 @@ def rule(
     types: frozenset[str] | None = None,
     fast_path: bool = False,
     steady: bool = False,
+    when: Callable[P, bool] | None = None,
+    needs: Need | None = None,
+    codes: Collection[str] | None = None,
     also: Sequence[Check[Any]] = (),
     explanation: Explanation | None = None,
     once_per: Scope | None = None,
+    unless: Collection[str] | Mapping[Hashable, Collection[str]] = (),
+    noun: str | None = None,
     everywhere: bool = False,
 ) -> Callable[[Callable[P, Outcome]], Rule]:
     """Make the decorated function a rule; its docstring describes what breaks the rule.
 
-    `also` are further functions of the rule that run on other triggers.  `once_per` limits its findings to one for
-    each stream or session.  A rule that applies `everywhere` is not only about the service's own traffic; on other
-    event streams it gets a `FramedEvent` and an `EventStream`, whatever the shapes and types.  Raises ValueError for an
-    invalid code or name, and for a function without a docstring.
+    The parameters are described at `Rule` and `Check`; `also` are further functions of the rule that run on other
+    triggers.  A rule that applies `everywhere` is not only about the service's own traffic; on other event streams it
+    gets a `FramedEvent` and an `EventStream`, whatever the shapes and types.  Raises ValueError for an invalid code or
+    name, and for a function without a docstring.
     """
     if not _CODE.fullmatch(code):
         raise ValueError(f"Invalid code {code!r}: expected a family and three digits, for example ACME001.")
@@ -274,8 +308,24 @@ def rule(
         about = (function.__doc__ or "").strip()
         if not about:
             raise ValueError(f"Rule {code} has no docstring: add one that describes what breaks the rule.")
-        checks = (Check(on, function, shapes, types, fast_path, steady), *also)
-        return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation, once_per, everywhere)
+        errors = None if codes is None else frozenset(codes)
+        checks = (Check(on, function, shapes, types, fast_path, steady, when, needs, errors), *also)
+        return Rule(
+            code,
+            name,
+            severity,
+            side,
+            scope,
+            basis,
+            clause,
+            about,
+            checks,
+            explanation,
+            once_per,
+            unless,
+            noun,
+            everywhere,
+        )
 
     return decorate
 

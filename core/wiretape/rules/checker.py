@@ -39,9 +39,8 @@ from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.resume_state import ResumeState
-from wiretape.rules.state.runs import SessionRuns
 from wiretape.rules.state.service_traffic import ScopeCount, ServiceTraffic
-from wiretape.rules.state.session_state import SessionRegistry
+from wiretape.rules.state.session_state import SessionRegistry, SessionState
 from wiretape.rules.state.stream_state import EventStream, Silence, SilenceMonitor, StreamEnd, StreamState
 from wiretape.sse import FrameKind
 
@@ -263,6 +262,7 @@ class Checker:
         end = _stream_end(stream, ended, frames)
         if end.tail is not None:
             stream.cut_off(end.tail)
+        self._runner.end_stream(stream.exchange)
         self._runner.run(STREAM_END, (end,), location)
         if stream.resume is not None and not stream.resume.is_checked:
             self._end_replay(stream.resume, location)
@@ -286,8 +286,7 @@ class Checker:
             if stream.last_comment is not None:
                 self._follow_comment(stream, stream.last_comment, kind)
             if event is not None:
-                before = stream.steady_delta
-                if before is None or not self._runner.repeat_delta(seen, before):
+                if not self._runner.repeat_delta(seen, stream.exchange):
                     self._add_event(stream, seen)
                 stream.last_event = seen
                 self.events += 1
@@ -333,15 +332,15 @@ class Checker:
         self._runner.run_event(event, stream)
         stream.add(event)
         if session.runs.overlaps:
-            self._report_overlaps(session.runs)
+            self._report_overlaps(session)
         resume = stream.resume
         if resume is not None and resume.is_over and not resume.is_checked:
             self._end_replay(resume, event.location(stream.exchange))
 
-    def _report_overlaps(self, runs: SessionRuns) -> None:
-        overlaps, runs.overlaps = runs.overlaps, []
+    def _report_overlaps(self, session: SessionState) -> None:
+        overlaps, session.runs.overlaps = session.runs.overlaps, []
         for overlap in overlaps:
-            self._runner.run(OVERLAP, (overlap,), overlap.location)
+            self._runner.run(OVERLAP, (overlap, session), overlap.location)
 
     def _end_replay(self, resume: ResumeState, location: Location) -> None:
         resume.is_checked = True

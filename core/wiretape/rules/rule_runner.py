@@ -6,17 +6,22 @@ of each type, and its outcome is counted for the others.
 
 Most ordinary events are deltas that follow another one of the same type and run.  If all rules that have to run on them
 are `steady`, and held for the one before, they hold for this as well: it is only counted.
+
+All rules run at a trigger before their problems are reported, so that one cause is one finding: problems that an
+earlier finding has reported (`once_per`), or another rule at the same trigger (`unless`), are dropped.  A rule that is
+switched off still runs if another one names it in `unless`.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, TypeGuard
+from weakref import WeakKeyDictionary
 
 import orjson
 
-from wiretape.contract import EVENT_TYPES
+from wiretape.contract import EVENT_TYPES, RUN_STARTED, TERMINAL_RUN_TYPES
 from wiretape.contract.schemas import is_valid_delta
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import find_repeated_keys
@@ -24,10 +29,13 @@ from wiretape.rules.catalogue import (
     ANY_SHAPE,
     EVENT,
     HELD,
+    INCOMPLETE_BODY,
     LOST_EVENTS,
+    Check,
     Inconclusive,
     Later,
     Outcome,
+    Problem,
     Rule,
     Scope,
     Trigger,
@@ -36,6 +44,7 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.finding import Finding, Location, Severity, Tally
 from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, FramedEvent, ParsedEvent, Shape, is_header_safe
 from wiretape.rules.selection import Settings
+from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import EventStream, StreamState
 
 FOREVER = 1 << 63
@@ -45,6 +54,9 @@ ReasonOrder = tuple[int, int, int]
 _OBSERVED, _WAITED = range(2)
 _PLAIN = ""
 """Stands for the type of plain events of streams that are not the service's."""
+_TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
+_MOST_PROBLEMS = 20
+"""Problems of a rule with a `noun` that are reported at once."""
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
@@ -86,14 +98,32 @@ def _has_ordinary_id(event: ParsedEvent) -> bool:
     return bool(event.document.get("id") == identity)
 
 
-def _is_reported(rule: Rule, outcome: Outcome, stream: StreamState) -> bool:
-    """Whether a rule that reports one finding for a stream or a session has reported it; it has after this call."""
-    if rule.once_per is None or not outcome or isinstance(outcome, Inconclusive | Later):
-        return False
-    reported = stream.reported if rule.once_per is Scope.STREAM else stream.session.reported
-    is_reported = rule.code in reported
-    reported.add(rule.code)
-    return is_reported
+def _with_conditions(check: Check[Any]) -> Callable[..., Outcome]:
+    """Return the function of a check, behind its conditions."""
+    function, when, needs, codes = check.function, check.when, check.needs, check.codes
+    if when is None and needs is None and codes is None:
+        return function
+
+    def run(*arguments: Any) -> Outcome:
+        if when is not None and not when(*arguments):
+            return None
+        if (needs is not None or codes is not None) and not arguments[0].is_whole:
+            return INCOMPLETE_BODY
+        return function(*arguments) if codes is None or arguments[0].code in codes else None
+
+    return run
+
+
+def _limit(problems: Sequence[Problem], noun: str) -> Sequence[Problem]:
+    """Return the first problems; if there are very many, the rest is only counted as a `noun`."""
+    if len(problems) <= _MOST_PROBLEMS:
+        return problems
+    more = Problem(f"Expected no more problems, got {len(problems) - _MOST_PROBLEMS} more {noun} like these.")
+    return [*problems[:_MOST_PROBLEMS], more]
+
+
+def _is_broken(outcome: Outcome) -> TypeGuard[Sequence[Problem]]:
+    return bool(outcome) and not isinstance(outcome, Inconclusive | Later)
 
 
 @dataclass(slots=True)
@@ -105,6 +135,8 @@ class _Entry:
     tally: Tally
     severity: Severity | None
     """The severity in the settings, if there is one."""
+    is_off: bool
+    """Whether it runs only because another rule names it in `unless`."""
     held: int = 0
     """How often the rule held for an event since the tally was last updated."""
 
@@ -143,12 +175,9 @@ class RuleRunner:
         self._findings: list[Finding] = []
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
         self._numbers = count()
-        checks = [
-            (check, _Entry(rule, check.function, self._tallies[code], settings.severities.get(code)))
-            for code, rule in self.catalogue.items()
-            if code not in settings.off
-            for check in rule.checks
-        ]
+        self._reported: WeakKeyDictionary[StreamState | SessionState, set[tuple[str, Hashable]]] = WeakKeyDictionary()
+        self._steady_deltas: dict[int, ParsedEvent] = {}
+        checks = self._make_entries(settings)
         on_event = [(check, entry) for check, entry in checks if check.trigger.name == EVENT.name]
         names = set(EVENT_TYPES).union(*(check.types for check, _ in on_event if check.types is not None))
         of_shape = [[(check.types, entry) for check, entry in on_event if shape in check.shapes] for shape in Shape]
@@ -167,6 +196,19 @@ class RuleRunner:
             self._on.setdefault(check.trigger.name, []).append(entry)
         self._on_other = {name: [e for e in entries if e.rule.everywhere] for name, entries in self._on.items()}
 
+    def _make_entries(self, settings: Settings) -> list[tuple[Check[Any], _Entry]]:
+        """Return the functions that run, in the order of the codes."""
+        off = settings.off
+        running = [rule for rule in self.catalogue.values() if rule.code not in off]
+        named = {code for rule in running for code in rule.all_superseding_codes}
+        return [
+            (check, _Entry(rule, _with_conditions(check), tally, settings.severities.get(code), code in off))
+            for code, rule in self.catalogue.items()
+            if code not in off or code in named
+            for tally in [Tally() if code in off else self._tallies[code]]
+            for check in rule.checks
+        ]
+
     @property
     def tallies(self) -> dict[str, Tally]:
         """The tally of each rule by its code."""
@@ -184,6 +226,7 @@ class RuleRunner:
     def run_event(self, event: ParsedEvent, stream: StreamState) -> None:
         """Run the rules on an event of a stream."""
         is_steady = False
+        others: list[tuple[_Entry, Outcome]] = []
         if is_ordinary(event):
             name = event.type or ""
             ordinary = self._ordinary.get(name)
@@ -199,16 +242,25 @@ class RuleRunner:
                 entry.held += 1
                 continue
             is_steady = False
-            if outcome is not None and not _is_reported(entry.rule, outcome, stream):
-                self._settle(entry, outcome, event.location(stream.exchange))
+            if outcome is not None:
+                others.append((entry, outcome))
+        if others:
+            self._settle_all(others, (event, stream), event.location(stream.exchange))
         if is_steady:
-            stream.steady_delta = event
+            self._steady_deltas[stream.exchange] = event
+        elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
+            event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN
+        ):
+            del self._steady_deltas[stream.exchange]
 
-    def repeat_delta(self, seen: SeenFrame, before: ParsedEvent) -> bool:
-        """Count an ordinary delta with the type and the run of `before`, the `steady_delta` of its stream.
+    def repeat_delta(self, seen: SeenFrame, exchange: int) -> bool:
+        """Count an ordinary delta with the type and the run of the one before for which all rules held.
 
         Returns False for any other event: the rules have to run.
         """
+        before = self._steady_deltas.get(exchange)
+        if before is None:
+            return False
         _, _, raw, fields, _ = seen[0]
         if len(fields) != 2:
             return False
@@ -239,10 +291,9 @@ class RuleRunner:
                 ordinary = self._ordinary[_PLAIN] = self._run_first_ordinary(entries, event, stream)
             ordinary.count += 1
             entries = ordinary.run
-        for entry in entries:
-            outcome = entry.function(event, stream)
-            if outcome is not None:
-                self._settle(entry, outcome, event.location(stream.exchange))
+        outcomes = [(entry, outcome) for entry in entries if (outcome := entry.function(event, stream)) is not None]
+        if outcomes:
+            self._settle_all(outcomes, (event, stream), event.location(stream.exchange))
 
     def _entries(self, event: ParsedEvent) -> list[_Entry]:
         shape = event.shape
@@ -260,8 +311,13 @@ class RuleRunner:
                 run.append(entry)
         return _OrdinaryEvents(run, held, is_steady=all(id(entry) in self._steady for entry in run))
 
+    def end_stream(self, exchange: int) -> None:
+        """Forget a stream that has ended."""
+        self._steady_deltas.pop(exchange, None)
+
     def count_lost_events(self, exchange: int) -> None:
         """Count the rules about every event as inconclusive, because events of a stream were lost."""
+        self._steady_deltas.pop(exchange, None)
         if self._only is None or exchange in self._only:
             for entry in self._of_all:
                 self._add_inconclusive(entry.rule.code, LOST_EVENTS.reason, exchange)
@@ -272,11 +328,41 @@ class RuleRunner:
         """Run the rules of a trigger: all of them if the exchange is the service's, or those that apply everywhere."""
         if self._only is not None and location.exchange not in self._only:
             return
-        entries = self._on if is_service else self._on_other
-        for entry in entries.get(trigger.name, ()):
-            outcome = entry.function(*arguments)
-            if outcome is not None and not _is_reported(entry.rule, outcome, arguments[0]):
+        entries = (self._on if is_service else self._on_other).get(trigger.name, ())
+        outcomes = [(entry, outcome) for entry in entries if (outcome := entry.function(*arguments)) is not None]
+        if outcomes:
+            self._settle_all(outcomes, arguments, location)
+
+    def _settle_all(
+        self, outcomes: Sequence[tuple[_Entry, Outcome]], arguments: tuple[Any, ...], location: Location
+    ) -> None:
+        """Settle the outcomes of a trigger, without the problems that are reported already."""
+        broken = {entry.rule.code for entry, outcome in outcomes if _is_broken(outcome)}
+        for entry, outcome in outcomes:
+            rule = entry.rule
+            if entry.is_off:
+                continue
+            if _is_broken(outcome):
+                new = outcome if rule.once_per is None else self._find_unreported(rule, outcome, arguments)
+                new = [each for each in new if broken.isdisjoint(rule.superseding_codes(each.subject))]
+                if new:
+                    self._settle(entry, new if rule.noun is None else _limit(new, rule.noun), location)
+            elif not outcome or broken.isdisjoint(rule.superseding_codes()):
                 self._settle(entry, outcome, location)
+
+    def _find_unreported(
+        self, rule: Rule, problems: Sequence[Problem], arguments: tuple[Any, ...]
+    ) -> Sequence[Problem]:
+        """Return the problems whose subjects the rule has not reported yet; it has after this call."""
+        holder = next((each for each in arguments if isinstance(each, StreamState | SessionState)), None)
+        if holder is None:
+            return problems
+        if rule.once_per is Scope.SESSION and isinstance(holder, StreamState):
+            holder = holder.session
+        reported = self._reported.setdefault(holder, set())
+        new = [each for each in problems if (rule.code, each.subject) not in reported]
+        reported.update((rule.code, each.subject) for each in new)
+        return new
 
     def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:
         """Decide the rules that waited for a time before `now_ns`, or all if the recording is finished."""

@@ -10,7 +10,6 @@ from wiretape.rules.catalogue import (
     Outcome,
     Problem,
     Scope,
-    limit_problems,
     problem,
     rule,
 )
@@ -81,6 +80,7 @@ def capture_began_mid_session(event: ParsedEvent, stream: StreamState) -> Outcom
     scope=Scope.STREAM,
     basis=Basis.INFERRED,
     everywhere=True,
+    noun="events",
     clause='About the recording: "bytes that were recorded but not checked"',
 )
 def stream_not_checked(exchange: ExchangeState, ending: Ending) -> Outcome:
@@ -98,5 +98,5 @@ def stream_not_checked(exchange: ExchangeState, ending: Ending) -> Outcome:
         message = f"Expected a stream that can be decoded, got a part that is not checked: {reason}."
         problems.append(Problem(message, Location(exchange.number, undecodable.time_ns)))
     if problems:
-        return limit_problems(problems, "events")
+        return problems
     return OPEN_EXCHANGE if ending is Ending.OPEN else HELD

@@ -12,10 +12,10 @@ from wiretape.rules.catalogue import (
     INCOMPLETE_BODY,
     SUCCESS_RESPONSE,
     Basis,
+    Need,
     Outcome,
     Problem,
     Scope,
-    limit_problems,
     problem,
     rule,
 )
@@ -27,11 +27,9 @@ from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 _ENVELOPE = f'Envelope: "All errors come as a JSON object with one key `{ENVELOPE_KEY}`"'
 
 
-@rule("ERR001", "not-an-envelope", on=ERROR_RESPONSE, scope=Scope.EXCHANGE, clause=_ENVELOPE)
+@rule("ERR001", "not-an-envelope", on=ERROR_RESPONSE, needs=Need.WHOLE_BODY, scope=Scope.EXCHANGE, clause=_ENVELOPE)
 def not_an_envelope(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The body of an error is not a JSON object with an object under the key `error`."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     if body.document is UnreadableJson.TOO_COMPLEX:
         return COMPLEX_JSON
     if body.envelope is not None:
@@ -58,13 +56,12 @@ def _describe_body(body: ErrorBody) -> str:
     "ERR002",
     "envelope-field-malformed",
     on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
     scope=Scope.EXCHANGE,
     clause='Envelope: "error.code | string", "error.message | string", "error.request_id | string"',
 )
 def envelope_field_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`code`, `message` or `request_id` is missing or is not a string.  One finding per field."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     envelope = body.envelope
     if envelope is None:
         return None
@@ -79,13 +76,12 @@ def envelope_field_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outco
     "ERR003",
     "unknown-error-code",
     on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
     scope=Scope.EXCHANGE,
     clause='Envelope, error.code: "Case is exact: codes are partly lowercase and partly uppercase."',
 )
 def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The error code is not in the table of the specification."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     code = body.code
     if code is None:
         return None
@@ -101,13 +97,12 @@ def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     "ERR004",
     "status-disagrees",
     on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
     scope=Scope.EXCHANGE,
     clause='Codes: the table\'s column "HTTP"',
 )
 def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The HTTP status is not the one defined for the error code."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     row = ERROR_CODES.get(body.code or "")
     if row is None:
         return None
@@ -119,7 +114,9 @@ def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     "ERR005",
     "details-malformed",
     on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
     scope=Scope.EXCHANGE,
+    noun="values",
     clause='Envelope, error.details: "array or object | Optional. For validation errors: array of objects with `path` '
     '(string) and `reason` (string)."',
 )
@@ -128,35 +125,40 @@ def details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
 
     Codes with their own form of details (RATE002), or without details (ERR007), do not exercise the rule.
     """
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     envelope = body.envelope
     if envelope is None or "details" not in envelope or has_own_details(body.code or ""):
         return None
     error = dict.fromkeys(ENVELOPE_FIELDS, "") | {"details": envelope["details"]}
     violations = ERROR_ENVELOPE.violations({ENVELOPE_KEY: error})
-    return limit_problems([Problem(describe_violation(violation)) for violation in violations], "values")
+    return [Problem(describe_violation(violation)) for violation in violations]
 
 
-@rule("ERR006", "key-beside-error", on=ERROR_RESPONSE, scope=Scope.EXCHANGE, clause=_ENVELOPE)
+@rule(
+    "ERR006",
+    "key-beside-error",
+    on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
+    scope=Scope.EXCHANGE,
+    noun="keys",
+    clause=_ENVELOPE,
+)
 def key_beside_error(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The envelope has another top-level key besides `error`.  One finding per key."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     if body.envelope is None:
         return None
     others = [key for key in body.document if key != ENVELOPE_KEY]
-    problems = [Problem(f"Expected no key besides `{ENVELOPE_KEY}`, got {quote(key)}.") for key in others]
-    return limit_problems(problems, "keys")
+    return [Problem(f"Expected no key besides `{ENVELOPE_KEY}`, got {quote(key)}.") for key in others]
 
 
 @rule(
     "ERR007",
     "field-not-in-contract",
     on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
     severity=Severity.NOTE,
     scope=Scope.EXCHANGE,
     basis=Basis.INFERRED,
+    noun="fields",
     clause='SANDBOX_PROVISION_FAILED: "Envelope with code, message …, request_id only."',
 )
 def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
@@ -164,27 +166,23 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
 
     The finding is an error for the one code for which the specification excludes other fields.
     """
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     code = body.code
     if body.envelope is None or code not in ERROR_CODES:
         return None
     severity = Severity.ERROR if is_closed(code) else None
     allowed = error_fields(code)
-    return limit_problems(
-        [
-            Problem(f"Expected no field {quote(name)} in an error {code}, got {describe(value)}.", severity=severity)
-            for name, value in body.envelope.items()
-            if name not in allowed
-        ],
-        "fields",
-    )
+    return [
+        Problem(f"Expected no field {quote(name)} in an error {code}, got {describe(value)}.", severity=severity)
+        for name, value in body.envelope.items()
+        if name not in allowed
+    ]
 
 
 @rule(
     "ERR008",
     "error-not-json-typed",
     on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
     severity=Severity.NOTE,
     scope=Scope.EXCHANGE,
     basis=Basis.INFERRED,
@@ -192,8 +190,6 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
 )
 def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The Content-Type of an error envelope is missing or is not JSON."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     if body.envelope is None:
         return None
     content_type = header(body.response.headers, "content-type")
@@ -207,6 +203,7 @@ def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     "ERR009",
     "request-id-reused",
     on=ERROR_RESPONSE,
+    needs=Need.WHOLE_BODY,
     severity=Severity.WARNING,
     scope=Scope.RECORDING,
     basis=Basis.INFERRED,
@@ -218,8 +215,6 @@ def request_id_reused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     Only ids under the same base path of the same origin are compared.  The last 65536 ids of a recording
     are kept; if there are more, the rule is inconclusive.
     """
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     request_id, ids, place = body.request_id, exchange.request_ids, exchange.place
     if request_id is None or not ids.may_have(place):
         return None

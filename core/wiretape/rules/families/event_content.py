@@ -15,12 +15,9 @@ from wiretape.rules.catalogue import (
     Outcome,
     Problem,
     Scope,
-    limit_problems,
     problem,
     rule,
 )
-from wiretape.rules.families.durability import id_disagrees, id_without_sequence, sequence_without_id
-from wiretape.rules.families.keep_alive import is_keep_alive
 from wiretape.rules.finding import Severity
 from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, ParsedEvent, Shape
 from wiretape.rules.quoting import describe, describe_violation, quote
@@ -29,6 +26,8 @@ from wiretape.rules.state.stream_state import StreamState
 _WITH_OBJECT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
 _DURABLE = frozenset({Shape.DURABLE})
 _DELTA = frozenset({Shape.DELTA})
+_IDENTITY = ("DUR001", "DUR002", "DUR003")
+"""Rules that report an id and a sequence that do not belong together."""
 _SUMMARY = ("tool_call_id", "name")
 
 _FRACTION = r"(?:[.,][0-9]+)?"
@@ -49,6 +48,7 @@ _COMMON_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0
     on=EVENT,
     fast_path=True,
     shapes=_WITH_OBJECT | {Shape.NO_OBJECT},
+    unless=["SSE001", "KAL002"],
     clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
 )
 def data_not_one_json_object(event: ParsedEvent, _stream: StreamState) -> Outcome:
@@ -57,8 +57,6 @@ def data_not_one_json_object(event: ParsedEvent, _stream: StreamState) -> Outcom
         return HELD
     if event.non_object is UnreadableJson.TOO_COMPLEX:
         return COMPLEX_JSON
-    if event.invalid_utf8_at is not None or is_keep_alive(event):
-        return None
     return problem(f"Expected one JSON object as data, got {_describe_data(event)}.")
 
 
@@ -76,6 +74,7 @@ def _describe_data(event: ParsedEvent) -> str:
     on=EVENT,
     fast_path=True,
     shapes=_WITH_OBJECT,
+    unless=["KAL002"],
     clause='Durable event, type: "One of the event types in the Events part."',
 )
 def unknown_event_type(event: ParsedEvent, _stream: StreamState) -> Outcome:
@@ -83,7 +82,7 @@ def unknown_event_type(event: ParsedEvent, _stream: StreamState) -> Outcome:
     name = event.type
     if name in EVENT_TYPES:
         return HELD
-    if name is None or event.is_damaged(name) or is_keep_alive(event):
+    if name is None or event.is_damaged(name):
         return None
     return problem(f"Expected an event type of the specification, got {quote(name)}.")
 
@@ -94,6 +93,7 @@ def unknown_event_type(event: ParsedEvent, _stream: StreamState) -> Outcome:
     on=EVENT,
     fast_path=True,
     shapes=_WITH_OBJECT,
+    unless=["KAL002"],
     clause='Endpoints, stream response: "each message has an `event:` line naming the type"',
 )
 def event_name_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
@@ -103,7 +103,7 @@ def event_name_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
         return None
     if name == event.type:
         return HELD
-    if event.is_damaged(name) or event.is_damaged(event.type or "") or is_keep_alive(event):
+    if event.is_damaged(name) or event.is_damaged(event.type or ""):
         return None
     if event.type in EVENT_TYPES and name not in EVENT_TYPES:
         return problem(f"Expected the JSON `type` {quote(event.type)} on the `event` line, got {quote(name)}.")
@@ -117,25 +117,21 @@ def event_name_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
     on=EVENT,
     fast_path=True,
     shapes=_DURABLE,
+    unless={"id": _IDENTITY, "sequence": _IDENTITY, "type": ["EVT003"], "content": ["EVT006"]},
     clause='Durable event: the table with the columns "Field", "Type", "Notes"',
 )
-def durable_field_malformed(event: ParsedEvent, stream: StreamState) -> Outcome:
+def durable_field_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
     """A durable event lacks a field, or has one of the wrong JSON type.  One finding per field.
 
     A sequence with a fraction, even 1.0, is not an integer.
     """
     if event.schema_errors is NO_SCHEMA_ERRORS and event.sequence is not None:
         return HELD
-    reported = {"content"} if "content" in event.document else set()
-    if any(each.check(event, stream) for each in (id_without_sequence, sequence_without_id, id_disagrees)):
-        reported |= {"id", "sequence"}
-    if event_name_disagrees.check(event, stream):
-        reported.add("type")
     found = {str(violation.path[0]): violation for violation in event.schema_errors.general}
     sequence = event.document.get("sequence", ...)
     if type(sequence) is float and event.sequence is None:
         found.setdefault("sequence", Violation(("sequence",), "an integer", sequence))
-    return [Problem(describe_violation(violation)) for name, violation in found.items() if name not in reported]
+    return [Problem(describe_violation(violation), subject=name) for name, violation in found.items()]
 
 
 @rule(
@@ -268,22 +264,19 @@ def wrong_session(event: ParsedEvent, stream: StreamState) -> Outcome:
     on=EVENT,
     shapes=_DURABLE,
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause='What the service does: "All data is scoped to a tenant and a workspace."',
 )
 def workspace_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
     """Durable events of one session have different `workspace_id`s.  One finding for each new workspace."""
-    workspaces = stream.session.workspaces
-    workspace = event.workspace_of(stream.session.id)
-    if workspace is None or not workspaces or event.is_damaged(workspace):
+    first, workspace = stream.session.workspace, event.workspace_of(stream.session.id)
+    if workspace is None or first is None or event.is_damaged(workspace):
         return None
-    first = next(iter(workspaces))
     if workspace == first:
         return HELD
-    if workspace in workspaces:
-        # Already reported.
-        return None
-    return problem(f"Expected {quote(first)}, the workspace of the earlier events, got {quote(workspace)}.")
+    message = f"Expected {quote(first)}, the workspace of the earlier events, got {quote(workspace)}."
+    return problem(message, subject=workspace)
 
 
 @rule(
@@ -302,7 +295,7 @@ def ephemeral_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
     errors = event.schema_errors
     if errors is NO_SCHEMA_ERRORS:
         return HELD
-    # DUR005 reports that a delta has a sequence.
+    # DUR005 is about the sequence of a delta.
     return [
         Problem(describe_violation(violation))
         for violation in (*errors.general, *errors.specific)
@@ -318,6 +311,7 @@ def ephemeral_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
     shapes=_WITH_OBJECT,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,
+    noun="keys",
     clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
 )
 def duplicate_json_key(event: ParsedEvent, _stream: StreamState) -> Outcome:
@@ -325,6 +319,4 @@ def duplicate_json_key(event: ParsedEvent, _stream: StreamState) -> Outcome:
     keys = find_repeated_keys(event.data or b"", event.document)
     if keys is None:
         return COMPLEX_JSON
-    return limit_problems(
-        [Problem(f"Expected the key {quote(key)} once, got it more than once.") for key in keys], "keys"
-    )
+    return [Problem(f"Expected the key {quote(key)} once, got it more than once.") for key in keys]

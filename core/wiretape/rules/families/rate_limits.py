@@ -12,6 +12,7 @@ from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 
 _SCHEMA = ERROR_SCHEMAS[RATE_LIMITED]
+_RATE_LIMITED = frozenset({RATE_LIMITED})
 _DETAILS = (ENVELOPE_KEY, "details")
 _FIELDS = _SCHEMA.document["properties"][_DETAILS[0]]["properties"][_DETAILS[1]]["required"]
 _WHOLE_SECONDS = re.compile(r"[0-9]+")
@@ -43,6 +44,7 @@ def retry_after_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     "RATE002",
     "limit-details-malformed",
     on=ERROR_RESPONSE,
+    codes=_RATE_LIMITED,
     scope=Scope.EXCHANGE,
     clause=f'{RATE_LIMITED}: "`error.details` is an object: `limit` (integer, …), `window_seconds` (integer, …), '
     '`retry_after` (integer, …)"',
@@ -52,9 +54,7 @@ def limit_details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcom
 
     One finding per field.
     """
-    if not body.is_whole:
-        return INCOMPLETE_BODY
-    if body.code != RATE_LIMITED or body.envelope is None:
+    if body.envelope is None:
         return None
     violations = [each for each in _SCHEMA.violations(body.document) if each.path[:2] == _DETAILS]
     details = _details(body)
@@ -70,15 +70,14 @@ def limit_details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcom
     "RATE003",
     "retry-after-disagrees",
     on=ERROR_RESPONSE,
+    codes=_RATE_LIMITED,
     scope=Scope.EXCHANGE,
     clause=f'{RATE_LIMITED}, retry_after: "integer, wait in seconds, equal to the header"',
 )
 def retry_after_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The `Retry-After` header differs from `details.retry_after`."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     seconds, wanted = _retry_after(body), _details(body).get("retry_after")
-    if body.code != RATE_LIMITED or seconds is None or type(wanted) is not int:
+    if seconds is None or type(wanted) is not int:
         return None
     if seconds == wanted:
         return HELD
@@ -90,17 +89,16 @@ def retry_after_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     "RATE004",
     "unpublished-limit",
     on=ERROR_RESPONSE,
+    codes=_RATE_LIMITED,
     severity=Severity.NOTE,
     scope=Scope.EXCHANGE,
     clause='Limits: "Sessions | 30 per 60-second window", "Runs | 60 …", "Events | 120 …"',
 )
 def unpublished_limit(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`limit` and `window_seconds` are not one of the published limits; a higher one may have been granted."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     details = _details(body)
     limit, window = details.get("limit"), details.get("window_seconds")
-    if body.code != RATE_LIMITED or type(limit) is not int or type(window) is not int:
+    if type(limit) is not int or type(window) is not int:
         return None
     if (limit, window) in _PUBLISHED:
         return HELD

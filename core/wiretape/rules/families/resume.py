@@ -6,7 +6,6 @@ from wiretape.rules.catalogue import (
     EVENT,
     HELD,
     INCOMPARABLE_JSON,
-    INCOMPLETE_BODY,
     REPLAY_END,
     SHARED_IDS,
     STREAM_RESPONSE,
@@ -117,6 +116,7 @@ def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
     shapes=_DURABLE,
     scope=Scope.SESSION,
     once_per=Scope.STREAM,
+    unless=["RES001", "SEQ001", "SEQ002", "SEQ003"],
     clause=_REPLAY,
 )
 def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
@@ -126,7 +126,6 @@ def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome
     """
     resume = stream.resume
     if resume is None or not stream.is_replayed(event):
-        # RES001, SEQ001, SEQ002 or SEQ003 reports an event that is not a replay in order.
         return None
     if not resume.has_live_output:
         return HELD
@@ -139,22 +138,24 @@ def _hold_for_accepted_cursor(exchange: ExchangeState) -> Outcome:
     return HELD if is_known and is_event_stream(exchange.response_header("content-type")) else None
 
 
+def _is_resume(_body: ErrorBody, exchange: ExchangeState) -> bool:
+    return exchange.is_stream_request and exchange.cursor is not None
+
+
 @rule(
     "RES005",
     "issued-cursor-refused",
     on=ERROR_RESPONSE,
+    when=_is_resume,
+    codes={INVALID_CURSOR},
     scope=Scope.SESSION,
     clause=_INVALID,
     also=[Check(STREAM_RESPONSE, _hold_for_accepted_cursor)],
 )
-def issued_cursor_refused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+def issued_cursor_refused(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service refuses a cursor that it issued itself as the id of a durable event of the session."""
     cursor, session = exchange.cursor, exchange.session
-    if not exchange.is_stream_request or cursor is None or session is None:
-        return None
-    if not body.is_whole:
-        return INCOMPLETE_BODY
-    if body.code != INVALID_CURSOR:
+    if cursor is None or session is None:
         return None
     if cursor in session.log.events:
         return problem(f"Expected a replay after {quote(cursor)}, an id that the service issued, got {INVALID_CURSOR}.")

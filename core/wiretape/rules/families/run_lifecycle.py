@@ -9,7 +9,6 @@ from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
     HELD,
-    INCOMPLETE_BODY,
     OVERLAP,
     UNKNOWN_ORDER,
     UNKNOWN_RUN,
@@ -27,6 +26,7 @@ from wiretape.rules.quoting import quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.runs import RUN_EVENT_TYPES, Overlap, Run
+from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import StreamState
 
 GRACE_NS = 2_000_000_000
@@ -36,13 +36,14 @@ _WITH_OBJECT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
 
 
-def _find_proven_start(overlap: Overlap) -> Outcome:
+def _find_proven_start(overlap: Overlap, _session: SessionState) -> Outcome:
     """A later event shows that a run was active when another one started."""
     return None if overlap.started is None else _two_runs(overlap.active, overlap.started)
 
 
 def _two_runs(active: str, started: str) -> Outcome:
-    return problem(f"Expected the end of run {quote(active)} first, got the start of run {quote(started)}.")
+    message = f"Expected the end of run {quote(active)} first, got the start of run {quote(started)}."
+    return problem(message, subject=started)
 
 
 @rule(
@@ -52,6 +53,7 @@ def _two_runs(active: str, started: str) -> Outcome:
     shapes=_WITH_OBJECT,
     types=frozenset({RUN_STARTED}),
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     clause=_ONE_RUN,
     also=[Check(OVERLAP, _find_proven_start)],
 )
@@ -66,7 +68,7 @@ def two_active_runs(event: ParsedEvent, stream: StreamState) -> Outcome:
     run = stream.session.runs.runs.get(run_id)
     active = stream.runs.find_overlapping(event, run_id)
     if active is not None:
-        return None if run is not None and run.is_overlap_reported else _two_runs(active, run_id)
+        return _two_runs(active, run_id)
     if not stream.is_new(event) or (run is not None and run.started_ns is not None):
         return None
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
@@ -86,6 +88,7 @@ def _may_have_active_run(stream: StreamState) -> bool:
     types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES,
     severity=Severity.WARNING,
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
 )
@@ -108,9 +111,10 @@ def event_after_run_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
     if not is_after_end:
         return UNKNOWN_RUN if is_after_end is None else HELD
     run = stream.session.runs.runs.get(run_id)
-    if run is None or run.has_event_after_end:
+    if run is None:
         return None
-    return problem(f"Expected no event of run {quote(run_id)} after its {run.ended_type}, got a {event.type}.")
+    message = f"Expected no event of run {quote(run_id)} after its {run.ended_type}, got a {event.type}."
+    return problem(message, subject=run_id)
 
 
 @rule(
@@ -137,13 +141,13 @@ def run_ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
     return problem(f"Expected no end of run {quote(run_id)} after {first}, got {event.type} {quote(event.id)}.")
 
 
-def _find_proven_idle(overlap: Overlap) -> Outcome:
+def _find_proven_idle(overlap: Overlap, _session: SessionState) -> Outcome:
     """A later event shows that a run was active when the session was announced as idle."""
     return _active_when_idle(overlap.active) if overlap.started is None else None
 
 
 def _active_when_idle(active: str) -> Outcome:
-    return problem(f"Expected the end of run {quote(active)} before {STATUS_IDLE}, got none.")
+    return problem(f"Expected the end of run {quote(active)} before {STATUS_IDLE}, got none.", subject=active)
 
 
 @rule(
@@ -153,6 +157,7 @@ def _active_when_idle(active: str) -> Outcome:
     shapes=_WITH_OBJECT,
     types=frozenset({STATUS_IDLE}),
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     clause='States: "Session | idle | No active run; announced by event `session.status_idle`."',
     also=[Check(OVERLAP, _find_proven_idle)],
 )
@@ -164,8 +169,7 @@ def idle_with_active_run(event: ParsedEvent, stream: StreamState) -> Outcome:
     if not stream.is_new_since_opened(event):
         return None
     if stream.runs.active:
-        active = [run_id for run_id, run in stream.runs.active.items() if not run.was_idle]
-        return _active_when_idle(active[0]) if active else None
+        return _active_when_idle(next(iter(stream.runs.active)))
     if not stream.is_new(event):
         return None
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
@@ -179,6 +183,7 @@ def idle_with_active_run(event: ParsedEvent, stream: StreamState) -> Outcome:
     types=frozenset({RUN_STARTED}),
     severity=Severity.NOTE,
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause='Event types: "run.started | A worker started the run."',
 )
@@ -190,30 +195,31 @@ def event_before_run_started(event: ParsedEvent, stream: StreamState) -> Outcome
     run, early = session.runs.runs.get(run_id), stream.find_early_event(event, run_id)
     if run is not None and early is not None:
         wanted = f"{RUN_STARTED} as the first event of run {quote(run_id)}"
-        return None if run.is_early_reported else problem(f"Expected {wanted}, got this event.", early)
+        return problem(f"Expected {wanted}, got this event.", early, subject=run_id)
     if not stream.is_new(event) or (run is not None and run.started_ns is not None):
         return None
     return HELD if run is None or run.early_location is None or stream.shows_whole_session else UNKNOWN_ORDER
+
+
+def _is_cancel(_body: ErrorBody, exchange: ExchangeState) -> bool:
+    return exchange.match is not None and exchange.match.operation is CANCEL
 
 
 @rule(
     "RUN006",
     "active-run-not-cancellable",
     on=ERROR_RESPONSE,
+    when=_is_cancel,
+    codes={RUN_NOT_CANCELLABLE},
     severity=Severity.WARNING,
     scope=Scope.SESSION,
     clause='States 2: "Cancelling a run that is already terminal fails with `RUN_NOT_CANCELLABLE`."',
 )
-def active_run_not_cancellable(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+def active_run_not_cancellable(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service refuses to cancel a run that started at least 2 s earlier and has not ended 2 s later."""
-    match, session = exchange.match, exchange.session
-    if match is None or match.operation is not CANCEL or session is None or match.run_id is None:
+    match, session, run = exchange.match, exchange.session, exchange.run
+    if match is None or match.run_id is None or session is None:
         return None
-    if not body.is_whole:
-        return INCOMPLETE_BODY
-    if body.code != RUN_NOT_CANCELLABLE:
-        return None
-    run = exchange.run
     if run is None or (run.started_ns is None and run.ended_ns is None):
         return UNKNOWN_RUN
     if run.ended_ns is not None:
@@ -242,16 +248,15 @@ def _decide_after_grace(run: Run, run_id: str, due_ns: int, streams: list[Stream
     "RUN007",
     "busy-with-ended-run",
     on=ERROR_RESPONSE,
+    codes={SESSION_BUSY},
     severity=Severity.WARNING,
     scope=Scope.SESSION,
     clause=f'States 1: "A session with an active run … refuses a new run with HTTP 409 `{SESSION_BUSY}`."',
 )
 def busy_with_ended_run(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service names as active a run that ended more than 2 s before the request, whatever the path."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     run_id = (body.envelope or {}).get("active_run_id")
-    if body.code != SESSION_BUSY or type(run_id) is not str:
+    if type(run_id) is not str:
         return None
     request = exchange.request
     session = exchange.sessions.find_by_run(run_id, request.authority, request.target)

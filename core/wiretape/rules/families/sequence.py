@@ -16,6 +16,7 @@ _ORDER_NUMBER = 'Durable event, sequence: "Order number of the durable event."'
     on=EVENT,
     shapes=_DURABLE,
     scope=Scope.STREAM,
+    unless=["SEQ002"],
     clause=_ORDER_NUMBER,
 )
 def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
@@ -32,9 +33,6 @@ def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
         before = stream.resume.sequence
     if sequence > before:
         return LOST_EVENTS if stream.has_gap else HELD
-    if stream.has_used_number(event):
-        # SEQ002 reports that another event has the sequence.
-        return None
     return problem(f"Expected a sequence above {format_number(before)}, got {format_number(sequence)}.")
 
 
@@ -44,6 +42,8 @@ def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
     on=EVENT,
     shapes=_DURABLE,
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
+    unless=["SEQ003", "RES003"],
     basis=Basis.INFERRED,
     clause=_ORDER_NUMBER,
 )
@@ -56,11 +56,9 @@ def sequence_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
     first = log.first_ids.get(sequence, identity)
     if first == identity:
         return HELD if log.dropped_up_to is None or sequence > log.dropped_up_to else DROPPED_STATE
-    if identity in log.other_ids.get(sequence, ()) or log.has_other_number(event):
-        # Already reported, if this is a replay; or SEQ003 or RES003 reports the event.
-        return None
     return problem(
-        f"Expected sequence {format_number(sequence)} only for {quote(first)}, got it for {quote(identity)} too."
+        f"Expected sequence {format_number(sequence)} only for {quote(first)}, got it for {quote(identity)} too.",
+        subject=(sequence, identity),
     )
 
 

@@ -6,13 +6,14 @@ from urllib.parse import quote as percent_encode
 from wiretape.contract import CANCEL, ENVELOPE_KEY, RESUME, SESSION_BUSY, Operation, session_in
 from wiretape.contract.schemas import ERROR_SCHEMAS
 from wiretape.labels import count_of
-from wiretape.rules.catalogue import ERROR_RESPONSE, HELD, INCOMPLETE_BODY, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.catalogue import ERROR_RESPONSE, HELD, Outcome, Problem, Scope, problem, rule
 from wiretape.rules.finding import Severity
 from wiretape.rules.quoting import describe_violation, quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 
 _SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
+_BUSY = frozenset({SESSION_BUSY})
 _IN_NAME = "[0-9A-Za-z_-]"
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
 
@@ -21,15 +22,12 @@ _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
     "BUSY001",
     "active-run-missing",
     on=ERROR_RESPONSE,
+    codes=_BUSY,
     scope=Scope.EXCHANGE,
     clause=f'{SESSION_BUSY}: "active_run_id | string", "active_run_status | string"',
 )
 def active_run_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The error lacks the id or the status of the active run as a string.  One finding per field."""
-    if not body.is_whole:
-        return INCOMPLETE_BODY
-    if body.code != SESSION_BUSY:
-        return None
     violations = [each for each in _SCHEMA.violations(body.document) if each.path[1:] in {(_RUN,), (_STATUS,)}]
     return [Problem(describe_violation(violation)) for violation in violations]
 
@@ -38,6 +36,7 @@ def active_run_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     "BUSY002",
     "recovery-missing",
     on=ERROR_RESPONSE,
+    codes=_BUSY,
     scope=Scope.EXCHANGE,
     clause=f'{SESSION_BUSY}, recovery: "array of strings; hints naming the cancel and resume paths of the active run"',
 )
@@ -46,9 +45,7 @@ def recovery_missing(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 
     They have to occur in the strings of the array `recovery`, which may contain other text.
     """
-    if not body.is_whole:
-        return INCOMPLETE_BODY
-    if body.code != SESSION_BUSY or body.envelope is None:
+    if body.envelope is None:
         return None
     violations = [each for each in _SCHEMA.violations(body.document) if each.path[1:2] == (_RECOVERY,)]
     if violations:
@@ -97,6 +94,7 @@ def _contains(hint: str, pieces: list[str]) -> bool:
     "BUSY003",
     "message-incomplete",
     on=ERROR_RESPONSE,
+    codes=_BUSY,
     severity=Severity.WARNING,
     scope=Scope.EXCHANGE,
     clause=f'{SESSION_BUSY}: "The message names the session, the active run and its status."',
@@ -106,10 +104,8 @@ def message_incomplete(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 
     The session is taken from the path of the request, the run and its status from the other fields of the error.
     """
-    if not body.is_whole:
-        return INCOMPLETE_BODY
     envelope = body.envelope
-    if body.code != SESSION_BUSY or envelope is None or type(envelope.get("message")) is not str:
+    if envelope is None or type(envelope.get("message")) is not str:
         return None
     text = envelope["message"]
     wanted = {

@@ -168,15 +168,13 @@ def _hold_for_event_stream(exchange: ExchangeState) -> Outcome:
     "wrong-content-type",
     on=SUCCESS_RESPONSE,
     scope=Scope.EXCHANGE,
+    unless=["ERR010"],
     clause='Endpoints: "Opens an SSE stream of the session\'s events."',
     also=[Check(STREAM_RESPONSE, _hold_for_event_stream)],
 )
 def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
     """The response to a stream request has status 200, but is not an event stream."""
     if not exchange.is_stream_request or body.response.status != HTTPStatus.OK:
-        return None
-    if body.is_error:
-        # ERR010 reports it.
         return None
     if body.may_be_error and not body.is_whole:
         return INCOMPLETE_BODY

@@ -10,7 +10,6 @@ from wiretape.rules.catalogue import (
     Outcome,
     Problem,
     Scope,
-    limit_problems,
     problem,
     rule,
 )
@@ -44,6 +43,7 @@ def missing_tool_call_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
     types=OUTCOME_TYPES,
     severity=Severity.WARNING,
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause=_SHARED_ID,
 )
@@ -54,9 +54,8 @@ def end_without_start(event: ParsedEvent, stream: StreamState) -> Outcome:
         return None
     calls = [call for call in map(session.runs.calls.get, ids) if call is not None]
     if stream.lacks_start(event):
-        if any(call.lacks_start for call in calls):
-            return None
-        return problem(f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}.")
+        message = f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}."
+        return problem(message, subject=ids[0])
     if not stream.is_new(event) or not session.is_from_start:
         return None
     if any(call.started for call in calls):
@@ -97,6 +96,7 @@ def ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
     types=_TOOL_TYPES,
     severity=Severity.WARNING,
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause=_SHARED_ID,
 )
@@ -104,14 +104,15 @@ def call_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
     """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
     ids = event.tool_call_ids
     call = stream.session.runs.calls.get(ids[0]) if ids else None
-    if call is None or call.id != ids[0] or call.has_changed or not stream.is_new(event):
+    if call is None or call.id != ids[0] or not stream.is_new(event):
         # If the call has another id, EVT008 has reported that.
         return None
     changed = find_disagreement(call, event)
     if changed is None:
         return HELD
     noun, before, now = changed
-    return problem(f"Expected the {noun} {quote(before)} for tool call {quote(ids[0])}, got {quote(now)}.")
+    message = f"Expected the {noun} {quote(before)} for tool call {quote(ids[0])}, got {quote(now)}."
+    return problem(message, subject=ids[0])
 
 
 @rule(
@@ -122,7 +123,9 @@ def call_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
     types=frozenset({RUN_COMPLETED}),
     severity=Severity.NOTE,
     scope=Scope.SESSION,
+    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
+    noun="tool calls",
     clause='Event types: "tool.completed | A tool call completed.", "tool.failed | A tool call failed."',
 )
 def call_left_open(event: ParsedEvent, stream: StreamState) -> Outcome:
@@ -133,12 +136,11 @@ def call_left_open(event: ParsedEvent, stream: StreamState) -> Outcome:
     runs = stream.session.runs
     left_open = stream.runs.open_calls(run_id)
     if left_open:
-        unreported = [call_id for call_id in left_open if (call := runs.calls.get(call_id)) and not call.is_left_open]
         end = f"before {RUN_COMPLETED} of run {quote(run_id)}"
-        problems = [
-            Problem(f"Expected an outcome of tool call {quote(call_id)} {end}, got none.") for call_id in unreported
+        return [
+            Problem(f"Expected an outcome of tool call {quote(call_id)} {end}, got none.", subject=call_id)
+            for call_id in left_open
         ]
-        return limit_problems(problems, "tool calls") if problems else None
     run = runs.runs.get(run_id)
     if run is None or not run.called_tools or run.ended_ns is not None or not stream.is_new(event):
         return None

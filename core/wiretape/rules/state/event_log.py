@@ -86,7 +86,6 @@ class EventLog:
         "first_ids",
         "has_disorder",
         "other_events",
-        "other_ids",
     )
 
     def __init__(self, budget: EventBudget) -> None:
@@ -95,8 +94,6 @@ class EventLog:
         """By id and sequence the events without an id, and those with the id of another event."""
         self.first_ids: dict[int, str] = {}
         """For each sequence the first id seen with it."""
-        self.other_ids: dict[int, set[str]] = {}
-        """For each sequence the other ids seen with it."""
         self.dropped = False
         """Whether events were dropped."""
         self.has_disorder = False
@@ -160,8 +157,8 @@ class EventLog:
             self.events[identity] = known
         elif sequence is not None:
             self.other_events[identity, sequence] = known
-        if identity is not None and sequence is not None and self.first_ids.setdefault(sequence, identity) != identity:
-            self.other_ids.setdefault(sequence, set()).add(identity)
+        if identity is not None and sequence is not None:
+            self.first_ids.setdefault(sequence, identity)
         budget, count = self.budget, len(self.events) + len(self.other_events)
         budget.events += 1
         if count > MOST_EVENTS or (count > LEAST_EVENTS and budget.is_spent):
@@ -209,7 +206,6 @@ class EventLog:
             if sequence is not None:
                 self.dropped_up_to = sequence if self.dropped_up_to is None else max(self.dropped_up_to, sequence)
                 self.first_ids.pop(sequence, None)
-                self.other_ids.pop(sequence, None)
         self.budget.return_events(len(dropped))
         self.dropped = True
 

@@ -20,7 +20,6 @@ from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
     EVENT_TYPES,
     RUN_CANCELLED,
-    RUN_COMPLETED,
     RUN_STARTED,
     SANDBOX_RECREATED,
     STATUS_IDLE,
@@ -72,7 +71,7 @@ class _Claim:
     """The id of the run that starts; empty for an idle session."""
     location: Location
     is_refuted: bool
-    """Whether RUN001 has reported the start.  An idle session is one finding for each run that was active."""
+    """Whether a run is known that was active at the start.  At an idle session, any number of them may be."""
 
     @property
     def order(self) -> tuple[Position, str]:
@@ -95,17 +94,14 @@ class Run:
         "ended_sequence",
         "ended_type",
         "first_at",
-        "has_event_after_end",
         "has_unclear_call",
         "is_disputed",
-        "is_early_reported",
-        "is_overlap_reported",
+        "is_start_disputed",
         "last_at",
         "open_calls",
         "started_at",
         "started_id",
         "started_ns",
-        "was_idle",
     )
 
     def __init__(self) -> None:
@@ -127,15 +123,10 @@ class Run:
         self.early_location: Location | None = None
         """The first event of the run, if it was before `run.started`."""
         self.early_sequence: int | None = None
-        self.is_early_reported = False
-        """Whether RUN005 has reported it."""
-        self.has_event_after_end = False
-        self.was_idle = False
-        """Whether RUN004 has reported it: `session.status_idle` arrived before its end."""
-        self.is_overlap_reported = False
-        """Whether RUN001 has reported its start."""
+        self.is_start_disputed = False
+        """Whether another run was active when it started."""
         self.is_disputed = False
-        """Whether RUN001 or RUN004 has reported it: it proves nothing more, because it may be what is wrong."""
+        """Whether it or another run was active wrongly: it proves nothing more, because it may be what is wrong."""
         self.has_unclear_call = False
         """Whether a tool event of the run could not be attributed to a call."""
         self.called_tools = False
@@ -175,10 +166,7 @@ class ToolCall:
     __slots__ = (
         "custom",
         "ended",
-        "has_changed",
         "id",
-        "is_left_open",
-        "lacks_start",
         "name",
         "outcome_id",
         "run_id",
@@ -195,12 +183,6 @@ class ToolCall:
         self.ended = False
         self.outcome_id: str | None = None
         """The id of the event that ended it."""
-        self.has_changed = False
-        """Whether its events disagreed."""
-        self.lacks_start = False
-        """Whether TOOL002 has reported it."""
-        self.is_left_open = False
-        """Whether TOOL005 has reported it."""
 
 
 class SessionRuns:
@@ -281,7 +263,6 @@ class SessionRuns:
             if call.name is None and call.run_id is None:
                 call.name, call.run_id = event.tool_name, run_id
             else:
-                call.has_changed |= find_disagreement(call, event) is not None
                 call.name, call.run_id = call.name or event.tool_name, call.run_id or run_id
         return calls
 
@@ -289,7 +270,7 @@ class SessionRuns:
         """A run starts, or the session is announced as idle; runs that are known may refute that."""
         claims = self._claims
         run = self.runs.get(started or "")
-        claim = _Claim(at, started or "", location, is_refuted=run is not None and run.is_overlap_reported)
+        claim = _Claim(at, started or "", location, is_refuted=run is not None and run.is_start_disputed)
         index = bisect_left(claims, claim.order, key=_order)
         if index < len(claims) and claims[index].order == claim.order:
             # Another connection carried it before.
@@ -324,13 +305,11 @@ class SessionRuns:
         self.overlaps.append(Overlap(run_id, claim.started or None, claim.location))
         if claim.started:
             self.dispute_start(claim.started)
-        else:
-            run.was_idle = True
 
     def dispute_start(self, run_id: str) -> None:
-        """RUN001 reports the start of a run."""
+        """Another run was active when a run started."""
         run = self.run(run_id)
-        run.is_overlap_reported = run.is_disputed = True
+        run.is_start_disputed = run.is_disputed = True
         for claim in self._claims:
             claim.is_refuted |= claim.started == run_id
 
@@ -471,16 +450,12 @@ class StreamRuns:
         run_id = event.document.get("run_id")
         if run_id != self._noted_run_id:
             self._note_early_event(event)
-        if self.ended and type(run_id) is str and self.is_after_end(event, run_id):
-            self._all.run(run_id).has_event_after_end = True
 
     def add(self, event: ParsedEvent, run_id: str) -> None:
         """Add another event of a run that is not replayed."""
         name = event.type
         if name == RUN_STARTED:
-            run = self._all.run(run_id)
-            run.has_event_after_end |= bool(self.is_after_end(event, run_id))
-            self._start(run, run_id, event)
+            self._start(self._all.run(run_id), run_id, event)
         elif name in RUN_EVENT_TYPES:
             after_end = self.is_after_end(event, run_id)
             self._note_early_event(event)
@@ -489,17 +464,14 @@ class StreamRuns:
                 self._end(run, run_id, event)
                 self.deliver_end(event)
                 return
-            run.has_event_after_end |= bool(after_end)
             if self.is_live and event.is_durable and not after_end and name not in OUTCOME_TYPES:
                 self._set_active(run, run_id)
         else:
             self._note_early_event(event)
 
-    def add_tool_event(self, event: ParsedEvent, run_id: str | None, *, lacks_start: bool) -> None:
+    def add_tool_event(self, event: ParsedEvent, run_id: str | None) -> None:
         """Add a tool lifecycle event that is not replayed."""
         calls = self._all.add_tool_event(event, run_id)
-        for call in calls if lacks_start else ():
-            call.lacks_start = True
         if not self.is_live:
             return
         if run_id is not None and not calls:
@@ -557,7 +529,7 @@ class StreamRuns:
     def set_idle(self) -> None:
         """The session is idle."""
         for run_id, run in self.active.items():
-            run.was_idle = run.is_disputed = True
+            run.is_disputed = True
             _add_bounded(self._idle, run_id)
         self.active.clear()
 
@@ -625,9 +597,6 @@ class StreamRuns:
             self.active[run_id] = run
 
     def _end(self, run: Run, run_id: str, event: ParsedEvent) -> None:
-        if event.type == RUN_COMPLETED and run_id not in self.ended:
-            for call_id in self.open_calls(run_id):
-                self._all.call(call_id).is_left_open = True
         for call_id in self._open_calls_of.pop(run_id, ()):
             del self._open_calls[call_id]
         if run.ended_ns is None:

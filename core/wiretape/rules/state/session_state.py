@@ -23,7 +23,7 @@ _MOST_READERS = 500
 """Clients kept for each session."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class SessionState:
     """What is known about one session from all its connections."""
 
@@ -40,8 +40,8 @@ class SessionState:
     """Its open streams."""
     readers: dict[ClientKey, SessionReader] = field(default_factory=dict)
     """The clients that sent requests for it."""
-    workspaces: dict[str, None] = field(default_factory=dict)
-    """The workspace ids in its durable events, in order of arrival."""
+    workspace: str | None = None
+    """The workspace id in the first of its durable events that has one."""
     first_stream: int | None = None
     """The exchange of its first stream."""
     first_event: ParsedEvent | None = None
@@ -50,8 +50,6 @@ class SessionState:
     """Whether it began before the recording."""
     is_understood: bool = True
     """Whether every event of it was seen and understood."""
-    reported: set[str] = field(default_factory=set)
-    """The codes of the rules that report at most one finding for a session, and did."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What rules of other packages remember about it, by their code.  Built-in rules do not use it."""
 
@@ -101,9 +99,8 @@ class SessionState:
 
     def add_workspace(self, event: ParsedEvent) -> None:
         """Add the workspace of a durable event."""
-        workspace = event.workspace_of(self.id)
-        if workspace is not None:
-            self.workspaces.setdefault(workspace)
+        if self.workspace is None:
+            self.workspace = event.workspace_of(self.id)
 
 
 class SessionRegistry:

@@ -129,6 +129,7 @@ class StreamState(EventStream):
     """One connection on which the service streams the events of a session."""
 
     __slots__ = (
+        "__weakref__",
         "created_at",
         "cursor",
         "delivered",
@@ -144,14 +145,12 @@ class StreamState(EventStream):
         "last_event",
         "opened_ns",
         "reader",
-        "reported",
         "resume",
         "resync",
         "runs",
         "sequence",
         "session",
         "silence",
-        "steady_delta",
     )
 
     def __init__(
@@ -175,8 +174,6 @@ class StreamState(EventStream):
         self.silence = silence
 
         self.last_event: SeenFrame | None = None
-        self.steady_delta: ParsedEvent | None = None
-        """A delta for which all rules held, as they do for the next ones of its type and run (see `rule_runner`)."""
         self.last_comment: SeenFrame | None = None
         """The last comment, if nothing has followed it."""
         self.event_numbers: dict[str, int | None] = {}
@@ -190,8 +187,6 @@ class StreamState(EventStream):
         """Whether the sequence of the last event was unreadable, out of order, or not above that of the cursor."""
         self.has_gap = False
         """Whether events may have been lost since the last sequence."""
-        self.reported: set[str] = set()
-        """The codes of the rules that report at most one finding for a stream, and did."""
         self.has_losses = False
         """Whether bytes were lost."""
         self.has_unreadable_event = False
@@ -303,9 +298,6 @@ class StreamState(EventStream):
 
     def add(self, event: ParsedEvent) -> None:
         """Add an event, after the rules have run."""
-        delta = self.steady_delta
-        if delta is not None and (event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN):
-            self.steady_delta = None
         if event.is_delta:
             if event.id_line is not None:
                 # Some clients lose their cursor (DUR004).
@@ -325,7 +317,7 @@ class StreamState(EventStream):
     def lose(self) -> None:
         """Bytes were lost, or could not be decoded."""
         self.has_gap = self.has_unknown_end = self.has_losses = True
-        self.last_comment = self.steady_delta = None
+        self.last_comment = None
         self.gone_ns = self.gone_ns or self.opened_ns
         self.session.is_understood = False
         self.runs.doubt()
@@ -455,13 +447,11 @@ class StreamState(EventStream):
         elif name == STATUS_IDLE:
             runs.set_idle()
         elif run_id is not None:
-            if name == RUN_STARTED and self.find_early_event(event, run_id) is not None:
-                self.session.runs.run(run_id).is_early_reported = True
             runs.add(event, run_id)
         elif name in _TYPES_WITH_RUN:
             self._add_unknown()
         if name in _TOOL_TYPES:
-            runs.add_tool_event(event, run_id, lacks_start=self.lacks_start(event))
+            runs.add_tool_event(event, run_id)
 
     def _add_resync(self, event: ParsedEvent) -> None:
         # It is sent when the service could not deliver every event.
