@@ -159,6 +159,14 @@ def test_a_file_system_without_its_server_is_one_sentence(monkeypatch):
     assert "bug" not in done.stderr
 
 
+@pytest.mark.parametrize("password", ["pa/ss", "a?b", "a#b", "12a/b@c", "/"])
+def test_a_password_with_characters_that_must_be_encoded_is_redacted(password):
+    """Which end the authority of a URL."""
+    assert redact_urls(f"'http://user:{password}@host:80/a@b'") == "'http://[redacted]@b'"
+    assert redact_urls(f"http://user:{password}@host/v1") == "http://[redacted]@host/v1"
+    assert redact_urls("http://host:80/a@b http://[::1]:80/a@b") == "http://host:80/a@b http://[::1]:80/a@b"
+
+
 def test_only_credentials_are_redacted_in_a_text():
     assert redact_urls("a 'http://h/p?x=1&sig=abc' b s3://id:key@bucket/run.db?version=2") == (
         "a 'http://h/p?x=1&sig=[redacted]' b s3://[redacted]@bucket/run.db?version=2"

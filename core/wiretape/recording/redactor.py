@@ -52,7 +52,8 @@ _SCHEME = re.compile(
     r"scram-sha-1|scram-sha-256|token|vapid)[ \t]+)(.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_USERINFO = re.compile(r"(?<=//)[^/?#]*(?=@|%40)")
+# What follows a colon and is not a port belongs to a password, even if a slash in it is not encoded.
+_USERINFO = re.compile(r"(?<=//)(?:[^/?#]*|[^/?#@:\[\s]*:(?!\d+(?:[/?#]|$))[^\s<>\"]{0,200})(?=@|%40)")
 _QUERY = re.compile(r"[?#]")
 _PATH_PARAMETER = re.compile(r"(;)([^=;/]+)(=)([^;/]*)")
 # A semicolon or number sign ends a value only if another parameter follows.
