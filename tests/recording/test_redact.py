@@ -165,6 +165,23 @@ def test_held_bytes_are_returned_once_or_released_at_the_end_of_all_exchanges() 
     assert bodies.close(60) == []
 
 
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_a_stream_with_secrets_of_digits_and_field_names_stays_readable(new_talk, cut: int) -> None:
+    """Also if a secret begins with a field name."""
+    redactor = Redactor(b"salt")
+    cookies = "a=12345678; b=retry: 12345; c=event: tool"
+    redactor.redact_request(new_talk(0).ask(headers=(("Cookie", cookies),)))
+    bodies = BodyRedactor(redactor)
+    bodies.begin(ResponseStarted(1, 1, 200, "OK", "HTTP/1.1", (("Content-Type", "text/event-stream"),)))
+    body = b"event: tool\nretry: 12345\r\n" + b'data: {"n": 12345678, "text": "event: tool"}\n\n'
+    runs = [
+        bodies.redact(BytesArrived(1, Side.RESPONSE, start, body[start:end], (end,), (2,)))
+        for start, end in pairwise([0, cut, len(body)])
+    ]
+    stored = b"".join(run.data for run in runs if run)
+    assert stored == b"event: ****\nretry: 11111\r\n" + b'data: {"n": 11111111, "text": "***********"}\n\n'
+
+
 def test_chosen_names_of_parameters_replace_the_usual_ones() -> None:
     assert is_credential_parameter("filter[my-Key]", {"my_key"})
     assert not is_credential_parameter("token", {"my_key"})

@@ -202,11 +202,11 @@ def test_strict_order_skips_only_the_request_that_it_expects():
 
 
 def test_a_redacted_credential_in_a_body_matches_anything():
-    masked = b'{"note": "use ********************, please", "n": 1}'
+    masked = b'{"note": "use ********************, please", "n": 1, "pin": 11111111}'
     recorded = replay(("POST", "/runs", masked), ("POST", "/runs", b"else"))
 
-    assert taken(recorded, "POST", "/runs", b'{"n": 2, "note": "use sk-abc, please"}') is None
-    assert taken(recorded, "POST", "/runs", b'{"n": 1, "note": "use sk-abc, please"}') == 1
+    assert taken(recorded, "POST", "/runs", b'{"n": 2, "note": "use sk-abc, please", "pin": 8}') is None
+    assert taken(recorded, "POST", "/runs", b'{"n": 1, "note": "use sk-abc, please", "pin": 8}') == 1
 
 
 def test_an_exact_match_is_preferred_to_a_redacted_one():

@@ -51,6 +51,8 @@ class BodyRedaction:
         self._search = _new_search(redactor, headers, is_stream=self._is_stream)
         self._held = self._masked = b""
         """Bytes that may be the beginning of a secret, and the same with asterisks for the end of another one."""
+        self._before = b"\n"
+        """The last bytes before them."""
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes without secrets, up to those that are held back."""
@@ -61,7 +63,7 @@ class BodyRedaction:
         data = self._mask(self._search.close())
         is_cut = count_characters(self._held) >= _CUT_LENGTH
         data += b"*" * len(self._held) if is_cut else self._masked
-        self._held = self._masked = b""
+        self._held = self._masked = self._before = b""
         self._search = self._search.after_loss()
         return data
 
@@ -73,13 +75,16 @@ class BodyRedaction:
             masked = overwrite(masked, self._spare_field_names(data, spans))
         end = len(data) - self._redactor.partial_secret(data)
         self._held, self._masked = data[end:], masked[end:]
+        self._before = (self._before + data[max(0, end - _LONGEST_FIELD_NAME) : end])[-_LONGEST_FIELD_NAME:]
         return masked[:end]
 
     def _spare_field_names(self, data: bytes, spans: list[Span]) -> list[Span]:
         """Return the spans without the field names of an event stream, which has to stay readable."""
         if not (self._is_stream or begins_like_events(data)):
             return spans
-        return [(max(start, min(end, _field_name_end(data, start))), end) for start, end in spans]
+        count = len(self._before)
+        data = self._before + data
+        return [(max(start, min(end, _field_name_end(data, start + count) - count)), end) for start, end in spans]
 
 
 class BodyRedactor:
@@ -157,7 +162,7 @@ def _field_name_end(data: bytes, at: int) -> int:
     """Return the end of the field name of an event stream that contains the byte at an offset; else 0."""
     near = max(0, at - _LONGEST_FIELD_NAME)
     line = max(data.rfind(b"\n", near, at), data.rfind(b"\r", near, at)) + 1
-    name = _FIELD_NAME.match(data, line or near) if line or not near else None
+    name = _FIELD_NAME.match(data, line) if line else None
     return name.end() if name else 0
 
 

@@ -21,7 +21,8 @@ REDACTED = "--wiretape-redacted--"
 """Stands for a redacted part of a recorded request; percent-coding does not change these characters."""
 
 _REDACTED_TEXT = re.compile(REDACTED_PATTERN)
-_REDACTED_BYTES = re.compile(REDACTED_PATTERN.encode())
+_REDACTED_BYTES = re.compile(rf"{REDACTED_PATTERN}|1{{8,}}".encode())
+"""In a body, a secret of digits is overwritten with `1`."""
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))
