@@ -116,6 +116,7 @@ class BodyRedactor:
         body = self._bodies.get(key)
         if body is None:  # its exchange began before the recorder failed
             body = self._bodies[key] = BodyRedaction(self._redactor)
+            body.close()
         data = body.feed(run.data)
         if data is run.data and key not in self._ends:
             return run

@@ -232,9 +232,10 @@ class Redactor:
     def _redact_value(self, name: str, value: str) -> str:
         if name in self.policy.credential_headers:
             self.matched.add(f"header:{name}")
-            return self._redact_credential(value)
         if name in self.policy.secret_headers:
             return self._redact_cookies(name, value)
+        if name in self.policy.credential_headers:
+            return self._redact_credential(value)
         if not name:
             return self.redact_url(value)
         return "".join(self.redact_url(part, in_header=True) for part in _NEXT_IN_LIST.split(value))

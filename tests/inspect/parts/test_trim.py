@@ -378,6 +378,35 @@ def test_json_values_are_redacted_in_the_bodies_in_which_the_recorder_redacts_th
         assert b"".join(run.data for run in recording.body(1, Side.RESPONSE)) == expected
 
 
+def test_a_secret_is_redacted_as_the_recorder_would_have_redacted_it(run, tape, tmp_path):
+    """In bodies before its head as well."""
+    tape.exchange(chunks=[(1, b"data: tenant-1, key-12345678 or key-1234\n\n")])
+    tape.exchange(
+        request_headers=(("X-Tenant", 'Bearer tenant-1, api-key="key-12345678"'), ("X-Other", "is key-12345678"))
+    )
+    whole = tape.close()
+
+    assert redacted(run, whole, tmp_path / "clean.db", "header:x-tenant").exit_code == 0
+
+    with open_recording(tmp_path / "clean.db") as recording:
+        stored = b"".join(run.data for run in recording.body(1, Side.RESPONSE))
+        headers = dict(recording.exchange(2).request.headers)
+    assert stored == b"data: ********, ************ or key-1234\n\n"
+    assert re.fullmatch(r"Bearer \[redacted:\w{16}\]", headers["X-Tenant"])
+    assert re.fullmatch(r"is \[redacted:\w{16}\]", headers["X-Other"])
+
+
+def test_json_that_cannot_be_read_is_overwritten_if_a_path_might_match(run, tape, tmp_path):
+    tape.exchange(chunks=[(1, b'data: {"pin": 1, broken}\n\ndata: [DONE]\n\n')])
+
+    result = redacted(run, tape.close(), tmp_path / "clean.db", "json:$..pin")
+
+    assert "1 JSON text could not be read, and all of it is overwritten." in result.output
+    with open_recording(tmp_path / "clean.db") as recording:
+        stored = b"".join(run.data for run in recording.body(1, Side.RESPONSE))
+    assert stored == b"data: ******************\n\ndata: [DONE]\n\n"
+
+
 def test_redacted_digits_keep_json_valid(run, tape, message, tmp_path):
     tape.exchange(chunks=[(1, message("run.started", data={"pin": 4711, "said": "4711 it is"}))])
 
