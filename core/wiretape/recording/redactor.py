@@ -157,13 +157,13 @@ class Redactor:
         """Return the request without its secrets."""
         headers = self._redact_headers(seen.headers)
         target = self._redact_header("", seen.target)
-        authority, client = self._redact_header("", f"//{seen.authority}")[2:], seen.client
+        authority = self._redact_header("", f"//{seen.authority}")[2:]
         self._remember_head(seen.exchange)
         # Now all secrets of the request are known, wherever it repeats them.
-        if self._find_in_head("\n".join((target, authority, client, *(value for _, value in headers))), seen.exchange):
+        if self._find_in_head("\n".join((target, authority, *(value for _, value in headers))), seen.exchange):
             headers, target = self._mask_headers(headers, seen.exchange), self.mask_text(target, seen.exchange)
-            authority, client = (self.overwrite_text(text, seen.exchange) for text in (authority, client))
-        return replace(seen, headers=headers, target=target, authority=authority, client=client)
+            authority = self.overwrite_text(authority, seen.exchange)
+        return replace(seen, headers=headers, target=target, authority=authority)
 
     def redact_response(self, seen: ResponseStarted) -> ResponseStarted:
         """Return the response without its secrets."""

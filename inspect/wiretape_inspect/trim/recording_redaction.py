@@ -275,7 +275,8 @@ class RecordingRedaction:
     def _redact_head(self, seen: Head) -> Head:
         redacted: Head
         if isinstance(seen, RequestStarted):
-            redacted, side = self._redactor.redact_request(seen), Side.REQUEST
+            client = self.redact_text(seen.client)
+            redacted, side = replace(self._redactor.redact_request(seen), client=client), Side.REQUEST
         else:
             redacted, side = self._redactor.redact_response(seen), Side.RESPONSE
         body = self._bodies.get((seen.exchange, side))
