@@ -17,3 +17,10 @@ def replay_url_error(url: str) -> InputError:
     return InputError(
         f"Invalid replay URL '{shorten(redact_urls(url))}': expected the URL printed by the replay, such as http://127.0.0.1:8090."
     )
+
+
+def check_token(token: str) -> str:
+    """Return a control token if a header can carry it.  Raises InputError."""
+    if not token or not token.isascii() or not token.isprintable() or token != token.strip():
+        raise InputError("Invalid control token: expected printable ASCII without leading or trailing spaces.")
+    return token

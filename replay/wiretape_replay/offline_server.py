@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from wiretape.control_protocol import check_token
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.access.error_envelope import malformed_request_handler
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_api import ControlApi
-from wiretape_replay.control.control_requests import check_token
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.fault_actions import FaultActions
 from wiretape_replay.faults.fault_schedule import FaultSchedule

@@ -16,6 +16,7 @@ from hostile_server import BODY, HEAD, REDIRECT, HostileServer
 from wiretape_process import WiretapeProcess, run_wiretape
 
 from wiretape.cli import wiretape
+from wiretape_replay import ServeOptions, start_scenario
 from wiretape_replay.commands.foreground_server import control_command_line
 
 STREAM = "/v1/sessions/s1/events/stream"
@@ -190,7 +191,15 @@ def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
     assert "Specify the conditions of a breakpoint" in refused(replay.url, "break", "--remove", *token)
     assert "use --token or set WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
     assert "is not the control token of this replay" in refused(replay.url, "state")
+    assert "Only virtual time can be advanced" in refused(replay.url, "advance", "1", *token)
     assert "printable ASCII" in refused(replay.url, "state", "--token", "a\nb")
+
+
+def test_virtual_time_is_advanced():
+    with start_scenario("hello", ServeOptions(clock="virtual")) as service:
+        before_ns = service.clock.now_ns()
+        assert run(service.url, "advance", "60", token=service.token).startswith("no playhead: no session yet\n")
+        assert service.clock.now_ns() - before_ns == 60_000_000_000
 
 
 def test_verbatim_mode_has_a_state_and_no_playhead(serve, recording):
@@ -216,16 +225,19 @@ def test_an_address_without_a_server_is_refused_in_one_sentence():
 
 
 @pytest.mark.parametrize(
-    "response",
+    ("response", "problem"),
     [
-        b"SSH-2.0-OpenSSH\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
-        b"HTTP/1.1 404 No\r\n\r\n<html>",
-        b"HTTP/1.1 302 Found\r\nLocation: http://evil.test/\r\nContent-Length: 0\r\n\r\n",
-        b"",
+        (b"SSH-2.0-OpenSSH\r\n", "The server at {} is not a wiretape replay."),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "The server at {} is not a wiretape replay."),
+        (b"HTTP/1.1 404 No\r\n\r\n<html>", "The server at {} is not a wiretape replay."),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: http://evil.test/\r\nContent-Length: 0\r\n\r\n",
+            "The server at {} is not a wiretape replay.",
+        ),
+        (b"", "Cannot reach the replay at {}: "),
     ],
 )
-def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response):
+def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response, problem):
     """Redirections are not followed: the token must not reach another server."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
 
@@ -238,9 +250,7 @@ def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response):
 
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         threading.Thread(target=serve_once).start()
-        output = refused(url, "state")
-
-    assert "is not a wiretape replay" in output or "Cannot reach" in output
+        assert problem.format(url.removeprefix("http://")) in refused(url, "state")
 
 
 @pytest.mark.parametrize(
@@ -295,5 +305,5 @@ def test_help_lists_the_subcommands_in_order_with_whole_sentences():
     listed = CliRunner().invoke(wiretape, ["control", "--help"]).output.partition("Commands:\n")[2].partition("\n\n")[0]
 
     names = re.findall(r"^  (\w+)", listed, re.MULTILINE)
-    assert names == ["state", "pause", "resume", "step", "seek", "break", "reset", "wait"]
+    assert names == ["state", "pause", "resume", "step", "seek", "break", "reset", "wait", "advance"]
     assert "..." not in listed

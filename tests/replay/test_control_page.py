@@ -12,7 +12,7 @@ import pytest
 from programs import find_program
 
 from wiretape_replay import ReplayOptions
-from wiretape_replay.control.control_requests import WaitCondition
+from wiretape_replay.control.playhead_control import WaitCondition
 from wiretape_replay.loop_thread import start_replay
 from wiretape_replay.session.playhead import PlayheadStatus, StepTarget
 

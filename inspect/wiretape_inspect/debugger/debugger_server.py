@@ -14,7 +14,6 @@ from aiohttp.http import HttpProcessingError
 from wiretape.addresses import is_loopback, listen_error, origin_of
 from wiretape.errors import InputError, RecordingError
 from wiretape.recording import Recording, open_recording
-from wiretape.safe_text import shorten
 from wiretape_inspect.debugger.api_endpoints import (
     DOCUMENTS,
     LINES,
@@ -26,7 +25,7 @@ from wiretape_inspect.debugger.api_endpoints import (
 from wiretape_inspect.debugger.debugger_access import Access, add_security_headers, find_refusal
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
 from wiretape_inspect.debugger.recording_thread import RecordingThread
-from wiretape_inspect.debugger.replay_forwarder import METHODS, ReplayAddress, ReplayForwarder, UnreachableError
+from wiretape_inspect.debugger.replay_forwarder import ReplayAddress, ReplayForwarder, UnreachableError
 from wiretape_inspect.diff.diff_model import TOLERANCE_NS, DiffOptions, DiffTotal
 from wiretape_inspect.diff.diff_output import json_lines
 from wiretape_inspect.diff.recording_diff import RecordingDiff
@@ -133,7 +132,7 @@ class _Routes:
             differences = partial(lines_response, _differences(self._compare))
             app.router.add_get("/api/other/event", self._in_thread(event, self._compare), allow_head=False)
             app.router.add_get("/api/differences", self._in_thread(differences, self._opening), allow_head=False)
-        app.router.add_route("*", "/api/replay/{name}", self._forward)
+        app.router.add_route("*", "/api/replay/{name:[a-z]+}", self._forward)
         app.on_response_prepare.append(add_security_headers)
         if self._forwarder is not None:
             app.cleanup_ctx.append(self._forwarder.lifetime)
@@ -180,12 +179,6 @@ class _Routes:
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         if self._forwarder is None:
             raise NotFoundError("No replay is attached: start one with `wiretape replay --debug`.")
-        name = request.match_info["name"]
-        methods = METHODS.get(name)
-        if methods is None:
-            raise NotFoundError(f"Unknown path {shorten(name, 60)}: expected one of {', '.join(METHODS)}.")
-        if request.method not in methods:
-            return error_response(405, f"Method not allowed: {name} accepts {' and '.join(sorted(methods))}.")
         return await self._forwarder.forward(request)
 
     def _in_thread(self, reader: _Reader, opening: Callable[[], Recording]) -> _Handler:

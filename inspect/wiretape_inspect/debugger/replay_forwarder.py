@@ -1,6 +1,6 @@
 """Forwards the page's requests to the control API of a replay, with a token that the page never gets."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -8,17 +8,10 @@ from urllib.parse import urlsplit
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
 from wiretape.addresses import is_loopback_host
-from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, replay_url_error
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, check_token, replay_url_error
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 
-METHODS: Mapping[str, frozenset[str]] = {
-    "state": frozenset({"GET"}),
-    "events": frozenset({"GET"}),
-    "breakpoints": frozenset({"GET", "POST", "DELETE"}),
-    **{name: frozenset({"POST"}) for name in ("pause", "resume", "step", "seek", "reset", "wait")},
-}
-"""The paths that are forwarded, with their methods."""
 _CONNECT_S = 5
 _TOKEN_REFUSED = frozenset({401, 403})
 """Status codes that must not reach the page: there, they would mean that its own cookie is refused."""
@@ -44,9 +37,9 @@ class ReplayAddress:
             raise replay_url_error(url) from None
         if parts.scheme != "http" or not is_loopback_host(parts.netloc) or parts.path not in {"", "/"} or parts.query:
             raise replay_url_error(url)
-        if not token or not token.isascii() or not token.isprintable():
+        if not token:
             raise InputError("Missing control token: set $WIRETAPE_TOKEN to the token printed by the replay.")
-        return cls(f"http://{parts.netloc}", token)
+        return cls(f"http://{parts.netloc}", check_token(token))
 
 
 class ReplayForwarder:

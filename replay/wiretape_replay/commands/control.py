@@ -1,11 +1,11 @@
 """The command `wiretape control`, and the HTTP client of the control API that it uses."""
 
 import asyncio
+import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import click
@@ -14,22 +14,22 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 from wiretape.addresses import origin_of
 from wiretape.control_protocol import (
     CONTROL_ROOT,
-    DEFAULT_WAIT_S,
-    LONGEST_WAIT_S,
-    MOST_STEPS,
     TOKEN_HEADER,
+    check_token,
     replay_url_error,
 )
 from wiretape.errors import InputError
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape.side_command import TOKEN_VARIABLE
-from wiretape_replay.control.control_requests import WaitCondition, check_token
-from wiretape_replay.control.playhead_control import not_reached_message
-from wiretape_replay.session.playhead import StepTarget
+from wiretape_replay.control.control_operations import OPERATIONS, Operation, option_of
+from wiretape_replay.control.playhead_control import WaitCondition, not_reached_message
 
 _TIMEOUT_S = 20.0
 _LONGEST_BODY = 16 * 1024 * 1024
+_Document = Mapping[str, Any]
+_BREAKPOINTS = "breakpoints"
+"""The operation of `wiretape control URL break`."""
 
 
 def _parse_replay_url(url: str) -> tuple[str, int]:
@@ -100,35 +100,6 @@ def _read_document(status: int, body: bytes) -> dict[str, Any]:
     raise InputError(shorten(error["message"], 600))
 
 
-_Document = Mapping[str, Any]
-
-
-class _Target:
-    """The replay to control, and the options that all subcommands share."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.token: str | None = None
-        self.session: str | None = None
-        self.as_json = False
-
-    def send(
-        self,
-        operation: str,
-        parameters: Mapping[str, object] | None = None,
-        *,
-        method: str = "POST",
-        takes_s: float = 0,
-    ) -> _Document:
-        """Do an operation and print the resulting state."""
-        if self.token is None:
-            raise InputError(f"The control token is missing: use --token or set {TOKEN_VARIABLE}.")
-        parameters = {"session": self.session, **(parameters or {})}
-        document = _request(self.url, method, operation, parameters, token=check_token(self.token), takes_s=takes_s)
-        click.echo(json.dumps(document, indent=2) if self.as_json else "\n".join(_format_response(document)))
-        return document
-
-
 class _OrderedGroup(click.Group):
     """A group whose help lists the subcommands in the order of their definition, with their whole sentences."""
 
@@ -150,122 +121,90 @@ def control(ctx: click.Context, *, url: str) -> None:
 
     Every command prints the resulting state.
     """
-    ctx.obj = _Target(url)
+    ctx.obj = url
 
 
-def _store_option(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
-    setattr(ctx.obj, parameter.name or "", value)
+_SHARED_OPTIONS = [
+    click.Option(
+        ["--token"],
+        envvar=TOKEN_VARIABLE,
+        metavar="TOKEN",
+        help=f"Control token, as printed by `wiretape replay` or `wiretape serve`; or set ${TOKEN_VARIABLE}.",
+    ),
+    click.Option(
+        ["--session"],
+        metavar="ID",
+        help="Session to control.  [default: all sessions; required for step, seek and wait if there are several]",
+    ),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print the response as one JSON document."),
+]
+_BREAK_OPTIONS = [
+    click.Option(["--remove"], is_flag=True, help="Remove the breakpoint with these conditions instead of setting it."),
+    click.Option(["--clear"], is_flag=True, help="Remove all breakpoints."),
+    click.Option(["--list", "lists"], is_flag=True, help="List the breakpoints without changing them."),
+]
 
 
-def _subcommand(function: Callable[..., None]) -> click.Command:
-    """A command of the group, with the options that all of them share."""
-    shared_option = partial(click.option, expose_value=False, callback=_store_option)
-    options = [
-        shared_option(
-            "--token",
-            envvar=TOKEN_VARIABLE,
-            metavar="TOKEN",
-            help=f"Control token, as printed by `wiretape replay` or `wiretape serve`; or set ${TOKEN_VARIABLE}.",
-        ),
-        shared_option(
-            "--session",
-            metavar="ID",
-            help="Session to control.  [default: all sessions; required for step, seek and wait if there are several]",
-        ),
-        shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return control.command(name=function.__name__.rstrip("_"))(click.pass_obj(function))
+def _add_command(name: str, method: str, operation: Operation) -> None:
+    """Add the command of an operation to the group."""
+
+    @click.pass_obj
+    def run(url: str, /, *, token: str | None, session: str | None, as_json: bool, **parameters: Any) -> None:
+        """Do the operation, and print the resulting state."""
+        if token is None:
+            raise InputError(f"The control token is missing: use --token or set {TOKEN_VARIABLE}.")
+        chosen, path = (method, name) if name != _BREAKPOINTS else _choose_method(parameters)
+        parameters = {key: value for key, value in parameters.items() if value is not None and value is not False}
+        takes_s = float(parameters.get("timeout_s", 0))
+        if session is not None:
+            parameters["session"] = session
+        document = _request(url, chosen, path, parameters, token=check_token(token), takes_s=takes_s)
+        click.echo(json.dumps(document, indent=2) if as_json else "\n".join(_format_response(document)))
+        if document.get("reached") is False:
+            until = WaitCondition(parameters["until"])
+            raise InputError(not_reached_message(document["sessions"][0]["session"], until, takes_s))
+
+    options = [_parameter(key, *declared) for key, declared in operation.parameters.items()]
+    options += [*(_BREAK_OPTIONS if name == _BREAKPOINTS else []), *_SHARED_OPTIONS]
+    command = "break" if name == _BREAKPOINTS else name
+    control.add_command(click.Command(command, callback=run, params=options, help=operation.help))
 
 
-@_subcommand
-def state(target: _Target) -> None:
-    """Show where the playheads are, what is ahead, and who is connected."""
-    target.send("state", method="GET")
+def _parameter(name: str, hint: Any, default: Any) -> click.Parameter:
+    """A parameter of a command, from that of an operation."""
+    option = option_of(hint)
+    if option is None:
+        raise TypeError(f"{name} has no option")
+    type_ = click.Choice([each.value for each in option.choices]) if option.choices else _plain_type(hint)
+    is_required = default is inspect.Parameter.empty
+    about: dict[str, Any] = {"type": type_, "metavar": option.metavar, "required": is_required}
+    about["default"] = None if is_required else getattr(default, "value", default)
+    if option.flag is None:
+        return click.Argument([name], **about)
+    is_flag = type_ is bool
+    shown = default is not None and not is_flag
+    return click.Option([option.flag, name], help=option.help, show_default=shown, is_flag=is_flag, **about)
 
 
-@_subcommand
-def pause(target: _Target) -> None:
-    """Stop at the current position."""
-    target.send("pause")
+def _plain_type(hint: Any) -> type:
+    """The type of a value: `int` for `Annotated[int, …] | None`."""
+    return hint if isinstance(hint, type) else _plain_type(get_args(hint)[0])
 
 
-@_subcommand
-def resume(target: _Target) -> None:
-    """Continue from the current position, even if a breakpoint stopped the playhead there."""
-    target.send("resume")
-
-
-@_subcommand
-@click.argument("to", type=click.Choice([target.value for target in StepTarget]), default="event")
-@click.option(
-    "--count", metavar="N", type=click.IntRange(1, MOST_STEPS), default=1, show_default=True, help="Number of steps."
-)
-def step(target: _Target, to: str, count: int) -> None:
-    """Pause, then advance past the next event, durable event, or event with a finding."""
-    target.send("step", {"to": to, "count": count})
-
-
-@_subcommand
-@click.option("--sequence", metavar="N", type=int, help="Go to just after the event with this sequence number.")
-@click.option("--event", metavar="ID", help="Go to just after the durable event with this id.")
-@click.option("--time", "time_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go to a time in the log.")
-@click.option(
-    "--position", metavar="N", type=click.IntRange(min=0), help="Go to a position in the log, counted from 0."
-)
-@click.option("--end", is_flag=True, help="Go to the end of the log.")
-def seek(target: _Target, /, **destination: object) -> None:
-    """Go to a position in the log, forward or back."""
-    target.send("seek", {name: value for name, value in destination.items() if value is not False})
-
-
-@_subcommand
-@click.option("--type", "type_", metavar="TYPE", help="Stop before events of this type; * matches anything.")
-@click.option("--sequence", metavar="N", type=int, help="Stop before the event with this sequence number.")
-@click.option("--tool-call", "tool_call_id", metavar="ID", help="Stop before events of this tool call.")
-@click.option("--finding", metavar="CODE", help="Stop before events with this finding; a code prefix is enough.")
-@click.option("--remove", is_flag=True, help="Remove the breakpoint with these conditions instead of setting it.")
-@click.option("--clear", is_flag=True, help="Remove all breakpoints.")
-@click.option("--list", "lists", is_flag=True, help="List the breakpoints without changing them.")
-def break_(target: _Target, /, *, type_: str | None, remove: bool, clear: bool, lists: bool, **others: object) -> None:
-    """Stop before every event that matches all the given conditions."""
-    conditions = {"type": type_, **others}
-    is_empty = all(value is None for value in conditions.values())
+def _choose_method(parameters: dict[str, Any]) -> tuple[str, str]:
+    """The method and the operation of `break`, whose own flags are removed from the parameters.  Raises InputError."""
+    remove, clear, lists = (parameters.pop(flag) for flag in ("remove", "clear", "lists"))
+    is_empty = all(value is None for value in parameters.values())
     if clear + lists + (not is_empty) != 1 or (remove and is_empty):
         raise InputError(
             "Specify the conditions of a breakpoint (--type, --sequence, --tool-call, --finding), --clear or --list."
         )
-    if lists:
-        target.send("state", method="GET")
-    else:
-        target.send("breakpoints", conditions, method="DELETE" if remove or clear else "POST")
+    return ("GET", "state") if lists else ("DELETE" if remove or clear else "POST", _BREAKPOINTS)
 
 
-@_subcommand
-def reset(target: _Target) -> None:
-    """Start over: return playheads and responses to the beginning, reset faults, and close connected streams."""
-    target.send("reset")
-
-
-@_subcommand
-@click.argument(
-    "until", type=click.Choice([until.value for until in WaitCondition]), default=WaitCondition.STOPPED.value
-)
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0, LONGEST_WAIT_S),
-    default=DEFAULT_WAIT_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="Fail after this many seconds.",
-)
-def wait(target: _Target, until: str, timeout_s: float) -> None:
-    """Wait until the playhead stops, reaches a breakpoint or reaches the end, or until a stream connects."""
-    document = target.send("wait", {"until": until, "timeout_s": timeout_s}, takes_s=timeout_s)
-    if not document["reached"]:
-        raise InputError(not_reached_message(document["sessions"][0]["session"], WaitCondition(until), timeout_s))
+for _name, _methods in OPERATIONS.items():
+    _method = "POST" if "POST" in _methods else "GET"
+    _add_command(_name, _method, _methods[_method])
 
 
 # The state of a replay as lines; text of the recording is made printable.

@@ -8,30 +8,21 @@ page whose own host name was made to resolve to this machine (DNS rebinding) is 
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
 from inspect import isawaitable
 from itertools import count
 from typing import Any, NoReturn
 
-import msgspec
 from aiohttp import web
 
 from wiretape.addresses import is_loopback, is_loopback_host
 from wiretape.contract import ENVELOPE_KEY, EVENT_STREAM
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
-from wiretape.decode import Source, decode
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
-from wiretape_replay.control.control_requests import (
-    AdvanceRequest,
-    BreakpointRequest,
-    SeekRequest,
-    SessionRequest,
-    StepRequest,
-    WaitRequest,
-)
-from wiretape_replay.control.control_state import PlayheadState, describe_entry
+from wiretape_replay.control.control_operations import OPERATIONS, Operation
+from wiretape_replay.control.control_state import PlayheadState
 from wiretape_replay.control.playhead_control import PlayheadControl, UnknownSessionError
 
 _CODES = {
@@ -50,52 +41,8 @@ _SHORTEST_PAUSE_S = 0.02
 _Document = dict[str, Any]
 
 
-def _step(control: PlayheadControl, request: StepRequest) -> _Document:
-    passed = control.steps(request.to, count=request.count)
-    position = control.session_state().position
-    stepped = asdict(describe_entry(passed[-1], position - 1)) if len(passed) == request.count else None
-    return {"stepped": stepped, "found": len(passed)}
-
-
-def _seek(control: PlayheadControl, request: SeekRequest) -> None:
-    control.seek(**{name: value for name, value in msgspec.structs.asdict(request).items() if name != "session"})
-
-
-async def _wait(control: PlayheadControl, request: WaitRequest) -> _Document:
-    try:
-        await control.async_wait(request.until, timeout_s=request.timeout_s)
-    except TimeoutError:
-        return {"reached": False}
-    return {"reached": True}
-
-
-@dataclass(frozen=True, slots=True)
-class _Operation:
-    """An operation: the type of its parameters, and what it does."""
-
-    request: type[Any]
-    run: Callable[[PlayheadControl, Any], object]
-    """Returns what the response contains besides the state, or an awaitable of it."""
-
-
-_STATE = _Operation(SessionRequest, lambda _control, _request: None)
-_OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
-    "state": {"GET": _STATE},
-    "pause": {"POST": _Operation(SessionRequest, lambda control, _: control.pause())},
-    "resume": {"POST": _Operation(SessionRequest, lambda control, _: control.resume())},
-    "step": {"POST": _Operation(StepRequest, _step)},
-    "seek": {"POST": _Operation(SeekRequest, _seek)},
-    "breakpoints": {
-        "GET": _STATE,
-        "POST": _Operation(BreakpointRequest, lambda control, request: control.add_breakpoint(request.breakpoint)),
-        "DELETE": _Operation(BreakpointRequest, lambda control, request: control.remove_breakpoint(request.breakpoint)),
-    },
-    "reset": {"POST": _Operation(SessionRequest, lambda control, _: control.reset())},
-    "wait": {"POST": _Operation(WaitRequest, _wait)},
-    "events": {"GET": _STATE},
-    "advance": {"POST": _Operation(AdvanceRequest, lambda control, request: control.async_advance(request.seconds))},
-}
-"""By name and method.  `advance` exists only where time is virtual."""
+_FEED = "events"
+_METHODS = {name: list(methods) for name, methods in OPERATIONS.items()} | {_FEED: ["GET"]}
 
 
 class ControlApi:
@@ -105,9 +52,6 @@ class ControlApi:
         self._control = control
         self._token = token
         self._request_ids = count(1)
-        self._operations = dict(_OPERATIONS)
-        if not control.can_advance:
-            del self._operations["advance"]
 
     def attach(self, app: web.Application) -> None:
         """Add the route to an application."""
@@ -122,27 +66,26 @@ class ControlApi:
             return self._error(*refusal)
         path = request.raw_path.partition("?")[0]
         name = path.removeprefix(CONTROL_ROOT)
-        methods = self._operations.get(name)
+        methods = _METHODS.get(name)
         if methods is None or not path.startswith(CONTROL_ROOT):
-            known = ", ".join(self._operations)
+            known = ", ".join(_METHODS)
             return self._error(404, f"Unknown path {shorten(path)}: expected {CONTROL_ROOT} and one of {known}.")
         if request.method not in methods:
             allowed = ", ".join(methods)
             return self._error(405, f"{name} does not support {request.method}: use {allowed}.", {"Allow": allowed})
-        if name == "events":
+        if name == _FEED:
             return await self._send_feed(request)
-        return await self._run(name, methods[request.method], request)
+        return await self._run(OPERATIONS[name][request.method], request)
 
-    async def _run(self, name: str, operation: _Operation, request: web.Request) -> web.Response:
+    async def _run(self, operation: Operation, request: web.Request) -> web.Response:
         try:
-            parameters = decode(await _parameters(request), operation.request, Source(name))
-            session_id = getattr(parameters, "session", None)
+            parameters = operation.check(await _parameters(request))
+            session_id = parameters.pop("session")
             control = self._control if session_id is None else self._control.session(session_id)
-            result = operation.run(control, parameters)
-            result = await result if isawaitable(result) else result
-            if (name, request.method) == ("breakpoints", "GET"):
-                return _json(200, _breakpoints_by_session(control))
-            return _json(200, asdict(control.state()) | (result if isinstance(result, dict) else {}))
+            outcome = operation.function(control, **parameters)
+            outcome = await outcome if isawaitable(outcome) else outcome
+            document = asdict(control.state()) if operation.has_state else {}
+            return _json(200, document | (dict(operation.result(control, outcome)) if operation.result else {}))
         except UnknownSessionError as error:
             return self._error(404, error.message)
         except InputError as error:
@@ -206,11 +149,6 @@ def _summarise(state: PlayheadState) -> _Document:
     if state.next is not None:
         document["next"] = {name: document["next"][name] for name in ("kind", "type", "sequence", "id")}
     return document
-
-
-def _breakpoints_by_session(control: PlayheadControl) -> _Document:
-    sessions = control.state().sessions
-    return {"breakpoints": {state.session: [asdict(point) for point in state.breakpoints] for state in sessions}}
 
 
 def _find_refusal(request: web.Request, token: str) -> tuple[int, str] | None:

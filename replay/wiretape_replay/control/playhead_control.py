@@ -6,27 +6,24 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from concurrent.futures import Future
 from contextlib import suppress
 from copy import copy
+from dataclasses import asdict
+from enum import StrEnum
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec import Meta
 
 from wiretape.contract import EVENT_TYPES
-from wiretape.control_protocol import DEFAULT_WAIT_S
+from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
 from wiretape.errors import InputError
 from wiretape.rules import CATALOGUE, Finding
 from wiretape.safe_text import closest_match, shorten
-from wiretape_replay.control.control_requests import (
-    AdvanceRequest,
-    BreakpointRequest,
-    SeekRequest,
-    StepRequest,
-    WaitCondition,
-    WaitRequest,
-    check_request,
-)
+from wiretape_replay.control.control_operations import OPERATIONS, CommandOption, operation
 from wiretape_replay.control.control_state import (
     PlayheadState,
     ReplayState,
     RequestSummary,
+    describe_entry,
     describe_session,
     describe_speed,
 )
@@ -36,6 +33,24 @@ from wiretape_replay.session.session_log import LogEntry, SessionLog
 from wiretape_replay.session.session_streams import ConnectedStream
 
 _MOST_LISTED = 10
+_LONGEST_LOG_S = 1e9
+_LONGEST_ADVANCE_S = 86_400
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class WaitCondition(StrEnum):
+    """What can be waited for."""
+
+    STOPPED = "stopped"
+    """The playhead stays at its position until somebody moves it: paused, at a breakpoint, or at the end."""
+    BREAKPOINT = "breakpoint"
+    END = "end"
+    CONNECTED = "connected"
+    """A stream is connected."""
+
+
 _NOT_REACHED = {
     WaitCondition.STOPPED: "was still moving, or waiting for its first stream,",
     WaitCondition.BREAKPOINT: "was not at a breakpoint",
@@ -43,21 +58,19 @@ _NOT_REACHED = {
     WaitCondition.CONNECTED: "had no stream",
 }
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
 
 class UnknownSessionError(InputError):
     """No session has this id."""
 
 
-class BreakpointConditions(TypedDict, total=False):
-    """The conditions of a breakpoint; see Breakpoint."""
-
-    type: str
-    sequence: int
-    tool_call_id: str
-    finding: str
+_EventType = Annotated[
+    str | None, CommandOption("--type", "Stop before events of this type; * matches anything.", "TYPE")
+]
+_Sequence = Annotated[int | None, CommandOption("--sequence", "Stop before the event with this sequence number.", "N")]
+_ToolCall = Annotated[str | None, CommandOption("--tool-call", "Stop before events of this tool call.", "ID")]
+_FindingCode = Annotated[
+    str | None, CommandOption("--finding", "Stop before events with this finding; a code prefix is enough.", "CODE")
+]
 
 
 def _in_loop(
@@ -75,6 +88,45 @@ def _in_loop(
         return _wait_for(asyncio.run_coroutine_threadsafe(run(), self.loop))
 
     return call
+
+
+_AsyncMethod = Callable[Concatenate["PlayheadControl", _P], Coroutine[Any, Any, _T]]
+
+
+def _from_any_loop(method: _AsyncMethod[_P, _T]) -> _AsyncMethod[_P, _T]:
+    """Let a coroutine method be called in any event loop: it runs in that of the replay."""
+
+    @wraps(method)
+    async def call(self: "PlayheadControl", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if self.is_in_loop:
+            return await method(self, *args, **kwargs)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), self.loop))
+
+    return call
+
+
+def _blocking(method: _AsyncMethod[_P, _T]) -> Callable[Concatenate["PlayheadControl", _P], _T]:
+    """The form of a coroutine method that blocks the calling thread.  It raises RuntimeError in a coroutine."""
+
+    @wraps(method)
+    def call(self: "PlayheadControl", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if _is_in_coroutine():
+            raise RuntimeError("This would block the event loop: in a coroutine, use async_wait or async_advance.")
+        return _wait_for(asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), self.loop))
+
+    return call
+
+
+def _describe_steps(control: "PlayheadControl", passed: Sequence[LogEntry | None]) -> Mapping[str, object]:
+    """The last entry that was passed, None if the log ended first, and the number of steps."""
+    last = passed[-1]
+    if last is None:
+        return {"stepped": None, "found": len(passed) - 1}
+    return {"stepped": asdict(describe_entry(last, control.session_state().position - 1)), "found": len(passed)}
+
+
+def _describe_breakpoints(_: "PlayheadControl", found: Mapping[str, Sequence[Breakpoint]]) -> Mapping[str, object]:
+    return {"breakpoints": {session: [asdict(point) for point in points] for session, points in found.items()}}
 
 
 class PlayheadControl:
@@ -131,9 +183,10 @@ class PlayheadControl:
         control.session_id = self._log(session_id).session_id
         return control
 
+    @operation("state", "GET")
     @_in_loop
     def state(self) -> ReplayState:
-        """The state of the replay: its playheads, what is ahead of them, and who is connected."""
+        """Show where the playheads are, what is ahead, and who is connected."""
         logs = self._logs.values() if self.session_id is None else [self._log()]
         sessions = tuple(self._describe(log) for log in logs)
         return ReplayState(describe_speed(self._playheads.speed), sessions, self._requests())
@@ -143,61 +196,80 @@ class PlayheadControl:
         """The state of the session."""
         return self._describe(self._log())
 
+    @operation("pause")
     @_in_loop
     def pause(self) -> None:
         """Stop at the current position."""
         for clock in self._clocks():
             clock.move(Playhead.pause)
 
+    @operation("resume")
     @_in_loop
     def resume(self) -> None:
-        """Continue, past the breakpoint that stopped the playhead."""
+        """Continue from the current position, even if a breakpoint stopped the playhead there."""
         for clock in self._clocks():
             clock.move(Playhead.resume)
 
+    @operation("step", result=_describe_steps)
     @_in_loop
+    def steps(
+        self,
+        to: Annotated[StepTarget | str, CommandOption(None, choices=StepTarget)] = StepTarget.EVENT,
+        *,
+        count: Annotated[
+            int, Meta(ge=1, le=MOST_STEPS), CommandOption("--count", f"Number of steps, 1 to {MOST_STEPS:,}.", "N")
+        ] = 1,
+    ) -> list[LogEntry | None]:
+        """Pause, then advance past the next event, durable event, or event with a finding.
+
+        Return the entries that were stepped to, at most `count`, and then None if the log ends first.
+        """
+        clock = self._playheads.latest(self._log())
+        passed: list[LogEntry | None] = []
+        while len(passed) < count and passed[-1:] != [None]:
+            passed.append(clock.move(Playhead.step, StepTarget(to)))
+        return passed
+
     def step(self, to: StepTarget | str = StepTarget.EVENT, *, count: int = 1) -> LogEntry | None:
         """Pause, then advance past the next `event`, `durable` event or `finding`, `count` times.
 
         Return the last entry passed; None if the log ends first.
         """
-        passed = self.steps(to, count=count)
-        return passed[-1] if len(passed) == count else None
+        return self.steps(to, count=count)[-1]
 
-    @_in_loop
-    def steps(self, to: StepTarget | str = StepTarget.EVENT, *, count: int = 1) -> list[LogEntry]:
-        """The same; return all entries that were stepped to, fewer than `count` if the log ends first."""
-        request = check_request("step", StepRequest, to=to, count=count)
-        clock = self._playheads.latest(self._log())
-        passed: list[LogEntry] = []
-        while len(passed) < count and (entry := clock.move(Playhead.step, request.to)) is not None:
-            passed.append(entry)
-        return passed
-
+    @operation("seek")
     @_in_loop
     def seek(
         self,
         *,
-        sequence: int | None = None,
-        event: str | None = None,
-        time_s: float | None = None,
-        position: int | None = None,
-        end: bool = False,
+        sequence: Annotated[
+            int | None, CommandOption("--sequence", "Go to just after the event with this sequence number.", "N")
+        ] = None,
+        event: Annotated[
+            str | None, CommandOption("--event", "Go to just after the durable event with this id.", "ID")
+        ] = None,
+        time_s: Annotated[
+            Annotated[float, Meta(ge=0, le=_LONGEST_LOG_S)] | None,
+            CommandOption("--time", "Go to a time in the log.", "SECONDS"),
+        ] = None,
+        position: Annotated[
+            int | None, CommandOption("--position", "Go to a position in the log, counted from 0.", "N")
+        ] = None,
+        end: Annotated[bool, CommandOption("--end", "Go to the end of the log.")] = False,
     ) -> None:
-        """Go just after the event with a sequence or id, to a time or position of the log, or to its end.
+        """Go to a position in the log, forward or back.
 
-        Give exactly one of these.
+        Give exactly one: just after the event with a sequence or id, at a time or position, or at the end.
         """
-        request = check_request(
-            "seek", SeekRequest, sequence=sequence, event=event, time_s=time_s, position=position, end=end
-        )
+        if [sequence, event, time_s, position, end or None].count(None) != 4:
+            raise InputError("seek: expected exactly one of sequence, event, time_s, position or end.")
         log = self._log()
         clock = self._playheads.latest(log)
-        if request.time_s is not None:
-            time_ns = round(request.time_s * 1e9)
+        if time_s is not None:
+            time_ns = round(time_s * 1e9)
             clock.move(Playhead.seek, log.position_after_time(time_ns), log_time_ns=time_ns)
         else:
-            clock.move(Playhead.seek, _find_position(log, request))
+            clock.move(Playhead.seek, _find_position(log, sequence, event, position))
 
     @property
     @_in_loop
@@ -205,10 +277,28 @@ class PlayheadControl:
         """The breakpoints of the session."""
         return list(self._playheads.latest(self._log()).playhead.breakpoints)
 
+    @operation("breakpoints", "GET", result=_describe_breakpoints, has_state=False)
+    def breakpoints_by_session(self) -> Mapping[str, Sequence[Breakpoint]]:
+        """List the breakpoints of each session."""
+        return {session.session: session.breakpoints for session in self.state().sessions}
+
+    @operation("breakpoints")
     @_in_loop
-    def add_breakpoint(self, point: Breakpoint | None = None, **conditions: Unpack[BreakpointConditions]) -> Breakpoint:
-        """Stop before every event that matches all conditions; return the breakpoint."""
-        point = _breakpoint(point, conditions)
+    def add_breakpoint(
+        self,
+        point: Breakpoint | None = None,
+        /,
+        *,
+        type: _EventType = None,  # noqa: A002 - the key of the API
+        sequence: _Sequence = None,
+        tool_call_id: _ToolCall = None,
+        finding: _FindingCode = None,
+    ) -> Breakpoint:
+        """Stop before every event that matches all the given conditions.
+
+        Return the breakpoint.
+        """
+        point = _breakpoint(point, Breakpoint(type, sequence, tool_call_id, finding))
         if point is None:
             raise InputError("A breakpoint needs a condition: type, sequence, tool_call_id or finding.")
         entries = [entry for log in self._selected_logs() for entry in log.entries]
@@ -219,10 +309,20 @@ class PlayheadControl:
             clock.update()
         return point
 
+    @operation("breakpoints", "DELETE")
     @_in_loop
-    def remove_breakpoint(self, point: Breakpoint | None = None, **conditions: Unpack[BreakpointConditions]) -> None:
+    def remove_breakpoint(
+        self,
+        point: Breakpoint | None = None,
+        /,
+        *,
+        type: _EventType = None,  # noqa: A002 - the key of the API
+        sequence: _Sequence = None,
+        tool_call_id: _ToolCall = None,
+        finding: _FindingCode = None,
+    ) -> None:
         """Remove the breakpoint that is given, or that has these conditions; without any, remove all."""
-        point = _breakpoint(point, conditions)
+        point = _breakpoint(point, Breakpoint(type, sequence, tool_call_id, finding))
         latest = [self._playheads.latest(log).playhead for log in self._selected_logs()]
         if point is not None and not any(point in playhead.breakpoints for playhead in latest):
             raise InputError("There is no such breakpoint.")
@@ -231,11 +331,12 @@ class PlayheadControl:
             clock.playhead.breakpoints = tuple(kept)
             clock.update()
 
+    @operation("reset")
     @_in_loop
     def reset(self) -> None:
-        """Start over: reset the playheads and close their streams.  Breakpoints stay.
+        """Start over: return playheads and responses to the beginning, reset faults, and close connected streams.
 
-        Without a session, the recorded responses and the faults are reset, too.
+        Breakpoints stay.  With a session, only its playhead and its streams are reset.
         """
         if self.session_id is not None:
             for clock in self._clocks():
@@ -245,63 +346,55 @@ class PlayheadControl:
             reset()
         self._playheads.reset()
 
-    def wait(
+    @operation("wait", result=lambda _, reached: {"reached": reached})
+    @_from_any_loop
+    async def is_reached_in_time(
+        self,
+        until: Annotated[WaitCondition | str, CommandOption(None, choices=WaitCondition)] = WaitCondition.STOPPED,
+        *,
+        timeout_s: Annotated[
+            float,
+            Meta(ge=0, le=LONGEST_WAIT_S),
+            CommandOption("--timeout", f"Fail after this many seconds, {LONGEST_WAIT_S:g} at most.", "SECONDS"),
+        ] = DEFAULT_WAIT_S,
+    ) -> bool:
+        """Wait until the playhead stops, reaches a breakpoint or reaches the end, or until a stream connects.
+
+        Return whether that happened in time.
+        """
+        log, condition = self._log(), WaitCondition(until)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not self._is_reached(log, condition) and not self.changes.is_closed:
+                    await self.changes.wait(self.changes.count)
+        return self._is_reached(log, condition)
+
+    @_from_any_loop
+    async def async_wait(
         self, until: WaitCondition | str = WaitCondition.STOPPED, *, timeout_s: float = DEFAULT_WAIT_S
     ) -> PlayheadState:
         """Wait until the playhead is `stopped`, at a `breakpoint` or at the `end`, or a stream is `connected`.
 
-        Raises TimeoutError if that does not happen in time, and RuntimeError in a coroutine: use `async_wait` there.
+        Raises TimeoutError if that does not happen in time.
         """
-        return self._block(lambda: self._wait(until, timeout_s))
+        if not await self.is_reached_in_time(until, timeout_s=timeout_s):
+            raise TimeoutError(not_reached_message(self._log().session_id, WaitCondition(until), timeout_s))
+        return self.session_state()
 
-    async def async_wait(
-        self, until: WaitCondition | str = WaitCondition.STOPPED, *, timeout_s: float = DEFAULT_WAIT_S
-    ) -> PlayheadState:
-        """The same in a coroutine of asyncio."""
-        return await self._dispatch(lambda: self._wait(until, timeout_s))
+    wait = _blocking(async_wait)
 
-    @property
-    def can_advance(self) -> bool:
-        """Whether there is virtual time."""
-        return self._advance is not None
-
-    def advance(self, seconds: float) -> None:
-        """Let virtual time pass, a day at most, and everything happen that is due in it.
-
-        Raises RuntimeError in a coroutine: use `async_advance` there.
-        """
-        self._block(lambda: self._advance_time(seconds))
-
-    async def async_advance(self, seconds: float) -> None:
-        """The same in a coroutine of asyncio."""
-        await self._dispatch(lambda: self._advance_time(seconds))
-
-    def _block(self, work: "Callable[[], Coroutine[Any, Any, _T]]") -> _T:
-        if _is_in_coroutine():
-            raise RuntimeError("This would block the event loop: in a coroutine, use async_wait or async_advance.")
-        return _wait_for(asyncio.run_coroutine_threadsafe(work(), self.loop))
-
-    async def _dispatch(self, work: "Callable[[], Coroutine[Any, Any, _T]]") -> _T:
-        if self.is_in_loop:
-            return await work()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self.loop))
-
-    async def _advance_time(self, seconds: float) -> None:
-        request = check_request("advance", AdvanceRequest, seconds=seconds)
+    @operation("advance")
+    @_from_any_loop
+    async def async_advance(
+        self,
+        seconds: Annotated[float, Meta(ge=0, le=_LONGEST_ADVANCE_S), CommandOption(None, metavar="SECONDS")],
+    ) -> None:
+        """Let virtual time pass, a day at most, and everything happen that is due in it."""
         if self._advance is None:
             raise InputError("Only virtual time can be advanced: use a virtual clock (--clock virtual).")
-        await self._advance(request.seconds)
+        await self._advance(seconds)
 
-    async def _wait(self, until: WaitCondition | str, timeout_s: float) -> PlayheadState:
-        request = check_request("wait", WaitRequest, until=until, timeout_s=timeout_s)
-        log = self._log()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(request.timeout_s):
-                while not self._is_reached(log, request.until) and not self.changes.is_closed:
-                    await self.changes.wait(self.changes.count)
-        if not self._is_reached(log, request.until):
-            raise TimeoutError(not_reached_message(log.session_id, request.until, request.timeout_s))
-        return self._describe(log)
+    advance = _blocking(async_advance)
 
     def _is_reached(self, log: SessionLog, until: WaitCondition) -> bool:
         if until is WaitCondition.CONNECTED:
@@ -347,33 +440,32 @@ def not_reached_message(session_id: str, until: WaitCondition, timeout_s: float)
     return f"Session {session_id} {_NOT_REACHED[until]} after {timeout_s:g} s."
 
 
-def _find_position(log: SessionLog, request: SeekRequest) -> int:
+def _find_position(log: SessionLog, sequence: int | None, event: str | None, position: int | None) -> int:
+    """The position after an event, or a position that is given; without any, the end."""
     session = f"Session {shorten(log.session_id)}"
-    if request.sequence is not None:
-        after = log.position_after_sequence(request.sequence)
+    if sequence is not None:
+        after = log.position_after_sequence(sequence)
         if after is None:
-            raise InputError(f"{session} has no event with the sequence number {request.sequence}.")
+            raise InputError(f"{session} has no event with the sequence number {sequence}.")
         return after
-    if request.event is not None:
-        position = log.position_of(request.event)
-        if position is None:
-            raise InputError(f"{session} has no durable event with the id {shorten(request.event)}.")
-        return position + 1
-    if request.position is None:
-        return len(log)
-    if not 0 <= request.position <= len(log):
-        raise InputError(f"Invalid position {request.position}: expected a number from 0 to {len(log)}.")
-    return request.position
+    if event is not None:
+        found = log.position_of(event)
+        if found is None:
+            raise InputError(f"{session} has no durable event with the id {shorten(event)}.")
+        return found + 1
+    if position is not None and not 0 <= position <= len(log):
+        raise InputError(f"Invalid position {position}: expected a number from 0 to {len(log)}.")
+    return len(log) if position is None else position
 
 
-def _breakpoint(point: Breakpoint | None, conditions: BreakpointConditions) -> Breakpoint | None:
+def _breakpoint(point: Breakpoint | None, conditions: Breakpoint) -> Breakpoint | None:
     """The breakpoint that is given as an object, or by its conditions; None if neither is given."""
-    if point is not None and conditions:
+    if point is None:
+        return None if conditions == Breakpoint() else conditions
+    if conditions != Breakpoint():
         raise InputError("Specify either a breakpoint object or its conditions, not both.")
-    fields: Mapping[str, Any] = conditions
-    if point is not None:
-        fields = {name: getattr(point, name) for name in Breakpoint.__dataclass_fields__}
-    return check_request("breakpoint", BreakpointRequest, **fields).breakpoint
+    OPERATIONS["breakpoints"]["POST"].check(asdict(point))
+    return point
 
 
 def _check_event_type(pattern: str | None, recorded: Collection[str]) -> None:

@@ -86,7 +86,7 @@ async def test_errors_of_the_replay_are_forwarded(driver):
         ("GET", "step", {}, 405),
         ("PUT", "step", MARK, 405),
         ("POST", "state", MARK, 405),
-        ("GET", "advance", {}, 404),
+        ("GET", "advance", {}, 405),
         ("GET", "..%2fv1", {}, 404),
     ],
 )
@@ -154,5 +154,5 @@ def test_url_that_is_not_a_replay_on_this_machine_is_refused(url):
 
 @pytest.mark.parametrize("token", [None, "", "\n", "é"])
 def test_missing_or_invalid_control_token_is_refused(token):
-    with pytest.raises(InputError, match="WIRETAPE_TOKEN"):
+    with pytest.raises(InputError, match="control token"):
         ReplayAddress.parse("http://127.0.0.1:1", token)
