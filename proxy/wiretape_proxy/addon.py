@@ -53,7 +53,7 @@ class Wiretape:
         """Declare the options as text: for a value that it cannot convert, mitmproxy silently disables the addon."""
         internals.convert_options_to_text(loader.master.options, [PREFIX + option.name for option in OPTIONS])
         for option in OPTIONS:
-            loader.add_option(f"{PREFIX}{option.name}", str, option.default, option.help)
+            loader.add_option(f"{PREFIX}{option.name}", str, option.default, option.addon_help)
         self._master = loader.master
         buffer = CaptureBuffer()
         self._capture = FlowCapture(loader.master, buffer, prepend_base=self._in_command)

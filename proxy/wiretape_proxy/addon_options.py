@@ -6,7 +6,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
 _PARAMETER_NAME = re.compile(r"[^=&?#]+")
+_OVERLOAD = ("slow", "drop")
+_LEAST_MEMORY = 1 << 20
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -145,8 +147,8 @@ def parse_command(text: str) -> tuple[str, ...]:
 
 def parse_overload(text: str) -> str:
     """Parse what to do if recording cannot keep up.  Raises ValueError."""
-    if text not in {"slow", "drop"}:
-        raise ValueError(f"expected slow or drop, got {text!r}")
+    if text not in _OVERLOAD:
+        raise ValueError(f"expected {' or '.join(_OVERLOAD)}, got {text!r}")
     return text
 
 
@@ -199,56 +201,96 @@ def dated_name() -> str:
     return datetime.now().astimezone().strftime("wiretape-%Y%m%d-%H%M%S.db")
 
 
-def _option(description: str, parse: Callable[[str], Any] = str, default: str = "") -> Any:
-    """Return a field of `Settings`: an option with its help, the parser of its text, and its default as text."""
-    return field(default=parse(default), metadata={"help": description, "parse": parse, "default": default})
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The values of the options: each option is declared here only."""
-
-    output: str = _option("Recording to write; by default, a new file named after the date and time.")
-    append: bool = _option("Append to an existing recording (true or false).", parse_flag, "false")
-    upstream: Upstream | None = _option(  # noqa: RUF009 - a field
-        "Record only traffic to this URL; by default, record all traffic.",
-        lambda text: parse_upstream(text) if text else None,
-    )
-    config: str = _option("Configuration file, or none; by default, the nearest wiretape.toml or pyproject.toml.")
-    base: str = _option(
-        "Base path or URL of the service: the part before /v1.",
-        parse_base,
-    )
-    identity: bool = _option("Ask the service not to compress responses (true or false).", parse_flag, "false")
-    idle_timeout: float | None = _option("Close an exchange after this many seconds without data.", parse_seconds)
-    on_overload: str = _option(
-        "If recording cannot keep up: slow the streams down, or let bytes pass unrecorded.", parse_overload, "slow"
-    )
-    memory: int = _option("Maximum number of bytes waiting to be recorded.", parse_size, "256M")
-    redact_header: tuple[str, ...] = _option("More headers to redact, one per line.", parse_headers)
-    redact_query: tuple[str, ...] = _option("More query parameters to redact, one per line.", parse_parameters)
-    redact_body: tuple[str, ...] = _option(
-        "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths
-    )
-    rotate: RotationLimit | None = _option(  # noqa: RUF009 - a field
-        "Continue in a new file at this size or time, such as 500M or 15min.", parse_rotation
-    )
-    rotate_command: tuple[str, ...] = _option("Command to run with the path of each closed file.", parse_command)
-    compress: bool = _option("Compress closed files with zstd (true or false).", parse_flag, "false")
+def parse_memory(text: str) -> int:
+    """Parse a size that is enough to record with.  Raises ValueError."""
+    size = parse_size(text)
+    if size < _LEAST_MEMORY:
+        raise ValueError(f"expected at least 1M, got {text!r}")
+    return size
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A mitmproxy option, its value as text."""
+    """An option of the addon, whose value is text, and of the command."""
 
-    name: str
-    default: str
     help: str
-    parse: Callable[[str], Any] = field(repr=False)
+    parse: Callable[[str], Any] = field(default=str, repr=False)
+    metavar: str = ""
+    """How the help of the command names its value; empty if it is not an option of the command."""
+    default: str = ""
+    letter: str = ""
+    """Its short form on the command line; may be empty."""
+    choices: tuple[str, ...] = ()
+    is_repeatable: bool = False
+    name: str = ""
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is true or false."""
+        return self.parse is parse_flag
+
+    @property
+    def addon_help(self) -> str:
+        """The help of mitmproxy's option, which says what the text is."""
+        form = " (true or false)" if self.is_flag else " (one per line)" if self.is_repeatable else ""
+        return f"{self.help.removesuffix('.')}{form}."
+
+
+def _option(*given: Any, **more: Any) -> Any:
+    """Return a field of `Settings`, which becomes an `Option` with these values."""
+    option = Option(*given, **more)
+    return field(default=option.parse(option.default), metadata={"option": option})
+
+
+def _flag(description: str) -> Any:
+    return _option(description, parse_flag, default="false")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of the options: each option is declared here only, for the addon and for the command."""
+
+    output: str = _option("Recording to write; by default, wiretape-DATE-TIME.db.", str, "FILE", letter="-o")
+    append: bool = _flag("Append to an existing recording.")
+    upstream: Upstream | None = _option(  # noqa: RUF009 - a field
+        "Record only traffic to this URL; by default, record all traffic.",
+        lambda text: parse_upstream(text) if text else None,
+    )
+    redact_header: tuple[str, ...] = _option("Also redact this header.", parse_headers, "NAME", is_repeatable=True)
+    redact_query: tuple[str, ...] = _option(
+        "Also redact this query parameter.", parse_parameters, "NAME", is_repeatable=True
+    )
+    redact_body: tuple[str, ...] = _option(
+        "Overwrite what this JSON path selects in bodies and events.", parse_paths, "PATH", is_repeatable=True
+    )
+    identity: bool = _flag("Ask the service not to compress responses.")
+    idle_timeout: float | None = _option(
+        "Close an exchange after this many seconds without data.", parse_seconds, "SECONDS", default="none"
+    )
+    on_overload: str = _option(
+        "If recording cannot keep up: slow the streams down, or let bytes pass unrecorded.",
+        parse_overload,
+        default="slow",
+        choices=_OVERLOAD,
+    )
+    memory: int = _option("Maximum amount of data waiting to be recorded.", parse_memory, "SIZE", default="256M")
+    rotate: RotationLimit | None = _option(  # noqa: RUF009 - a field
+        "Continue in a new file at this size or after this time, such as 500M or 15min.",
+        parse_rotation,
+        "SIZE|DURATION",
+    )
+    rotate_command: tuple[str, ...] = _option(
+        "Command to run with the path of each closed file, for example to upload it.", parse_command, "COMMAND"
+    )
+    compress: bool = _flag("When the recording is closed, compress it with zstd, to FILE.zst.")
+    config: str = _option(
+        "Configuration file to use instead of the nearest wiretape.toml or pyproject.toml.", str, "FILE"
+    )
+    base: str = _option("Base path or URL of the service: the part before /v1.", parse_base, "PATH_OR_URL")
 
 
 PREFIX = "wiretape_"
-OPTIONS = tuple(Option(each.name, **each.metadata) for each in fields(Settings))
+OPTIONS: tuple[Option, ...] = tuple(replace(each.metadata["option"], name=each.name) for each in fields(Settings))
 
 
 def parse_options(texts: Mapping[str, str]) -> Settings:

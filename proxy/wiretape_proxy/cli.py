@@ -19,7 +19,6 @@ import click
 from wiretape import addresses
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, path_exists, read_error
-from wiretape.units import parse_size
 from wiretape_proxy import addon_options
 from wiretape_proxy.addon_options import NO_CONFIG, Upstream
 
@@ -43,6 +42,26 @@ class _ValidText(click.ParamType[Any]):
         return value
 
 
+def _addon_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that the addon has as well."""
+    for option in reversed(addon_options.OPTIONS):
+        kind: Any = click.Choice(option.choices) if option.choices else _ValidText(option.metavar.lower(), option.parse)
+        names = [f"--{option.name.replace('_', '-')}", *filter(None, [option.letter])]
+        if option.is_flag:
+            command = click.option(*names, is_flag=True, help=option.help)(command)
+        elif option.metavar or option.choices:
+            command = click.option(
+                *names,
+                type=PATH if option.metavar == "FILE" else kind,
+                metavar=option.metavar or None,
+                multiple=option.is_repeatable,
+                default=option.default or None,
+                show_default=bool(option.default),
+                help=f"{option.help} Repeatable." if option.is_repeatable else option.help,
+            )(command)
+    return command
+
+
 def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         click.echo(Path(__file__).with_name("mitmproxy_script.py"))
@@ -60,8 +79,6 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     show_default=True,
     help="Address to listen on; port 0 picks a free port.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Recording to write.  [default: wiretape-DATE-TIME.db]")
-@click.option("--append", is_flag=True, help="Append to an existing recording.")
 @click.option(
     "--mode",
     type=click.Choice(["reverse", "regular"]),
@@ -70,65 +87,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="reverse: clients use wiretape's address instead of the service's. regular: clients are configured to use "
     "wiretape as their HTTP proxy.",
 )
-@click.option(
-    "--redact-header",
-    metavar="NAME",
-    multiple=True,
-    type=_ValidText("name", addon_options.parse_headers),
-    help="Also redact this header. Repeatable.",
-)
-@click.option(
-    "--redact-query",
-    metavar="NAME",
-    multiple=True,
-    type=_ValidText("name", addon_options.parse_parameters),
-    help="Also redact this query parameter. Repeatable.",
-)
-@click.option(
-    "--redact-body",
-    metavar="PATH",
-    multiple=True,
-    type=_ValidText("path", addon_options.parse_paths),
-    help="Overwrite what this JSON path selects in bodies and events. Repeatable.",
-)
-@click.option("--identity", is_flag=True, help="Ask the service not to compress responses.")
-@click.option(
-    "--idle-timeout",
-    metavar="SECONDS",
-    type=_ValidText("seconds", addon_options.parse_seconds),
-    default="none",
-    show_default=True,
-    help="Close an exchange after this many seconds without data.",
-)
-@click.option(
-    "--on-overload",
-    type=click.Choice(["slow", "drop"]),
-    default="slow",
-    show_default=True,
-    help="If recording cannot keep up: slow the streams down, or let bytes pass unrecorded.",
-)
-@click.option(
-    "--memory",
-    metavar="SIZE",
-    type=_ValidText("size", parse_size),
-    default="256M",
-    show_default=True,
-    help="Maximum amount of data waiting to be recorded.",
-)
-@click.option(
-    "--rotate",
-    metavar="SIZE|DURATION",
-    type=_ValidText("rotation", addon_options.parse_rotation),
-    default="",
-    help="Continue in a new file at this size or after this time, such as 500M or 15min.",
-)
-@click.option(
-    "--rotate-command",
-    metavar="COMMAND",
-    type=_ValidText("command", addon_options.parse_command),
-    help="Command to run with the path of each closed file, for example to upload it.",
-)
-@click.option("--compress", is_flag=True, help="When the recording is closed, compress it with zstd, to FILE.zst.")
+@_addon_options
 @click.option(
     "--confdir",
     metavar="FOLDER",
@@ -149,19 +108,6 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     show_default=True,
     help="Exit with status 1 if any finding is at least this severe. With inconclusive, exit with status 1 if there "
     "is any finding or any inconclusive rule.",
-)
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=PATH,
-    help="Configuration file to use instead of the nearest wiretape.toml or pyproject.toml.",
-)
-@click.option(
-    "--base",
-    metavar="PATH_OR_URL",
-    type=_ValidText("base", addon_options.parse_base),
-    default="",
-    help="Base path or URL of the service: the part before /v1.",
 )
 @click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
 @click.option(

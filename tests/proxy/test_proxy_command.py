@@ -418,7 +418,7 @@ def test_an_invalid_address_is_reported(address):
         ("--redact-body", ""),
         ("--idle-timeout", "soon"),
         ("--memory", "much"),
-        ("--memory", "0"),
+        ("--memory", "1023K"),
         ("--on-overload", "crash"),
         ("--mode", "x"),
     ],
