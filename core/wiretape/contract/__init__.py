@@ -4,32 +4,6 @@ Everything that needs a fact of the specification imports it from here: rules, p
 What the specification marks "not shown" is missing here or marked as such.
 """
 
-from wiretape.contract.clauses import CLAUSES as CLAUSES
-from wiretape.contract.endpoints import AUTHORIZATION as AUTHORIZATION
-from wiretape.contract.endpoints import CANCEL as CANCEL
-from wiretape.contract.endpoints import CURSOR_HEADER as CURSOR_HEADER
-from wiretape.contract.endpoints import EVENT_DELTAS as EVENT_DELTAS
-from wiretape.contract.endpoints import EVENT_STREAM as EVENT_STREAM
-from wiretape.contract.endpoints import INTERFACE as INTERFACE
-from wiretape.contract.endpoints import KEEP_ALIVE_SECONDS as KEEP_ALIVE_SECONDS
-from wiretape.contract.endpoints import OPERATIONS as OPERATIONS
-from wiretape.contract.endpoints import RESUME as RESUME
-from wiretape.contract.endpoints import SESSION_PARTS as SESSION_PARTS
-from wiretape.contract.endpoints import SESSIONS as SESSIONS
-from wiretape.contract.endpoints import STREAM as STREAM
-from wiretape.contract.endpoints import Match as Match
-from wiretape.contract.endpoints import Operation as Operation
-from wiretape.contract.endpoints import bases_of as bases_of
-from wiretape.contract.endpoints import bearer_key as bearer_key
-from wiretape.contract.endpoints import bearer_keys as bearer_keys
-from wiretape.contract.endpoints import cursor_in as cursor_in
-from wiretape.contract.endpoints import deltas_requested as deltas_requested
-from wiretape.contract.endpoints import is_event_stream as is_event_stream
-from wiretape.contract.endpoints import is_preflight as is_preflight
-from wiretape.contract.endpoints import is_session as is_session
-from wiretape.contract.endpoints import may_create_session as may_create_session
-from wiretape.contract.endpoints import operation_of as operation_of
-from wiretape.contract.endpoints import session_in as session_in
 from wiretape.contract.error_codes import AUTHENTICATION_REQUIRED as AUTHENTICATION_REQUIRED
 from wiretape.contract.error_codes import ENVELOPE_FIELDS as ENVELOPE_FIELDS
 from wiretape.contract.error_codes import ENVELOPE_KEY as ENVELOPE_KEY
@@ -57,9 +31,11 @@ from wiretape.contract.error_codes import Limit as Limit
 from wiretape.contract.error_codes import code_in_other_case as code_in_other_case
 from wiretape.contract.event_types import AGENT_CUSTOM_TOOL_USE as AGENT_CUSTOM_TOOL_USE
 from wiretape.contract.event_types import DELTA_TYPES as DELTA_TYPES
+from wiretape.contract.event_types import EVENT_STREAM as EVENT_STREAM
 from wiretape.contract.event_types import EVENT_TYPES as EVENT_TYPES
 from wiretape.contract.event_types import FAILURE_TYPES as FAILURE_TYPES
 from wiretape.contract.event_types import INTERMEDIATE_DELTA as INTERMEDIATE_DELTA
+from wiretape.contract.event_types import KEEP_ALIVE_SECONDS as KEEP_ALIVE_SECONDS
 from wiretape.contract.event_types import MESSAGE_COMPLETED as MESSAGE_COMPLETED
 from wiretape.contract.event_types import MESSAGE_DELTA as MESSAGE_DELTA
 from wiretape.contract.event_types import MESSAGE_STARTED as MESSAGE_STARTED
@@ -81,3 +57,59 @@ from wiretape.contract.event_types import TOOL_STARTED as TOOL_STARTED
 from wiretape.contract.event_types import TOOL_TYPES as TOOL_TYPES
 from wiretape.contract.event_types import Durability as Durability
 from wiretape.contract.event_types import EventType as EventType
+from wiretape.contract.event_types import is_event_stream as is_event_stream
+from wiretape.contract.operations import AUTHORIZATION as AUTHORIZATION
+from wiretape.contract.operations import CANCEL as CANCEL
+from wiretape.contract.operations import CURSOR_HEADER as CURSOR_HEADER
+from wiretape.contract.operations import EVENT_DELTAS as EVENT_DELTAS
+from wiretape.contract.operations import INTERFACE as INTERFACE
+from wiretape.contract.operations import OPERATIONS as OPERATIONS
+from wiretape.contract.operations import RESUME as RESUME
+from wiretape.contract.operations import SESSION_PARTS as SESSION_PARTS
+from wiretape.contract.operations import SESSIONS as SESSIONS
+from wiretape.contract.operations import STREAM as STREAM
+from wiretape.contract.operations import Match as Match
+from wiretape.contract.operations import Operation as Operation
+from wiretape.contract.operations import bases_of as bases_of
+from wiretape.contract.operations import bearer_key as bearer_key
+from wiretape.contract.operations import bearer_keys as bearer_keys
+from wiretape.contract.operations import cursor_in as cursor_in
+from wiretape.contract.operations import deltas_requested as deltas_requested
+from wiretape.contract.operations import is_preflight as is_preflight
+from wiretape.contract.operations import is_session as is_session
+from wiretape.contract.operations import may_create_session as may_create_session
+from wiretape.contract.operations import operation_of as operation_of
+from wiretape.contract.operations import session_in as session_in
+
+_NUMBERED = {"States": 3, "Authentication": 4, "Events": 8, "Limits": 3, "Stream rule": 4}
+"""Parts with numbered sentences, and how many they have."""
+_ROWS = {
+    "What the service does": (),
+    "Durable event": (
+        *("id", "sequence", "type", "workspace_id", "session_id", "run_id", "created_at", "content", "data"),
+    ),
+    "tool.started": (),
+    "Ephemeral event": ("type", "run_id", "delta"),
+    "Session and run records": (),
+    "States": (),
+    "Endpoints": ("stream response", "query event_deltas", "Last-Event-ID", "cancel", "resume"),
+    "Event types": tuple(EVENT_TYPES),
+    "Envelope": tuple(f"error.{name}" for name in (*ENVELOPE_FIELDS, "details")),
+    "Codes": tuple(ERROR_CODES),
+    "SESSION_BUSY": ("recovery",),
+    "RATE_LIMITED": ("retry_after",),
+    "SANDBOX_PROVISION_FAILED": (),
+    "Tool result validation": (),
+    "Symptom to action": (),
+    "Limits": (),
+}
+"""Parts, and the rows of their tables."""
+
+CLAUSES = frozenset(
+    {
+        *_ROWS,
+        *(f"{part}, {row}" for part, rows in _ROWS.items() for row in rows),
+        *(f"{part} {number}" for part, count in _NUMBERED.items() for number in range(1, count + 1)),
+    }
+)
+"""What precedes the colon in the clause of a rule or a case."""

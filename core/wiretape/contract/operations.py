@@ -19,9 +19,6 @@ CURSOR_HEADER = "Last-Event-ID"
 EVENT_DELTAS = "event_deltas"
 """The query parameter that adds deltas if it is `true`."""
 
-EVENT_STREAM = "text/event-stream"
-"""The media type of server-sent events."""
-
 INTERFACE = "/v1"
 """The path prefix of the interface version: every path of the service begins with it, after the base path."""
 
@@ -33,9 +30,6 @@ SESSION_PARTS = ("/v1/sessions/{session_id}/events", "/v1/sessions/{session_id}/
 
 LONGEST_BASE = 1000
 """The longest base path in characters.  A longer one is not the service's."""
-
-KEEP_ALIVE_SECONDS = 15
-"""The interval of keep-alive comments on an open stream (stream rule 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +131,6 @@ def cursor_in(value: str | None) -> str | None:
     """Return the cursor in the value of a Last-Event-ID header; None if it is empty."""
     # Headers are decoded as latin-1, events as UTF-8.
     return (value or "").encode("latin-1", "replace").decode("utf-8", "replace") or None
-
-
-def is_event_stream(content_type: str | None) -> bool:
-    """Whether the value of a Content-Type header names server-sent events."""
-    return (content_type or "").partition(";")[0].strip().lower() == EVENT_STREAM
 
 
 def bearer_key(value: str) -> str | None:
