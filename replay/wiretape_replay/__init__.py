@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wiretape_replay.loop_thread import start_replay, start_scenario
     from wiretape_replay.recording_server import Replay, serve_replay
-    from wiretape_replay.replay_options import ReplayOptions
+    from wiretape_replay.server_options import ReplayOptions, ServeOptions
     from wiretape_replay.service.scenario_server import serve_scenario
-    from wiretape_replay.service.serve_options import ServeOptions
     from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest
     from wiretape_replay.verbatim.verifier import VerifyResult, verify
 
@@ -32,8 +31,8 @@ __all__ = [
 _HOMES = {
     "UnmatchedRequest": "verbatim.verbatim_player",
     "Replay": "recording_server",
-    "ReplayOptions": "replay_options",
-    "ServeOptions": "service.serve_options",
+    "ReplayOptions": "server_options",
+    "ServeOptions": "server_options",
     "ServedRequest": "verbatim.verbatim_player",
     "serve_replay": "recording_server",
     "serve_scenario": "service.scenario_server",

@@ -16,7 +16,7 @@ from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.offline_server import OfflineServer, RunningServer
-from wiretape_replay.replay_options import ReplayOptions
+from wiretape_replay.server_options import ReplayOptions
 from wiretape_replay.session.log_builder import build_sessions, find_service_bases, find_session_ids
 from wiretape_replay.session.playhead_clock import Playheads
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog

@@ -14,9 +14,9 @@ import pytest
 
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.generated_ids import generate_id
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.assumptions import default_settings
 from wiretape_replay.service.scenario_server import serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 SCENARIO = """
 title = "Three drops and a resync, each of which waits for the client"

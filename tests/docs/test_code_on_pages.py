@@ -21,7 +21,7 @@ from programs import find_program
 
 from wiretape.cli import wiretape
 from wiretape_replay.loop_thread import start_scenario
-from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.server_options import ServeOptions
 
 ROOT = Path(__file__).parents[2]
 STREAM = "/v1/sessions/s1/events/stream"

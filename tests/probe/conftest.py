@@ -17,8 +17,8 @@ from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file
 from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, run_probe
 from wiretape_inspect.probe.probe_runner import ProbeOptions, select_cases
 from wiretape_inspect.report.case_results import SERVICE_RULES
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario_server import serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 SERVICE = """
 [[keys]]

@@ -9,8 +9,8 @@ from test_probe_hostile import endless_head, flood, hang, html, not_http, redire
 
 from wiretape_inspect.probe import discovery, probe_client
 from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file, probe_file_text
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario_server import serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 KEY = '[[keys]]\nkey = "main-key"\n'
 

@@ -19,8 +19,8 @@ from wiretape_inspect.probe.probe_runner import CASES
 from wiretape_inspect.probe.probe_steps import Close, Read, Send
 from wiretape_inspect.probe.reproduction import Defect, curl_lines
 from wiretape_inspect.report.case_results import SERVICE_RULES
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario_server import serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 FEW = ("SSE009", "RES002", "BUSY001")
 """Those that every run of the tests tries; `make reproductions` tries all."""

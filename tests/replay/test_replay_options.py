@@ -18,6 +18,7 @@ from wiretape_replay.commands.replay import replay
 
 JSON = (("Content-Type", "application/json"), ("Content-Length", "1"))
 KEY = {"Authorization": "Bearer anything"}
+STREAM = "/v1/sessions/s1/events/stream"
 
 
 class Running:
@@ -102,6 +103,39 @@ def test_strict_makes_misses_and_what_was_never_asked_for_an_exit_status(builder
             httpx.get(it.url + target)
 
         assert it.stop() == status
+
+
+@pytest.fixture
+def stream(builder) -> Path:
+    """A stream of a service that required a key."""
+    frame = b'event: run.started\nid: e1\ndata: {"id":"e1","sequence":1,"type":"run.started","run_id":"r1"}\n\n'
+    builder.exchange([frame], request_headers=tuple(KEY.items()))
+    return builder.close()
+
+
+@pytest.mark.parametrize(("options", "playheads"), [((), 1), (("--playhead", "connection"), 2)])
+def test_playhead_chooses_between_one_for_all_and_one_for_each_stream(stream, options, playheads):
+    with running(stream, "--paused", "--control-token", "mine", *options) as it, contextlib.ExitStack() as streams:
+        for key in ("one", "other"):
+            headers = {"Authorization": f"Bearer {key}"}
+            streams.enter_context(httpx.stream("GET", it.url + STREAM, headers=headers))
+        state = httpx.get(it.url + "/_wiretape/state", headers={"X-Wiretape-Token": "mine"}).json()
+
+    assert (len(state["sessions"][0]["streams"]), state["sessions"][0]["playheads"]) == (2, playheads)
+
+
+@pytest.mark.parametrize(("options", "last"), [((), 501), (("--limits",), 429)])
+def test_limits_enforces_the_published_limits(stream, options, last):
+    with running(stream, *options) as it, httpx.Client(base_url=it.url, headers=KEY) as client:
+        statuses = [client.post("/v1/sessions").status_code for _ in range(31)]
+
+    assert statuses == [501] * 30 + [last]
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 401), (("--no-auth",), 200)])
+def test_no_auth_accepts_requests_without_a_key(stream, options, status):
+    with running(stream, *options) as it:
+        assert httpx.get(it.url + STREAM).status_code == status
 
 
 def test_verify_says_that_all_is_as_recorded(builder):

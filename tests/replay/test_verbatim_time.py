@@ -8,7 +8,7 @@ import pytest
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
-from wiretape_replay.replay_options import parse_speed
+from wiretape_replay.server_options import parse_speed
 from wiretape_replay.verbatim.response_plan import plan_response
 
 MS = 1_000_000

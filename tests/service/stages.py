@@ -17,9 +17,9 @@ from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.access.access_settings import ApiKey
 from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.assumptions import default_settings
 from wiretape_replay.service.scenario_server import serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 PATIENCE_S = 45
 _numbers = itertools.count(1)

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
 from wiretape_replay.service.scenario_server import serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 
 async def refused(scenario, clock, seconds, wait, stages, http):

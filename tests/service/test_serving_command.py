@@ -1,6 +1,7 @@
 """`wiretape serve`, and services started from Python without an event loop."""
 
 import json
+import re
 import signal
 import subprocess
 import urllib.error
@@ -18,9 +19,9 @@ from wiretape_replay.access.access_settings import DEFAULT_TENANT
 from wiretape_replay.commands.serve import serve
 from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.loop_thread import start_scenario
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_settings
 from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
-from wiretape_replay.service.serve_options import ServeOptions
 
 
 def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
@@ -53,6 +54,32 @@ def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
     assert "Traceback" not in err
     assert json.loads(out)["findings"] == []
     assert session == generate_id("ses", int(seed), 1), "the printed seed generates the same ids"
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--strict",), 1)])
+def test_strict_fails_if_a_fault_never_matched(tmp_path, options, status):
+    faults = tmp_path / "faults.toml"
+    faults.write_text('[[fault]]\ndo = "drop"\nbefore = { sequence = 9 }\n', "utf-8")
+
+    assert _serve("--faults", faults, "--no-config", *options)[0] == status
+
+
+@pytest.mark.parametrize(("ignored", "verdict"), [("CLI002", "The client broke 1 rule"), ("CLI008", "broke no rules")])
+def test_config_chooses_the_rules_for_the_client(tmp_path, ignored, verdict):
+    config = tmp_path / "rules.toml"
+    config.write_text(f'ignore = ["{ignored}"]\n', "utf-8")
+
+    assert verdict in _serve("--config", config, target="/v1/sessions?api_key=secret")[1]
+
+
+def _serve(*options, target="/v1/sessions"):
+    """Create a session at a target; returns the exit status and what the command printed."""
+    command = ("serve", "--listen", "127.0.0.1:0", "--clock", "virtual", *options)
+    with WiretapeProcess(*command, stderr=subprocess.PIPE, text=True) as process:
+        _post(re.search(r"http://[^,]+", process.stderr.readline())[0] + target)
+        process.send_signal(signal.SIGINT)
+        printed = process.communicate(timeout=30)[1]
+        return process.returncode, printed
 
 
 def _post(url, key=DEFAULT_KEY):

@@ -132,7 +132,7 @@ def test_a_client_that_retries_too_soon_fails_the_test(project):
     [
         ("'helo'", "Unknown scenario helo; did you mean hello?"),
         ("'hello', sed=1", "A service has no option sed; did you mean seed?"),
-        ("'hello', clock='fast'", "Invalid clock 'fast': expected virtual or real."),
+        ("'hello', clock='fast'", "Invalid clock 'fast': expected real or virtual."),
         ("'mine.toml'", "Cannot find mine.toml in "),
         ("''", "No scenario given: expected a bundled scenario"),
         ("7", "Invalid scenario 7: expected the name of a bundled scenario, a TOML file, or TOML text."),

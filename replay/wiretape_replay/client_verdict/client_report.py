@@ -10,7 +10,7 @@ import click
 
 from wiretape import labels
 from wiretape.cli import subcommand
-from wiretape.config import INCONCLUSIVE, NEVER, Config, find_config, load_config, threshold_of
+from wiretape.config import FAIL_ON, INCONCLUSIVE, NEVER, Config, find_config, load_config, threshold_of
 from wiretape.errors import InputError
 from wiretape.files import check_writable
 from wiretape.labels import count_of
@@ -19,6 +19,7 @@ from wiretape.rules import CATALOGUE, Finding, Party, Severity
 from wiretape.safe_text import closest_match, printable
 from wiretape_replay.client_verdict.attribution import Attribution, FindingCounts
 from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.server_options import option
 
 _STDOUT = "-"
 CLIENT_RULES = tuple(code for code, rule in CATALOGUE.items() if rule.side is Party.CLIENT)
@@ -151,15 +152,39 @@ def _more(number: int) -> str:
     return f" (and {number:,} more)" if number else ""
 
 
+_VERDICT = "Client verdict"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictOptions:
-    """The values of `--fail-on`, `--report`, `--record`, `--config` and `--no-config`."""
+    """How the client is judged, and what is written about it."""
 
-    fail_on: str = NEVER
-    reports: Sequence[str] = ()
-    record: Path | None = None
-    config: Path | None = None
-    no_config: bool = False
+    fail_on: str = option(
+        NEVER,
+        "--fail-on",
+        _VERDICT,
+        "Exit with status 1 if any client finding is at least this severe. With inconclusive, exit with "
+        "status 1 if there is any client finding or any inconclusive client rule.",
+        choices=FAIL_ON,
+    )
+    reports: Sequence[str] = option(
+        (),
+        "--report",
+        _VERDICT,
+        "At the end, write a report about the client, in any `wiretape report` format; FILE may be - for "
+        "standard output. Repeatable.",
+        metavar="FORMAT:FILE",
+    )
+    record: Path | None = option(None, "--record", _VERDICT, "Record the traffic in a new file.", is_file=True)
+    config: Path | None = option(
+        None,
+        "--config",
+        _VERDICT,
+        "Configuration file for the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml, in "
+        "the current or a parent folder]",
+        is_file=True,
+    )
+    no_config: bool = option(False, "--no-config", _VERDICT, "Do not read a configuration file.")
 
 
 @dataclass(frozen=True, slots=True)

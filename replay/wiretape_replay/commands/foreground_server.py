@@ -4,8 +4,9 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import fields
 from functools import wraps
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,12 +16,12 @@ from urllib.parse import urlsplit
 import click
 
 from wiretape.addresses import is_loopback
-from wiretape.config import FAIL_ON, NEVER
 from wiretape.files import PATH
 from wiretape.side_command import TOKEN_VARIABLE, DebuggerProcess
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client
 from wiretape_replay.offline_server import RunningServer
+from wiretape_replay.server_options import SERVING
 
 _BUSY_PAUSE_S, _QUIET_PAUSE_S = 0.01, 0.2
 """Pauses between collections of garbage."""
@@ -68,21 +69,15 @@ def option_group(title: str) -> Callable[..., Callable[[_F], _F]]:
     return option
 
 
-serving = option_group("What to serve, and where")
-timing = option_group("Time")
-access = option_group("Authentication and limits")
-failures = option_group("Faults")
 _control = option_group("Control")
-_verdict = option_group("Client verdict")
 
-listen_option = serving(
+listen_option = option_group(SERVING)(
     "--listen",
     metavar="[HOST:]PORT",
     default="127.0.0.1:8090",
     show_default=True,
     help="Address to listen on; port 0 picks a free port.",
 )
-faults_option = failures("--faults", metavar="FILE", type=PATH, help="Fault script (TOML) to apply.")
 control_option = _control(
     "--control-token",
     metavar="TOKEN",
@@ -97,46 +92,51 @@ debug_option = _control(
 )
 
 
+def options_of(type_: type[Any]) -> Callable[[_F], _F]:
+    """Add the options that are declared by the fields of a dataclass; see `server_options.option`."""
+
+    def decorate(command: _F) -> _F:
+        for each in reversed(fields(type_)):
+            if each.metadata:
+                command = _click_option(each.name, each.default, **each.metadata)(command)
+        return command
+
+    return decorate
+
+
+def _click_option(
+    name: str,
+    default: Any,
+    flag: str,
+    group: str,
+    *,
+    choices: Sequence[str] = (),
+    is_file: bool = False,
+    **attributes: Any,
+) -> Callable[[_F], _F]:
+    default = attributes.pop("command_default", default)
+    if choices:
+        attributes["type"] = click.Choice(choices)
+    if is_file:
+        attributes |= {"type": PATH, "metavar": "FILE"}
+    if isinstance(default, bool):
+        attributes["is_flag"] = True
+    elif isinstance(default, tuple):
+        attributes["multiple"] = True
+    else:
+        attributes |= {"default": default, "show_default": default is not None}
+    return option_group(group)(flag, name, **attributes)
+
+
 def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the client verdict; the command gets them as `verdict`."""
 
     @wraps(command)
     def run(*args: Any, **values: Any) -> Any:
-        names = VerdictOptions.__dataclass_fields__
-        verdict = VerdictOptions(**{name: values.pop(name) for name in names})
+        verdict = VerdictOptions(**{each.name: values.pop(each.name) for each in fields(VerdictOptions)})
         return command(*args, verdict=verdict, **values)
 
-    options = (
-        _verdict(
-            "--fail-on",
-            type=click.Choice(FAIL_ON),
-            default=NEVER,
-            show_default=True,
-            help="Exit with status 1 if any client finding is at least this severe. With inconclusive, exit with "
-            "status 1 if there is any client finding or any inconclusive client rule.",
-        ),
-        _verdict(
-            "--report",
-            "reports",
-            metavar="FORMAT:FILE",
-            multiple=True,
-            help="At the end, write a report about the client, in any `wiretape report` format; FILE may be - for "
-            "standard output. Repeatable.",
-        ),
-        _verdict("--record", metavar="FILE", type=PATH, help="Record the traffic in a new file."),
-        _verdict(
-            "--config",
-            metavar="FILE",
-            type=PATH,
-            help="Configuration file for the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml, in "
-            "the current or a parent folder]",
-        ),
-        _verdict("--no-config", is_flag=True, help="Do not read a configuration file."),
-    )
-    decorated: Callable[..., Any] = run
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    return options_of(VerdictOptions)(run)
 
 
 def log(line: str) -> None:

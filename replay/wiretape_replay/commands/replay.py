@@ -17,79 +17,30 @@ from wiretape.safe_text import shorten
 from wiretape_replay.client_verdict.client_report import VerdictOptions
 from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
-    access,
     control_option,
     debug_option,
-    failures,
-    faults_option,
     listen_option,
     log,
     option_group,
+    options_of,
     serve_until_stopped,
-    serving,
-    timing,
     verdict_options,
 )
 from wiretape_replay.faults.dry_run import dry_run_lines
 from wiretape_replay.recording_server import Replay, serve_replay
-from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
-from wiretape_replay.verbatim.request_matching import Order, RepeatMode
+from wiretape_replay.server_options import FAULTS, ReplayOptions
 from wiretape_replay.verbatim.verifier import verify as verify_recording
 
 _MOST_LISTED = 20
 """How many exchanges that were not requested the summary lists."""
 
-_matching = option_group("Matching requests with recorded responses (except streams in session mode)")
 _outcome = option_group("Outcome")
 
 
 @click.command(cls=GroupedCommand, epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
 @click.argument("recording", metavar="FILE", type=PATH)
-@serving(
-    "--mode",
-    type=click.Choice(MODES),
-    default="session",
-    show_default=True,
-    help="Serve streams from a playhead, or everything as recorded.",
-)
 @listen_option
-@timing(
-    "--speed",
-    metavar="1|N|max",
-    default="1",
-    show_default=True,
-    help="Replay at the recorded speed, N times as fast, or without delays.",
-)
-@timing("--paused", is_flag=True, help="Start paused; move the playheads with `wiretape control`.")
-@timing(
-    "--playhead",
-    type=click.Choice(PLAYHEADS),
-    default="session",
-    show_default=True,
-    help="One playhead per session, or per stream that starts without a cursor.",
-)
-@_matching("--ignore-query", metavar="NAME", multiple=True, help="Ignore this query parameter. Repeatable.")
-@_matching(
-    "--ignore-body",
-    metavar="PATH",
-    multiple=True,
-    help="Ignore this JSON path in bodies, such as '$.at', '$.items[*].id' or '$..id'. Repeatable.",
-)
-@_matching("--match-header", metavar="NAME", multiple=True, help="Also match this request header. Repeatable.")
-@_matching(
-    "--order",
-    type=click.Choice([order.value for order in Order]),
-    default="kind",
-    show_default=True,
-    help="Keep the recorded order within each kind of request, or across all requests.",
-)
-@_matching(
-    "--repeat",
-    type=click.Choice([repeat.value for repeat in RepeatMode]),
-    default="refuse",
-    show_default=True,
-    help="After the last recorded response: send status 501, repeat the last response, or start again from the first.",
-)
+@options_of(ReplayOptions)
 @control_option
 @debug_option
 @_outcome(
@@ -98,22 +49,9 @@ _outcome = option_group("Outcome")
     help="Exit with status 1 if a request had no match, a recorded request was never made, or a fault never matched.",
 )
 @_outcome("--verify", is_flag=True, help="Replay FILE against itself, compare all bytes, and exit.")
-@access(
-    "--service",
-    metavar="FILE",
-    type=PATH,
-    help="TOML file with keys, scopes, limits and workspaces.  [default: any key is valid; in session mode, "
-    "requests need a key if the recorded service required one]",
+@option_group(FAULTS)(
+    "--dry-run", is_flag=True, help="List the events and requests that the faults would hit, and exit."
 )
-@access(
-    "--limits",
-    is_flag=True,
-    help="Enforce the published limits for each tenant. With --service, the limits apply even without this option, "
-    "unless the service file overrides them.",
-)
-@access("--no-auth", is_flag=True, help="Accept requests without a key.")
-@faults_option
-@failures("--dry-run", is_flag=True, help="List the events and requests that the faults would hit, and exit.")
 @verdict_options
 @click.pass_context
 def replay(

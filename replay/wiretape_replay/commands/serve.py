@@ -8,28 +8,24 @@ from typing import Any
 import click
 
 from wiretape.addresses import parse_address
-from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.access.access_settings import ASSUMED
 from wiretape_replay.client_verdict.client_report import VerdictOptions
 from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
-    access,
     control_option,
-    failures,
-    faults_option,
     listen_option,
     log,
+    option_group,
+    options_of,
     serve_until_stopped,
-    serving,
-    timing,
     verdict_options,
 )
+from wiretape_replay.server_options import ACCESS, FAULTS, SERVING, ServeOptions
 from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, NOT_CONFIGURABLE, FixedAssumption, assumed_settings
 from wiretape_replay.service.scenario.scenario_file import scenario_list
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 _SEEDS = 1_000_000_000
 """How many random seeds there are."""
@@ -60,28 +56,10 @@ def _plain(text: str) -> str:
 
 @click.command(cls=GroupedCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
-@serving("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
+@option_group(SERVING)("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
 @listen_option
-@serving(
-    "--seed",
-    metavar="N",
-    type=int,
-    help="Seed for all generated ids.  [default: random]",
-)
-@timing(
-    "--clock",
-    type=click.Choice(["real", "virtual"]),
-    default="real",
-    show_default=True,
-    help="Virtual time jumps to the next event, but stands still while the service waits for clients.",
-)
-@access(
-    "--service",
-    metavar="FILE",
-    type=PATH,
-    help="TOML file with keys, scopes, limits and assumptions.  [default: one key, the published limits]",
-)
-@access(
+@options_of(ServeOptions)
+@option_group(ACCESS)(
     "--assumptions",
     is_flag=True,
     is_eager=True,
@@ -89,8 +67,7 @@ def _plain(text: str) -> str:
     callback=_print_assumptions,
     help="List what the service assumes where the specification is silent, and exit.",
 )
-@faults_option
-@failures("--strict", is_flag=True, help="Exit with status 1 if a fault never matched.")
+@option_group(FAULTS)("--strict", is_flag=True, help="Exit with status 1 if a fault never matched.")
 @control_option
 @verdict_options
 @click.pass_context

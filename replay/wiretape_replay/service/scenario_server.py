@@ -14,11 +14,11 @@ from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.offline_server import OfflineServer, RunningServer
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.assumptions import ServiceSettings
 from wiretape_replay.service.live_sessions import LiveSessions
 from wiretape_replay.service.scenario.scenario_file import find_scenario_path, parse_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
-from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.service_clock import Clock, VirtualClock
 from wiretape_replay.service.service_operations import ServiceOperations
 from wiretape_replay.service.service_routes import find_route

@@ -15,8 +15,7 @@ from wiretape.rules import Finding, Severity, UnknownCodeError, codes_of
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.client_verdict.client_report import CLIENT_RULES, ReportRequest, inconclusive_lines, write
-from wiretape_replay.replay_options import ReplayOptions, check_choice, string_list
-from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.server_options import ReplayOptions, ServeOptions, check_choice, string_list
 from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
 
 CRITERIA = ("fail_on", "allow", "allow_misses", "faults_may_miss")

@@ -8,8 +8,7 @@ from typing import Any
 
 from wiretape.config import Config, find_config
 from wiretape_replay.client_verdict.client_report import inconclusive_lines
-from wiretape_replay.replay_options import ReplayOptions
-from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.server_options import ReplayOptions, ServeOptions
 from wiretape_replay.testing.checked_servers import (
     CheckedReplay,
     CheckedServer,

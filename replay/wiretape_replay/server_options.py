@@ -1,0 +1,287 @@
+"""Options of replays and of the stand-in, declared once for the commands, the Python API and the pytest plugin."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from wiretape.errors import InputError
+from wiretape.json_path import JsonPath
+from wiretape.safe_text import shorten
+from wiretape.toml_files import is_toml_text, parse_toml, read_toml
+from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy, effective_policy
+from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
+from wiretape_replay.service.assumptions import ServiceSettings, decode_service_settings, default_settings
+from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (RFC 9110, 5.6.2)."""
+
+SERVING = "What to serve, and where"
+TIME = "Time"
+MATCHING = "Matching requests with recorded responses (except streams in session mode)"
+ACCESS = "Authentication and limits"
+FAULTS = "Faults"
+"""Groups of options in the help."""
+
+
+def option(default: Any, flag: str, group: str, help: str, **attributes: Any) -> Any:  # noqa: A002 - as in click
+    """A field that is also an option of the command.
+
+    `attributes` may be `metavar`, `choices`, `is_file`, `type`, and `command_default`, where the command has another.
+    """
+    return field(default=default, metadata={"flag": flag, "group": group, "help": help, **attributes})
+
+
+def check_choices(options: Any) -> None:
+    """Raise InputError if a field of a dataclass does not have one of its choices."""
+    for each in fields(options):
+        if "choices" in each.metadata:
+            check_choice(each.name, getattr(options, each.name), each.metadata["choices"])
+
+
+_FAULTS_OPTION = ("--faults", FAULTS, "Fault script (TOML) to apply.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How a recording is replayed.  Raises InputError for values that are not valid."""
+
+    mode: str = option(
+        "session",
+        "--mode",
+        SERVING,
+        "Serve streams from a playhead, or everything as recorded.",
+        choices=("session", "verbatim"),
+    )
+    speed: str | float = option(
+        "max",
+        "--speed",
+        TIME,
+        "Replay at the recorded speed, N times as fast, or without delays.",
+        metavar="1|N|max",
+        command_default="1",
+    )
+    paused: bool = option(False, "--paused", TIME, "Start paused; move the playheads with `wiretape control`.")
+    playhead: str = option(
+        "session",
+        "--playhead",
+        TIME,
+        "One playhead per session, or per stream that starts without a cursor.",
+        choices=("session", "connection"),
+    )
+    ignore_query: Sequence[str] | str = option(
+        (), "--ignore-query", MATCHING, "Ignore this query parameter. Repeatable.", metavar="NAME"
+    )
+    ignore_body: Sequence[str] | str = option(
+        (),
+        "--ignore-body",
+        MATCHING,
+        "Ignore this JSON path in bodies, such as '$.at', '$.items[*].id' or '$..id'. Repeatable.",
+        metavar="PATH",
+    )
+    match_header: Sequence[str] | str = option(
+        (), "--match-header", MATCHING, "Also match this request header. Repeatable.", metavar="NAME"
+    )
+    order: str = option(
+        Order.KIND.value,
+        "--order",
+        MATCHING,
+        "Keep the recorded order within each kind of request, or across all requests.",
+        choices=tuple(map(str, Order)),
+    )
+    repeat: str = option(
+        RepeatMode.REFUSE.value,
+        "--repeat",
+        MATCHING,
+        "After the last recorded response: send status 501, repeat the last response, or start again from the first.",
+        choices=tuple(map(str, RepeatMode)),
+    )
+    service: "AccessPolicy | Path | str | Mapping[str, Any] | None" = option(
+        None,
+        "--service",
+        ACCESS,
+        "TOML file with keys, scopes, limits and workspaces.  [default: any key is valid; in session mode, "
+        "requests need a key if the recorded service required one]",
+        is_file=True,
+    )
+    """In Python also the text of the file, or the same as a dictionary."""
+    limits: bool = option(
+        False,
+        "--limits",
+        ACCESS,
+        "Enforce the published limits for each tenant. With --service, the limits apply even without this option, "
+        "unless the service file overrides them.",
+    )
+    no_auth: bool = option(False, "--no-auth", ACCESS, "Accept requests without a key.")
+    faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = option(
+        None, *_FAULTS_OPTION, is_file=True
+    )
+    """In Python also the text of the file, the same as a dictionary, one fault, or a list of faults."""
+
+    speed_factor: float = field(init=False, repr=False, compare=False)
+    """The multiple of the recorded speed; infinity: at once."""
+    matching: Matching = field(init=False, repr=False, compare=False)
+    policy: AccessPolicy | None = field(init=False, repr=False, compare=False)
+    """The content of `service`, parsed."""
+    script: FaultScript = field(init=False, repr=False, compare=False)
+    """The faults to inject, parsed."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.mode == "verbatim" and (self.paused or self.playhead == "connection"):
+            raise InputError(
+                "Verbatim mode has no playhead: leave out the options paused and playhead, or use session mode."
+            )
+        service = self.service
+        if service is not None and not isinstance(service, AccessPolicy):
+            service = decode_access_policy(*toml_document("service", service))
+        script = fault_script(self.faults)
+        script.check_mode(self.mode)
+        parsed = {
+            "speed_factor": parse_speed(self.speed),
+            "matching": self._matching(),
+            "policy": service,
+            "script": script,
+        }
+        for name, value in parsed.items():
+            object.__setattr__(self, name, value)
+
+    def access_policy(self, *, recorded_keys: bool) -> AccessPolicy | None:
+        """How requests are authenticated and limited; None: not at all.
+
+        `recorded_keys` says whether the recorded service required keys, which is the default.
+        """
+        return effective_policy(
+            self.policy, self.mode, recorded_keys=recorded_keys, limits=self.limits, no_auth=self.no_auth
+        )
+
+    def _matching(self) -> Matching:
+        ignored_query = frozenset(string_list("ignore_query", self.ignore_query))
+        if "" in ignored_query:
+            raise InputError("Invalid ignore_query '': expected the name of a query parameter.")
+        headers = string_list("match_header", self.match_header)
+        for name in headers:
+            if not _HEADER_NAME.fullmatch(name):
+                raise InputError(f"Invalid match_header {shorten(repr(name), 60)}: expected the name of a header.")
+        return Matching(
+            ignored_query,
+            tuple(map(JsonPath.of, string_list("ignore_body", self.ignore_body))),
+            tuple(dict.fromkeys(name.lower() for name in headers)),
+            Order(self.order),
+            RepeatMode(self.repeat),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How a service is played.  Raises InputError for values that are not valid."""
+
+    seed: int = option(
+        0,
+        "--seed",
+        SERVING,
+        "Seed for all generated ids.  [default: random]",
+        metavar="N",
+        type=int,
+        command_default=None,
+    )
+    clock: str = option(
+        "real",
+        "--clock",
+        TIME,
+        "Virtual time jumps to the next event, but stands still while the service waits for clients.",
+        choices=("real", "virtual"),
+    )
+    service: "ServiceSettings | Path | str | Mapping[str, Any] | None" = option(
+        None,
+        "--service",
+        ACCESS,
+        "TOML file with keys, scopes, limits and assumptions.  [default: one key, the published limits]",
+        is_file=True,
+    )
+    """In Python also the text of the file, or the same as a dictionary."""
+    faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = option(
+        None, *_FAULTS_OPTION, is_file=True
+    )
+    """In Python also the text of the file, the same as a dictionary, one fault, or a list of faults."""
+
+    settings: ServiceSettings = field(init=False, repr=False, compare=False)
+    """The service settings, parsed."""
+    script: FaultScript = field(init=False, repr=False, compare=False)
+    """The faults to inject, parsed."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if not isinstance(self.seed, int):
+            raise InputError(f"Invalid seed {shorten(repr(self.seed), 60)}: expected a whole number.")
+        settings = self.service
+        if settings is None:
+            settings = default_settings()
+        elif not isinstance(settings, ServiceSettings):
+            settings = decode_service_settings(*toml_document("service", settings))
+        object.__setattr__(self, "settings", settings)
+        object.__setattr__(self, "script", fault_script(self.faults))
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether time is virtual."""
+        return self.clock == "virtual"
+
+
+def parse_speed(speed: str | float) -> float:
+    """Parse `max`, which is infinity, or a number greater than 0.  Raises InputError."""
+    try:
+        factor = math.inf if speed == "max" else float(speed)
+    except ValueError:
+        factor = math.nan
+    if not factor > 0 or (factor == math.inf and isinstance(speed, str) and speed != "max"):
+        raise InputError(f"Invalid speed {speed!r}: expected max or a number greater than 0, such as 1 or 10.")
+    return factor
+
+
+def fault_script(value: object) -> FaultScript:
+    """The faults given as a file, its text, a dictionary, one fault or a list of faults.  Raises InputError."""
+    if value is None:
+        return FaultScript()
+    if isinstance(value, FaultScript):
+        return value
+    if isinstance(value, Mapping) and "do" in value:
+        value = [value]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = {"fault": [dict(fault) if isinstance(fault, Mapping) else fault for fault in value]}
+    document, name = toml_document("faults", value, ", or a list of faults")
+    return decode_fault_script(document, name)
+
+
+def toml_document(option: str, value: object, more: str = "") -> tuple[Mapping[str, Any], str]:
+    """The TOML document that an option gives as a file, as text or as a dictionary, and what errors call it.
+
+    `more` names what else the option accepts.  Raises InputError.
+    """
+    if isinstance(value, str) and is_toml_text(value):
+        return parse_toml(value, option), option
+    if isinstance(value, str | Path):
+        return read_toml(Path(value)), str(value)
+    if isinstance(value, Mapping):
+        return value, option
+    got = shorten(repr(value), 60)
+    raise InputError(f"Invalid {option} {got}: expected a file, TOML text{',' if more else ' or'} a dictionary{more}.")
+
+
+def check_choice(option: str, value: object, choices: Sequence[str]) -> None:
+    """Raise InputError for a value that is not one of `choices`."""
+    if value not in choices:
+        *others, last = choices
+        raise InputError(f"Invalid {option} {shorten(repr(value), 60)}: expected {', '.join(others)} or {last}.")
+
+
+def string_list(option: str, value: object) -> Sequence[str]:
+    """A list of strings; a single string becomes a list of one.  Raises InputError."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
+        raise InputError(f"Invalid {option} {shorten(repr(value), 60)}: expected a list of strings.")
+    return value
