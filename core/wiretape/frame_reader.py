@@ -1,7 +1,7 @@
 """Frames of a response body, each with the arrival time of its last byte and its event number."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from wiretape.content_encoding import DecodingError, Identity, decoder
@@ -169,18 +169,16 @@ class ReadObservation(NamedTuple):
 class StreamReaders:
     """Reads the frames of all event streams of a recording, once for all users of frames.
 
-    Feed it all observations in order of time.  With `only`, the streams of other exchanges are not read.
+    Feed it all observations in order of time.
     """
 
-    def __init__(self, only: Collection[int] | None = None) -> None:
-        self._only = only
+    def __init__(self) -> None:
         self._readers: dict[int, FrameReader] = {}
 
     def read(self, seen: Observation) -> ReadObservation:
         """Return the observation with its frames."""
         if isinstance(seen, ResponseStarted):
-            is_read = self._only is None or seen.exchange in self._only
-            if is_read and is_event_stream(header(seen.headers, "content-type")):
+            if is_event_stream(header(seen.headers, "content-type")):
                 self._readers[seen.exchange] = FrameReader(header(seen.headers, "content-encoding"))
             return _new_tuple(ReadObservation, (seen, (), None))
         reader = self._readers.get(seen.exchange)

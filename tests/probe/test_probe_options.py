@@ -9,11 +9,11 @@ from itertools import groupby
 
 import pytest
 from wiretape_process import WiretapeProcess
+from wiretape_replay.service.serve_options import ServeOptions
 
 from wiretape.recording import open_recording
 from wiretape_inspect.probe.probe_file import initial_file
 from wiretape_replay.service.scenario_server import serve_scenario
-from wiretape_replay.service.serve_options import ServeOptions
 
 FAULT = {
     "do": "corrupt",

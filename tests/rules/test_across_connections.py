@@ -448,15 +448,6 @@ def test_a_client_without_time_to_follow_a_resync_has_no_finding(three, ending):
     assert played.verdict("CLI005") is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.parametrize(("code", "depends"), [("SESSION_BUSY", {1}), ("VALIDATION_ERROR", set()), ("INTERNAL", set())])
-def test_a_busy_session_without_a_name_may_be_any_session(code, depends):
-    """If the sessions are checked apart, the outcomes about this response are those of no part."""
-    checker = Checker(only={1})
-    for observation in observations_of({"exchange": [answer("POST /v1/sessions", 409, code)]}):
-        checker.feed(observation)
-    assert (checker.unknown_cursors, checker.found_cursors) == (depends, depends)
-
-
 def test_a_replayed_resync_requires_no_reconnect(event):
     told = event(2, "stream.resync")
     stream = read(event(1), told), read(event(3), cursor="evt_2")

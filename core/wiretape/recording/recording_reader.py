@@ -53,15 +53,6 @@ SELECT event, time_ns FROM frame WHERE exchange_id = ? AND start < ? AND event I
 _ID_BEFORE = """
 SELECT sse_id FROM frame WHERE exchange_id = ? AND start < ? AND sse_id IS NOT NULL ORDER BY start DESC LIMIT 1
 """
-_ID_COUNT = """
-SELECT count(*) FROM (
-  SELECT DISTINCT e.session_id, f.sse_id FROM frame f JOIN exchange e ON e.id = f.exchange_id
-  WHERE f.sse_id IS NOT NULL LIMIT ?)
-"""
-_SESSIONS_OF_IDS = """
-SELECT DISTINCT f.sse_id, e.session_id FROM frame f JOIN exchange e ON e.id = f.exchange_id
-WHERE f.sse_id IN (SELECT value FROM json_each(?))
-"""
 _EVENTS = """
 SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), f.sse_id, f.sequence, r.text, c.text
 FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name
@@ -294,19 +285,6 @@ class Recording:
         query = "SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1"
         with _report_damage(self.path):
             return self._connection.execute(query, (number, sse_id)).fetchone() is not None
-
-    def has_more_event_ids(self, most: int) -> bool:
-        """Return whether the indexed events have more than `most` SSE ids, each id counted once a session."""
-        with _report_damage(self.path):
-            # Counting the events that have one is three times as fast, and usually enough.
-            (events,) = self._connection.execute("SELECT count(sse_id) FROM frame").fetchone()
-            return events > most and int(self._connection.execute(_ID_COUNT, (most + 1,)).fetchone()[0]) > most
-
-    def sessions_of_ids(self, ids: Collection[str]) -> set[tuple[str, str | None]]:
-        """Return each of these SSE ids with every session that has an indexed event with it."""
-        with _report_damage(self.path):
-            rows = self._connection.execute(_SESSIONS_OF_IDS, (orjson.dumps(list(ids)).decode(),))
-            return {(row["sse_id"], row["session_id"]) for row in rows}
 
     def first_event_of_type(self, number: int, event: int, type_: str) -> int | None:
         """Return the number of the first indexed event of a type, starting at event number `event`."""

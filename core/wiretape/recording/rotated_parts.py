@@ -3,8 +3,8 @@
 import re
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from pathlib import Path
@@ -85,6 +85,79 @@ def group_parts(parts: Sequence[RotatedPart]) -> list[PartGroup]:
         else:
             groups += [PartGroup((index,)) for index in indices]
     return sorted(groups, key=lambda group: min(group.members))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFiles:
+    """The files of one recording."""
+
+    name: str
+    """The first file, for messages, and how many follow."""
+    files: tuple[str, ...]
+    """In order."""
+    partial: str
+    """Which parts before and after are not included, in one sentence."""
+
+
+def find_wholes(
+    names: Sequence[str],
+    open_file: Callable[[str], AbstractContextManager[Recording]],
+    *,
+    note: Callable[[str], object],
+    fail: Callable[[str, InputError], object],
+    shown_name: Callable[[str], str] = str,
+) -> Iterator[WholeFiles]:
+    """Group the named files to recordings.
+
+    Calls `note` with sentences about missing and repeated files, and `fail` with the name and the error of each file
+    that `open_file` cannot open, and of each recording whose files do not belong together.
+    """
+    parts: list[RotatedPart] = []
+    files: list[str] = []
+    for name in names:
+        try:
+            with open_file(name) as recording:
+                parts.append(RotatedPart.of(shown_name(name), recording))
+            files.append(name)
+        except InputError as error:
+            if (sentence := find_empty_part(Path(name), names)) is None:
+                fail(shown_name(name), error)
+            else:
+                note(sentence)
+    for group in group_parts(parts):
+        for sentence in group.notes:
+            note(sentence)
+        first, *others = (files[index] for index in group.members)
+        name = shown_name(first) + (f" (+{len(others)})" if others else "")
+        if group.error is not None:
+            fail(name, group.error)
+        else:
+            yield WholeFiles(name, (first, *others), group.partial)
+
+
+def open_wholes(
+    names: Sequence[str],
+    open_file: Callable[[str], Recording],
+    opened: ExitStack,
+    *,
+    note: Callable[[str], object],
+    fail: Callable[[str, InputError], object],
+    shown_name: Callable[[str], str] = str,
+) -> Iterator[tuple[WholeFiles, Recording]]:
+    """Open the recordings of the named files until `opened` is closed; see `find_wholes`.
+
+    The files of a rotated recording become one recording, with its exchange numbers.
+    """
+    recordings: dict[str, Recording] = {}
+
+    def read(name: str) -> AbstractContextManager[Recording]:
+        if name not in recordings:
+            recordings[name] = open_file(name)
+        return nullcontext(recordings[name])
+
+    for whole in find_wholes(names, read, note=note, fail=fail, shown_name=shown_name):
+        members = [recordings[file] for file in whole.files]
+        yield whole, members[0] if len(members) == 1 else opened.enter_context(open_joined(members))
 
 
 def _group(parts: Sequence[RotatedPart], indices: Sequence[int]) -> PartGroup:

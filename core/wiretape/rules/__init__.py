@@ -35,7 +35,6 @@ from wiretape.rules.families import BUILT_IN, CATALOGUE, EVERYWHERE, explanation
 from wiretape.rules.finding import Finding, Location, Party, Severity, Tally, Verdict
 from wiretape.rules.parsed_event import FramedEvent, ParsedEvent, Shape
 from wiretape.rules.quoting import describe, format_number, quote
-from wiretape.rules.rule_runner import ReasonOrder
 from wiretape.rules.selection import EVERY, Settings, UnknownCodeError, codes_of, family_names, selected, weight
 from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
@@ -78,7 +77,6 @@ __all__ = [
     "ParsedEvent",
     "Party",
     "Problem",
-    "ReasonOrder",
     "Rule",
     "Scope",
     "ScopeCount",

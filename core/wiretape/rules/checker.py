@@ -1,9 +1,9 @@
 """The checker: observations in, findings out, the same for live traffic and recordings."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from wiretape.contract import KEEP_ALIVE_SECONDS, SESSION_BUSY, is_event_stream
+from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream
 from wiretape.frame_reader import ReadObservation, SeenFrame, StreamReaders
 from wiretape.observations import (
     BytesArrived,
@@ -33,7 +33,7 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.families import BUILT_IN
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
 from wiretape.rules.parsed_event import FramedEvent, ParsedEvent
-from wiretape.rules.rule_runner import FOREVER, ReasonOrder, RuleRunner
+from wiretape.rules.rule_runner import FOREVER, RuleRunner
 from wiretape.rules.selection import Settings
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
@@ -63,27 +63,20 @@ class Checker:
         rules: Iterable[Rule] = BUILT_IN,
         readers: StreamReaders | None = None,
         upstream: str | None = None,
-        only: Collection[int] | None = None,
     ) -> None:
         """`rules` are the rules to run, for example `[*BUILT_IN, my_rule]`.
 
         `upstream` is that of the recording: it decides which exchanges are the service's, if the settings have no base.
         None stands for traffic of the service alone, on any origin.  `readers` are those that read the observations for
-        `feed_read`.  `only` are the numbers of the exchanges to judge, with whole sessions: the others are only
-        followed, and their event streams are not read.  Raises ValueError if two rules have the same code or name.
+        `feed_read`.  Raises ValueError if two rules have the same code or name.
         """
         self.settings = settings or _DEFAULT
         self.exchanges = 0
         """The number of exchanges seen."""
         self.events = 0
         """The number of events seen on all event streams."""
-        self.unknown_cursors: set[int] = set()
-        """With `only`, the exchanges whose outcomes depend on whether another session has their cursor or run."""
-        self.found_cursors: set[int] = set()
-        """With `only`, the exchanges whose cursor or run a session that is judged has, and that is not their own."""
-        self._only = only
-        self._readers = readers or StreamReaders(only)
-        self._runner = RuleRunner(rules, self.settings, only)
+        self._readers = readers or StreamReaders()
+        self._runner = RuleRunner(rules, self.settings)
         self._open: dict[int, ExchangeState] = {}
         self._sessions = SessionRegistry()
         self._clients = ClientRegistry()
@@ -138,15 +131,6 @@ class Checker:
         """Return for each rule how often it was exercised, and with which results."""
         return dict(self._runner.tallies)
 
-    def reason_order(self) -> dict[tuple[str, str], ReasonOrder]:
-        """Return for each code and reason of the tallies when it was first added; comparable if `only` divides."""
-        return self._runner.reason_order
-
-    @property
-    def kept_events(self) -> int:
-        """The most durable events, or ids of open streams, that were ever kept at the same time."""
-        return self._sessions.most_kept
-
     def verdicts(self) -> dict[str, Verdict]:
         """Return for each rule what the observations so far show about it."""
         return {code: tally.verdict for code, tally in self._runner.tallies.items()}
@@ -166,7 +150,6 @@ class Checker:
         key = header(request.headers, self.settings.idempotency_header)
         state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, base, key)
         self._open[request.exchange] = state
-        self._find_dependencies(state)
         if not request.is_invented:
             self._runner.run(
                 REQUEST, (state,), Location(request.exchange, request.time_ns), is_service=state.is_service
@@ -178,7 +161,6 @@ class Checker:
         if state is None:
             return
         state.response = response
-        self._find_dependencies(state)
         location = Location(response.exchange, response.time_ns)
         is_success = response.status // 100 == 2
         is_stream = is_event_stream(state.response_header("content-type"))
@@ -248,7 +230,6 @@ class Checker:
             self._runner.run(STREAM_END, (end,), location, is_service=False)
         elif state.body is not None:
             state.body.close(ended.ending)
-            self._find_dependencies(state)
             trigger = SUCCESS_RESPONSE if isinstance(state.body, SuccessBody) else ERROR_RESPONSE
             self._runner.run(trigger, (state.body, state), location)
             state.after_body(state.body)
@@ -346,28 +327,13 @@ class Checker:
         resume.is_checked = True
         self._runner.run(REPLAY_END, (resume,), resume.location or location)
 
-    def _find_dependencies(self, state: ExchangeState) -> None:
-        """Note whether the outcomes of an exchange depend on another session, if not all sessions are judged."""
-        if self._only is None:
-            return
-        cursor, session = state.cursor, state.session
-        if cursor is not None and session is not None:
-            if state.number in self._only and cursor not in session.log.events:
-                self.unknown_cursors.add(state.number)
-            if self._sessions.is_foreign_cursor(cursor, session, state.request.authority):
-                self.found_cursors.add(state.number)
-        if session is None and state.body is not None and state.body.code == SESSION_BUSY:
-            # It may name a run of any session.
-            self.unknown_cursors.add(state.number)
-            self.found_cursors.add(state.number)
-
     def _count_events(self, read: ReadObservation) -> None:
         """Count the events of a response that is not a success, but has the media type of event streams."""
         self.events += sum(seen.event is not None for seen in read.frames)
 
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()
-        self._runner.count_lost_events(stream.exchange)
+        self._runner.count_lost_events(seen.exchange)
 
 
 def _stream_end(stream: EventStream, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> StreamEnd:

@@ -86,15 +86,6 @@ class Tally:
         self.inconclusive += 1
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def add(self, other: "Tally") -> None:
-        """Add what another tally of the rule counted."""
-        self.held += other.held
-        self.failed += other.failed
-        self.inconclusive += other.inconclusive
-        self.findings += other.findings
-        for reason, count in other.reasons.items():
-            self.reasons[reason] = self.reasons.get(reason, 0) + count
-
     @property
     def exercised(self) -> int:
         """How often the rule was exercised and decided."""

@@ -13,7 +13,7 @@ switched off still runs if another one names it in `unless`.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeGuard
@@ -49,9 +49,6 @@ from wiretape.rules.state.stream_state import EventStream, StreamState
 
 FOREVER = 1 << 63
 """Later than every time."""
-ReasonOrder = tuple[int, int, int]
-"""When a rule was first inconclusive for a reason: the time, the phase at that time, and the order within that."""
-_OBSERVED, _WAITED = range(2)
 _PLAIN = ""
 """Stands for the type of plain events of streams that are not the service's."""
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
@@ -160,17 +157,12 @@ class _OrdinaryEvents:
 class RuleRunner:
     """Runs rules, counts their outcomes, and collects findings."""
 
-    def __init__(self, rules: Iterable[Rule], settings: Settings, only: Collection[int] | None = None) -> None:
-        """With `only`, the rules run only on the exchanges with these numbers."""
+    def __init__(self, rules: Iterable[Rule], settings: Settings) -> None:
         self.catalogue = catalogue_of(rules)
         self.due_ns = FOREVER
         """The earliest time for which a rule waits."""
         self.now_ns = 0
         """The time of the current observation."""
-        self.reason_order: dict[tuple[str, str], ReasonOrder] = {}
-        """When each rule, by code, was first inconclusive for each reason."""
-        self._only = only
-        self._phase, self._phase_order = _OBSERVED, 0
         self._tallies = {code: Tally() for code in self.catalogue}
         self._findings: list[Finding] = []
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
@@ -318,16 +310,13 @@ class RuleRunner:
     def count_lost_events(self, exchange: int) -> None:
         """Count the rules about every event as inconclusive, because events of a stream were lost."""
         self._steady_deltas.pop(exchange, None)
-        if self._only is None or exchange in self._only:
-            for entry in self._of_all:
-                self._add_inconclusive(entry.rule.code, LOST_EVENTS.reason, exchange)
+        for entry in self._of_all:
+            self._tallies[entry.rule.code].add_inconclusive(LOST_EVENTS.reason)
 
     def run(
         self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location, *, is_service: bool = True
     ) -> None:
         """Run the rules of a trigger: all of them if the exchange is the service's, or those that apply everywhere."""
-        if self._only is not None and location.exchange not in self._only:
-            return
         entries = (self._on if is_service else self._on_other).get(trigger.name, ())
         outcomes = [(entry, outcome) for entry in entries if (outcome := entry.function(*arguments)) is not None]
         if outcomes:
@@ -366,14 +355,12 @@ class RuleRunner:
 
     def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:
         """Decide the rules that waited for a time before `now_ns`, or all if the recording is finished."""
-        self._phase = _WAITED
         while self._waiting and (finished or self.due_ns < now_ns):
-            self._phase_order, _, entry, later, location = heapq.heappop(self._waiting)
+            _, _, entry, later, location = heapq.heappop(self._waiting)
             self.due_ns = self._waiting[0][0] if self._waiting else FOREVER
             outcome = later.decide(now_ns)
             if outcome is not None:
                 self._settle(entry, outcome, location)
-        self._phase = _OBSERVED
 
     def take_findings(self) -> list[Finding]:
         """Return the findings since the last call."""
@@ -383,15 +370,10 @@ class RuleRunner:
             return findings
         return []
 
-    def _add_inconclusive(self, code: str, reason: str, exchange: int) -> None:
-        self._tallies[code].add_inconclusive(reason)
-        order = self._phase_order if self._phase == _WAITED else exchange
-        self.reason_order.setdefault((code, reason), (self.now_ns, self._phase, order))
-
     def _settle(self, entry: _Entry, outcome: Outcome, location: Location) -> None:
         """Count an outcome, and make findings of its problems."""
         if isinstance(outcome, Inconclusive):
-            self._add_inconclusive(entry.rule.code, outcome.reason, location.exchange)
+            self._tallies[entry.rule.code].add_inconclusive(outcome.reason)
         elif isinstance(outcome, Later):
             heapq.heappush(self._waiting, (outcome.due_ns, next(self._numbers), entry, outcome, location))
             self.due_ns = self._waiting[0][0]

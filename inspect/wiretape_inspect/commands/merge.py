@@ -1,7 +1,7 @@
 """`wiretape merge`: merge the recordings of several proxies."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +12,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
-from wiretape.recording.rotated_parts import RotatedPart, find_empty_part, group_parts, open_joined
+from wiretape.recording.rotated_parts import open_wholes
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
 from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, merge_recordings
@@ -40,8 +40,14 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     check_recording_output(to, files, force=force)
     with ExitStack() as opened:
         notes: list[str] = []
-        wholes = list(_open_wholes(files, opened, notes))
-        merged = merge_recordings(wholes)
+        wholes = open_wholes(
+            [str(file) for file in files],
+            lambda name: opened.enter_context(open_recording(Path(name))),
+            opened,
+            note=notes.append,
+            fail=_fail,
+        )
+        merged = merge_recordings([recording for _, recording in wholes])
         conflicts = [*notes, *find_conflicts(merged)]
         write_recording(RecordingSource(merged.metadata(), merged.observations()), to)
         with open_recording(to) as written:
@@ -50,25 +56,8 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     print_sentences(conflicts, "more conflict")
 
 
-def _open_wholes(files: Sequence[Path], opened: ExitStack, notes: list[str]) -> Iterator[Recording]:
-    """Open recordings; the files of a rotated one become one recording, with its exchange numbers.
-
-    Adds sentences about missing and repeated files to `notes`.  Raises InputError.
-    """
-    recordings = []
-    for file in files:
-        try:
-            recordings.append(opened.enter_context(open_recording(file)))
-        except InputError:
-            if (note := find_empty_part(file, map(str, files))) is None:
-                raise
-            notes.append(note)
-    for group in group_parts([RotatedPart.of(str(each.path), each) for each in recordings]):
-        if group.error is not None:
-            raise group.error
-        notes += group.notes
-        members = [recordings[index] for index in group.members]
-        yield opened.enter_context(open_joined(members)) if len(members) > 1 else members[0]
+def _fail(_name: str, error: InputError) -> None:
+    raise error
 
 
 def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, recording_opener
-from wiretape.recording.rotated_parts import RotatedPart, find_empty_part, group_parts, open_joined
+from wiretape.recording.rotated_parts import open_wholes
 from wiretape.rules import Settings, Severity
 from wiretape_inspect.commands.baseline_options import BaselineOptions, baseline_options
 from wiretape_inspect.commands.report_outputs import (
@@ -96,7 +96,7 @@ _PROGRESS_INTERVAL_S = 0.1
     type=click.IntRange(min=1),
     default=os.cpu_count() or 1,
     metavar="N",
-    help="Number of processes to use.  [default: number of cores]",
+    help="Check so many files at the same time, each in a process.  [default: number of cores]",
 )
 @click.option(
     "--dask",
@@ -244,24 +244,35 @@ def _check(
         failed.append(error)
         click.echo(f"Error: {error}", err=True)
 
-    wholes = {id(whole.recording): whole for whole in _open_wholes(names, opened, fail)}
-    recordings = [(whole.name, whole.recording) for whole in wholes.values()]
+    def open_file(name: str) -> Recording:
+        file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
+        return opened.enter_context(opened.enter_context(recording_opener(file))())
+
+    wholes = {
+        id(recording): (whole, recording)
+        for whole, recording in open_wholes(
+            list(chain.from_iterable(map(expand_name, names))),
+            open_file,
+            opened,
+            note=print_note,
+            fail=lambda _name, error: fail(error),
+            shown_name=shown_name,
+        )
+    }
+    recordings = [(whole.name, recording) for whole, recording in wholes.values()]
+
+    def sources_of(recording: Recording) -> tuple[str, ...]:
+        return tuple(map(absolute_name, wholes[id(recording)][0].files))
 
     def check() -> Iterator[Report]:
         total = sum(body_bytes(recording) for _, recording in recordings)
         with ExitStack() as used:
             advance = used.enter_context(_progress_bar(total))
-            if dask is not None or (jobs > 1 and total > SMALL):
-                pool = process_pool(jobs) if dask is None else dask_executor(dask)
+            if dask is not None or (jobs > 1 and len(recordings) > 1 and total > SMALL):
+                executor = used.enter_context(process_pool(jobs) if dask is None else dask_executor(dask))
+                sources = None if dask is None else sources_of
                 yield from check_recordings(
-                    recordings,
-                    used.enter_context(pool),
-                    1 if dask is not None else jobs,
-                    settings,
-                    codes,
-                    sources_of=None if dask is None else lambda recording: wholes[id(recording)].sources,
-                    advance=advance,
-                    fail=fail,
+                    recordings, executor, settings, codes, sources_of=sources, advance=advance, fail=fail
                 )
                 return
             for name, recording in recordings:
@@ -272,49 +283,7 @@ def _check(
                 except InputError as error:
                     fail(error)
 
-    return [replace(report, partial=wholes[id(report.recording)].partial) for report in check()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Whole:
-    """A recording to check."""
-
-    name: str
-    """Its file as the user named it, without credentials; of a rotated one the first file, and how many follow."""
-    recording: Recording
-    sources: tuple[str, ...]
-    """The absolute names of its files, or their URLs."""
-    partial: str
-    """See `PartGroup`."""
-
-
-def _open_wholes(names: Sequence[str], opened: ExitStack, fail: Callable[[InputError], None]) -> Iterator[_Whole]:
-    """Open the recordings that can be read, those of a rotated recording joined; call `fail` for the others."""
-    files: list[tuple[str, Recording]] = []
-    expanded = list(chain.from_iterable(map(expand_name, names)))
-    for name in expanded:
-        try:
-            file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
-            open_again = opened.enter_context(recording_opener(file))
-            files.append((name, opened.enter_context(open_again())))
-        except InputError as error:
-            if (note := find_empty_part(Path(name), expanded)) is None:
-                fail(error)
-            else:
-                print_note(note)
-    for group in group_parts([RotatedPart.of(shown_name(name), recording) for name, recording in files]):
-        for note in group.notes:
-            print_note(note)
-        if group.error is not None:
-            fail(group.error)
-            continue
-        members = [files[index] for index in group.members]
-        name, recording = shown_name(members[0][0]), members[0][1]
-        if len(members) > 1:
-            name = f"{name} (+{len(members) - 1})"
-            recording = opened.enter_context(open_joined([recording for _, recording in members]))
-        sources = tuple(absolute_name(file) for file, _ in members)
-        yield _Whole(name, recording, sources, group.partial)
+    return [replace(report, partial=wholes[id(report.recording)][0].partial) for report in check()]
 
 
 def _check_formats(outputs: Sequence[ReportOutput], *, all_findings: bool, statistics: bool) -> None:

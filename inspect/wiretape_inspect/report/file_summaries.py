@@ -6,7 +6,7 @@ Nothing about a recording is kept but these counts, so memory does not grow with
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,11 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
-from wiretape.recording import open_recording
-from wiretape.recording.rotated_parts import RotatedPart, find_empty_part, group_parts
+from wiretape.recording import Recording, open_recording
+from wiretape.recording.rotated_parts import find_wholes
 from wiretape.rules import CATALOGUE, Settings, Severity, Verdict
 from wiretape.safe_text import printable
-from wiretape_inspect.report.parallel_check import Part, open_part
+from wiretape_inspect.report.parallel_check import Task, open_files
 from wiretape_inspect.report.probe_results import applicable
 from wiretape_inspect.report.recording_report import check_observations, make_checker, scope_notice
 from wiretape_inspect.report.remote_files import absolute_name, is_url, local_copy, shown_name
@@ -107,33 +107,27 @@ def summarize_files(
 
     `executor` None means this process.  The files of a rotated recording are checked as one.
     """
-    names = list(names)
-    parts: list[RotatedPart] = []
-    for name in names:
-        try:
-            parts.append(_read_part(name))
-        except InputError as error:
-            if (note := find_empty_part(Path(name), names)) is None:
-                yield FileSummary(shown_name(name), error=error.message)
-            else:
-                print_note(note)
+    failed: list[FileSummary] = []
+    wholes = find_wholes(
+        list(names),
+        _open_file,
+        note=print_note,
+        fail=lambda name, error: failed.append(FileSummary(name, error=error.message)),
+        shown_name=shown_name,
+    )
     waiting: deque[Callable[[], FileSummary]] = deque()
-    for group in group_parts([part._replace(name=shown_name(part.name)) for part in parts]):
-        files = [parts[index].name for index in group.members]
-        name = shown_name(files[0]) + (f" (+{len(files) - 1})" if len(files) > 1 else "")
-        for note in group.notes:
-            print_note(note)
-        if group.error is not None:
-            yield FileSummary(name, error=group.error.message)
-            continue
-        part = Part(tuple(map(absolute_name, files)), None, settings, selected - settings.off)
+    for whole in wholes:
+        while failed:
+            yield failed.pop(0)
+        task = Task(tuple(map(absolute_name, whole.files)), settings, selected - settings.off)
         if executor is None:
-            yield replace(summarize(name, part), partial=group.partial)
+            yield replace(summarize(whole.name, task), partial=whole.partial)
             continue
-        future: Future[FileSummary] = executor.submit(summarize, name, part)
-        waiting.append(partial(_result, future, group.partial))
+        future: Future[FileSummary] = executor.submit(summarize, whole.name, task)
+        waiting.append(partial(_result, future, whole.partial))
         if len(waiting) >= _MOST_WAITING:
             yield waiting.popleft()()
+    yield from failed
     while waiting:
         yield waiting.popleft()()
 
@@ -147,17 +141,18 @@ def _result(future: "Future[FileSummary]", missing: str) -> FileSummary:
     return replace(future.result(), partial=missing)
 
 
-def _read_part(name: str) -> RotatedPart:
+@contextmanager
+def _open_file(name: str) -> Iterator[Recording]:
     with ExitStack() as opened:
         file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
-        return RotatedPart.of(name, opened.enter_context(open_recording(file)))
+        yield opened.enter_context(open_recording(file))
 
 
-def summarize(name: str, part: Part) -> FileSummary:
+def summarize(name: str, task: Task) -> FileSummary:
     """Check a recording."""
     try:
-        with open_part(part) as recording:
-            settings, selected = applicable(recording, part.settings, part.selected)
+        with open_files(task) as recording:
+            settings, selected = applicable(recording, task.settings, task.selected)
             checker = make_checker(settings, selected, recording.info.upstream)
             found = Counter(finding.code for finding in check_observations(checker, recording.observations()))
             started = recording.info.started

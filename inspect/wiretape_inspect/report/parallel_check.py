@@ -1,27 +1,22 @@
-"""Check recordings in several processes, also of a Dask cluster: different files, and independent sessions of a file.
+"""Check recordings in several processes, also of a Dask cluster, one recording in each.
 
-A part follows all exchanges of its file, but reads the event streams of its own sessions only.  The rules ask about
-other sessions in few cases: if they did, or if the checker may have had to drop state, the whole file is one part
-after all.  So the results are the same whatever the number of processes.
+The results are the same whatever the number of processes.
 """
 
 import gc
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import active_children, get_all_start_methods, get_context
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, cast
 
-from wiretape.contract import CURSOR_HEADER, cursor_in
 from wiretape.errors import InputError
-from wiretape.observations import header
 from wiretape.recording import Recording, open_recording, redact_urls
 from wiretape.recording.rotated_parts import open_joined
 from wiretape.rules import Finding, Settings
@@ -40,94 +35,41 @@ from wiretape_inspect.report.remote_files import is_url, local_copy
 SMALL = 16 * 1024 * 1024
 """Bytes of bodies that are checked in less time than other processes need to start."""
 MOST_FINDINGS = 20_000
-"""Findings that a process returns.  A file with more in one part is checked in this process, which stores them."""
+"""Findings that a process returns.  A recording with more is checked in this process, which stores them."""
 _SCHEDULER = re.compile(r"(?:[a-z]+://)?[^/\s]+:\d+(?:/\S*)?")
-_MOST_EXCHANGES = 4000
-"""A checker keeps the state of at least so many sessions and clients."""
-_MOST_EVENTS = 200_000
-"""The durable events that a checker keeps."""
 _SCHEDULER_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Task:
     """What one process checks."""
 
     sources: tuple[str, ...]
     """The path or URL of the recording, or those of the files of a rotated one."""
-    exchanges: frozenset[int] | None
-    """The numbers of the exchanges to judge; None for all."""
     settings: Settings
     selected: frozenset[str]
 
 
-def check_part(part: Part) -> "PartResult | None":
-    """Check a part of a recording; return None if it has more findings than should be held in memory."""
-    with open_part(part) as recording:
-        checker = make_checker(part.settings, part.selected, recording.info.upstream, part.exchanges)
+def check_files(task: Task) -> tuple[list[Finding], Outcomes] | None:
+    """Check a recording; return None if it has more findings than should be held in memory."""
+    with open_files(task) as recording:
+        checker = make_checker(task.settings, task.selected, recording.info.upstream)
         findings = list(islice(check_observations(checker, recording.observations()), MOST_FINDINGS + 1))
     return (findings, Outcomes.of(checker)) if len(findings) <= MOST_FINDINGS else None
 
 
 @contextmanager
-def open_part(part: Part) -> Iterator[Recording]:
-    """Open the recording of a part.  Raises InputError."""
+def open_files(task: Task) -> Iterator[Recording]:
+    """Open the recording of a task.  Raises InputError."""
     with ExitStack() as opened, rare_collections():
-        files = [opened.enter_context(local_copy(each)) if is_url(each) else Path(each) for each in part.sources]
+        files = [opened.enter_context(local_copy(each)) if is_url(each) else Path(each) for each in task.sources]
         recordings = [opened.enter_context(open_recording(file)) for file in files]
         yield recordings[0] if len(recordings) == 1 else opened.enter_context(open_joined(recordings))
-
-
-PartResult = tuple[list[Finding], Outcomes]
-
-
-@dataclass(slots=True)
-class _File:
-    """One file, and the parts of it that were checked."""
-
-    name: str
-    recording: Recording
-    volume: int
-    settings: Settings
-    selected: frozenset[str]
-    parts: int = 0
-    unfinished: int = 0
-    """Parts that were submitted and have no result yet."""
-    results: list[PartResult] = field(default_factory=list)
-    report: Report | None = None
-    has_failed: bool = False
-
-    def add(self, result: PartResult | None) -> None:
-        """Add the result of a part.  Raises InputError if the file is damaged."""
-        if result is not None:
-            self.results.append(result)
-        elif self.parts:
-            self.parts = 0
-            self.report = check_recording(self.recording, self.name, settings=self.settings, selected=self.selected)
-
-    def is_complete(self) -> bool:
-        """Whether all parts were checked."""
-        return self.parts > 0 and len(self.results) == self.parts
-
-    def must_repeat(self) -> bool:
-        """Whether the parts, which all were checked, depend on each other."""
-        outcomes = [outcomes for _, outcomes in self.results]
-        return self.parts > 1 and self.is_complete() and not _are_independent(outcomes)
-
-    def make_report(self) -> None:
-        """Make the report from the results."""
-        findings = FindingStore(finding for found, _ in self.results for finding in found)
-        outcomes = Outcomes.merge([outcomes for _, outcomes in self.results])
-        self.report = Report(
-            self.name, self.recording, findings, outcomes, selected=self.selected, settings=self.settings
-        )
-        self.results.clear()
 
 
 def check_recordings(
     named: Sequence[tuple[str, Recording]],
     executor: Executor,
-    jobs: int,
     settings: Settings,
     selected: frozenset[str] = ALL_RULES,
     *,
@@ -135,99 +77,39 @@ def check_recordings(
     advance: Callable[[int], None],
     fail: Callable[[InputError], None],
 ) -> list[Report]:
-    """Check recordings, each with the name of its file, by `jobs` parts at a time.
+    """Check recordings, each with the name of its file.
 
-    `sources_of` returns what the executor's processes read, if they are on other machines; a file is then one part.
-    `advance` is called with the bytes of the bodies that were checked, and `fail` with the error of each file that is
-    damaged and therefore has no report.
+    `sources_of` returns what the executor's processes read, if they are on other machines.  `advance` is called with
+    the bytes of the bodies that were checked, and `fail` with the error of each recording that is damaged and therefore
+    has no report.
     """
     selected -= settings.off
-    files = [
-        _File(name, recording, body_bytes(recording), *applicable(recording, settings, selected))
-        for name, recording in named
-    ]
-    futures: dict[Future[PartResult | None], _File] = {}
-    done: SimpleQueue[Future[PartResult | None]] = SimpleQueue()
-
-    def submit(file: _File, parts: Sequence[frozenset[int] | None]) -> None:
-        file.parts = file.unfinished = len(parts)
-        file.results.clear()
-        for exchanges in parts:
-            sources = (sources_of or _local_source)(file.recording)
-            part = Part(sources, exchanges, file.settings, file.selected)
-            future = executor.submit(check_part, part)
-            futures[future] = file
-            future.add_done_callback(done.put)
-
-    share = max(SMALL, sum(file.volume for file in files) // (2 * jobs))
+    sources_of = sources_of or _local_source
+    tasks = [Task(sources_of(recording), *applicable(recording, settings, selected)) for _, recording in named]
+    volumes = [body_bytes(recording) for _, recording in named]
     # The largest come first, so that no process is left alone with one at the end.
-    for file in sorted(files, key=lambda file: -file.volume):
-        is_split = sources_of is None and file.volume > share
-        submit(file, (is_split and split_sessions(file.recording, jobs)) or [None])
-    while futures:
-        future = done.get()
-        file = futures.pop(future)
-        file.unfinished -= 1
+    largest_first = sorted(range(len(named)), key=lambda index: -volumes[index])
+    futures = {executor.submit(check_files, tasks[index]): index for index in largest_first}
+    reports: dict[int, Report] = {}
+    for future in as_completed(futures):
+        index = futures[future]
+        (name, recording), task = named[index], tasks[index]
         try:
-            file.add(future.result())
+            if (result := future.result()) is None:
+                reports[index] = check_recording(recording, name, settings=task.settings, selected=task.selected)
+            else:
+                found, outcomes = result
+                reports[index] = Report(
+                    name, recording, FindingStore(found), outcomes, selected=task.selected, settings=task.settings
+                )
         except InputError as error:
-            if not file.has_failed:
-                fail(error)
-            file.has_failed, file.parts = True, 0
-        if file.must_repeat():
-            submit(file, [None])
-        elif file.is_complete():
-            file.make_report()
-        if not file.unfinished:
-            advance(file.volume)
-    return [file.report for file in files if file.report is not None]
+            fail(error)
+        advance(volumes[index])
+    return [reports[index] for index in sorted(reports)]
 
 
 def _local_source(recording: Recording) -> tuple[str, ...]:
     return (str(recording.database if recording.database.exists() else recording.path),)
-
-
-def split_sessions(recording: Recording, parts: int) -> list[frozenset[int]]:
-    """Divide the exchanges of a recording into parts of about the same size, each with whole sessions.
-
-    Returns nothing if the recording cannot be divided, or if its index shows that the parts would not be independent,
-    so that checking them would be in vain.
-    """
-    if recording.info.ended_ns is None:
-        # It may still grow.
-        return []
-    sizes: dict[str | None, int] = {}
-    numbers: dict[str | None, list[int]] = {}
-    cursors: set[tuple[str, str | None]] = set()
-    for count, exchange in enumerate(recording.exchanges()):
-        if count >= _MOST_EXCHANGES:
-            return []
-        session = exchange.session_id
-        sizes[session] = sizes.get(session, 0) + exchange.request_bytes + exchange.response_bytes
-        numbers.setdefault(session, []).append(exchange.number)
-        if (cursor := cursor_in(header(exchange.request.headers, CURSOR_HEADER))) is not None:
-            cursors.add((cursor, session))
-    if recording.has_more_event_ids(_MOST_EVENTS):
-        return []
-    known = recording.sessions_of_ids({cursor for cursor, _ in cursors}) if cursors else set()
-    if {cursor for cursor, _ in cursors - known} & {cursor for cursor, _ in known}:
-        # Whether a cursor is that of another session is known only where both are checked.
-        return []
-    divided: list[list[int]] = [[] for _ in range(parts)]
-    volumes = [0] * parts
-    for session in sorted(sizes, key=lambda session: (-sizes[session], session or "")):
-        smallest = volumes.index(min(volumes))
-        divided[smallest] += numbers[session]
-        volumes[smallest] += sizes[session]
-    found = [frozenset(part) for part in divided if part]
-    return found if len(found) > 1 else []
-
-
-def _are_independent(parts: Sequence[Outcomes]) -> bool:
-    """Whether no rule asked about a session of another part, and no state can have been dropped."""
-    unknown = frozenset[int]().union(*(part.unknown_cursors for part in parts))
-    found = frozenset[int]().union(*(part.found_cursors for part in parts))
-    return not unknown & found and sum(part.kept_events for part in parts) <= _MOST_EVENTS
 
 
 def body_bytes(recording: Recording) -> int:

@@ -1,12 +1,12 @@
 """Check a whole recording, and hold what it shows about each rule."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wiretape.observations import Observation, header
 from wiretape.recording import Recording
-from wiretape.rules import CATALOGUE, Checker, Finding, ReasonOrder, ScopeCount, Settings, Severity, Tally, Verdict
+from wiretape.rules import CATALOGUE, Checker, Finding, ScopeCount, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.case_results import CaseResults, Coverage
 from wiretape_inspect.report.finding_store import FindingStore
 from wiretape_inspect.report.probe_results import applicable, case_name_of, decode_results, why_not_reached
@@ -47,48 +47,15 @@ class Outcomes:
 
     tallies: dict[str, Tally]
     """For every rule of the catalogue, how often it came up and with what result."""
-    reason_order: dict[tuple[str, str], ReasonOrder]
-    """For each code and reason of the tallies when it was first added."""
     exchanges: int
     events: int
     scopes: Sequence[ScopeCount]
     """How many exchanges were judged by which rules, and why."""
-    # These tell whether the parts of a recording depend on each other, and are not results; see `Checker`.
-    unknown_cursors: Collection[int] = field(default=(), compare=False)
-    found_cursors: Collection[int] = field(default=(), compare=False)
-    kept_events: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, checker: Checker) -> "Outcomes":
         """Return the outcomes of a checker that has finished."""
-        return cls(
-            checker.tallies(),
-            checker.reason_order(),
-            checker.exchanges,
-            checker.events,
-            checker.scopes(),
-            checker.unknown_cursors,
-            checker.found_cursors,
-            checker.kept_events,
-        )
-
-    @classmethod
-    def merge(cls, parts: "Sequence[Outcomes]") -> "Outcomes":
-        """Return the outcomes of the whole recording, each exchange of which was judged in one of the parts."""
-        first, *others = parts
-        if not others:
-            return first
-        order: dict[tuple[str, str], ReasonOrder] = {}
-        for part in parts:
-            for key, at in part.reason_order.items():
-                order[key] = min(at, order.get(key, at))
-        tallies = {code: Tally() for code in first.tallies}
-        for code, reason in sorted(order, key=order.__getitem__):
-            tallies[code].reasons[reason] = 0
-        for part in parts:
-            for code, tally in part.tallies.items():
-                tallies[code].add(tally)
-        return replace(first, tallies=tallies, reason_order=order, events=sum(part.events for part in parts))
+        return cls(checker.tallies(), checker.exchanges, checker.events, checker.scopes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +176,9 @@ def check_observations(checker: Checker, observations: Iterable[Observation]) ->
     yield from checker.finish()
 
 
-def make_checker(
-    settings: Settings, selected: frozenset[str], upstream: str, only: Collection[int] | None = None
-) -> Checker:
-    """Return a checker of a recording that runs only the `selected` rules.
-
-    They judge all exchanges, or `only` those with these numbers.
-    """
-    return Checker(replace(settings, off=ALL_RULES - selected), upstream=upstream, only=only)
+def make_checker(settings: Settings, selected: frozenset[str], upstream: str) -> Checker:
+    """Return a checker of a recording that runs only the `selected` rules."""
+    return Checker(replace(settings, off=ALL_RULES - selected), upstream=upstream)
 
 
 def check_recording(

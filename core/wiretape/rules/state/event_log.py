@@ -49,8 +49,6 @@ class EventBudget:
     most: int = 200_000
     events: int = 0
     ids: int = 0
-    most_kept: int = 0
-    """The most events, or ids, of which some were returned."""
 
     @property
     def is_spent(self) -> bool:
@@ -59,12 +57,10 @@ class EventBudget:
 
     def return_events(self, count: int) -> None:
         """Subtract events that are no longer kept."""
-        self.most_kept = max(self.most_kept, self.events)
         self.events -= count
 
     def return_ids(self, count: int) -> None:
         """Subtract ids that are no longer kept."""
-        self.most_kept = max(self.most_kept, self.ids)
         self.ids -= count
 
     @property

@@ -126,11 +126,6 @@ class SessionRegistry:
         """How many event ids are kept for all open streams."""
         return self._budget.ids
 
-    @property
-    def most_kept(self) -> int:
-        """The most events, or ids of open streams, that were ever kept at the same time."""
-        return max(self._budget.most_kept, self._budget.events, self._budget.ids)
-
     def open(self, key: SessionKey) -> SessionState:
         """Return the session with that key, to which one more exchange belongs."""
         session = self._sessions.pop(key, None)
