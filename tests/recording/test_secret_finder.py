@@ -13,7 +13,7 @@ TEXT = st.text("ab", max_size=60).map(str.encode)
 SECRETS = st.lists(st.text("ab", min_size=SHORTEST, max_size=20).map(str.encode), max_size=40)
 
 
-FEW = pytest.mark.parametrize("few", [secret_finder._FEW, 1], ids=["usual", "small"])
+FEW = pytest.mark.parametrize("few", [secret_finder._FEW, 2], ids=["usual", "small"])
 """With the small one, most secrets are in the large automaton."""
 
 
@@ -27,6 +27,7 @@ def remember(secrets: list[bytes], kept: int = KEPT) -> SecretFinder:
 @given(secrets=SECRETS, data=TEXT)
 @example(secrets=[b"a" * 8], data=b"a" * 9)
 @example(secrets=[b"a" * 8], data=b"a" * 9 + b"b" + b"a" * 9)
+@example(secrets=[b"a" * at + b"b" + b"a" * (7 - at) for at in range(6)], data=b"aaabaaaab" + b"baaaaaaa")
 @example(secrets=[b"aaaaaaab", b"aaabbbbb", b"bbbbbaaa", b"baaabbbbb"], data=b"ab" + b"aaaaaaabbbbbaaabbbbb" + b"aab")
 def test_every_occurrence_is_found_even_those_that_overlap(few: int, secrets: list[bytes], data: bytes) -> None:
     """Secrets of two letters overlap each other in every way, and fill more than one automaton."""
@@ -37,7 +38,10 @@ def test_every_occurrence_is_found_even_those_that_overlap(few: int, secrets: li
                 covered.update(range(start, start + len(secret)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secret_finder, "_FEW", few)
-        spans = remember(secrets).find(data)
+        finder = remember(secrets[: len(secrets) // 2])
+        finder.find(b"ab" * 30)  # builds an automaton
+        finder.add(secrets[len(secrets) // 2 :])
+        spans = finder.find(data)
     assert {at for start, end in spans for at in range(start, end)} == covered
     assert spans == sorted(spans)
 

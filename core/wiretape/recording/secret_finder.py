@@ -178,13 +178,14 @@ class SecretFinder:
             return []
         found: list[Span] = []
         for automaton in self._automatons():
-            until = 0
+            spans, until = list[Span](), 0
             for _, first, last in automaton.find_matches_as_indexes(data):
                 for start in range(first, last):  # matches that overlap this one are not reported
                     if (end := self._end(data, start)) > until:
-                        begin = found.pop()[0] if start <= until and found else start
-                        found.append((begin, end))
+                        begin = spans.pop()[0] if spans and start <= until else start
+                        spans.append((begin, end))
                         until = end
+            found += spans
         return found
 
     def _end(self, data: bytes, start: int) -> int:
