@@ -333,7 +333,7 @@ class Checker:
 
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()
-        self._runner.count_lost_events(seen.exchange)
+        self._runner.count_lost_events(stream.exchange)
 
 
 def _stream_end(stream: EventStream, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> StreamEnd:
