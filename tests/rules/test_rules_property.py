@@ -289,16 +289,21 @@ PLANTS = {
 }
 
 
-@settings(max_examples=max(100, settings().max_examples))
-@given(st.sampled_from(sorted(PLANTS)), st.data())
-def test_one_planted_defect_gives_exactly_its_code(code, data):
-    log = data.draw(logs("ses_1", contiguous=True))
+@st.composite
+def planted(draw, code):
+    """Two sessions, one of which has a defect."""
+    log = draw(logs("ses_1", contiguous=True))
     last = max((m.document["sequence"] for m in log if m.id is not None), default=0)
     more = [durable(last + 1, "tool.completed", "ses_1"), delta(), durable(last + 2, "run.completed", "ses_1")]
     connection = Connection("ses_1", log + more)
-    other = Connection("ses_2", data.draw(logs("ses_2", contiguous=True)))
     PLANTS[code](connection)
-    played = [connection, other]
+    return [connection, Connection("ses_2", draw(logs("ses_2", contiguous=True)))]
+
+
+@settings(max_examples=max(100, settings().max_examples))
+@given(st.sampled_from(sorted(PLANTS)), st.data())
+def test_one_planted_defect_gives_exactly_its_code(code, data):
+    played = data.draw(planted(code))
     found, checker = judge(played, data.draw(interleaved(played)))
     assert Counter(finding.code for finding in found) == {code: 1}
     assert found[0].severity is CATALOGUE[code].severity
@@ -337,24 +342,20 @@ def test_arbitrary_bytes_do_not_make_the_checker_fail(body, data):
     assert all(finding.message.isprintable() for finding in found)
 
 
-@given(st.data())
-def test_chunks_make_no_difference(data):
-    played = data.draw(conversations())
-    order = [(number, what) for number, what, _ in data.draw(interleaved(played))]
-    whole = []
-    for number, what in dict.fromkeys(order):
-        body = played[number - 1].body
-        whole.append((number, what, (0, body) if what == "body" else None))
-    bytewise = [
-        (number, what, piece)
-        for number, what, whole_piece in whole
-        for piece in (
-            [(at, whole_piece[1][at : at + 1]) for at in range(len(whole_piece[1]))] if what == "body" else [None]
-        )
-    ]
+@given(st.sampled_from(sorted(PLANTS)), st.data())
+def test_chunks_make_no_difference(code, data):
+    played = data.draw(conversations()) + data.draw(planted(code))
+    order = dict.fromkeys((number, what) for number, what, _ in data.draw(interleaved(played)))
 
-    def places(steps):
+    def places(*, bytewise):
+        steps = []
+        for number, what in order:
+            body = played[number - 1].body if what == "body" else b""
+            cut = [(at, body[at : at + 1]) for at in range(len(body))] if bytewise else [(0, body)]
+            steps += [(number, what, piece) for piece in (cut if what == "body" else [None])]
         found, checker = judge(played, steps)
         return [(f.code, f.exchange, f.event, f.byte_offset, f.message) for f in found], checker.verdicts()
 
-    assert places(whole) == places(bytewise)
+    whole = places(bytewise=False)
+    assert code in {found[0] for found in whole[0]}
+    assert whole == places(bytewise=True)

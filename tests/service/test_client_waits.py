@@ -45,10 +45,10 @@ def at_once(stages, http):
 
 @pytest.mark.parametrize("clock", ["virtual", "real"])
 async def test_a_client_that_waits_too_little_has_a_finding(at_once, clock):
-    for findings, most in await at_once(clock, 2, lambda _: asyncio.sleep(0.1)):
+    for findings, _ in await at_once(clock, 60, lambda _: asyncio.sleep(0.1)):
         (finding,) = (finding for finding in findings if finding.code == "CLI004")
-        waited = re.fullmatch(r"Expected a wait of 2 s after exchange 3, got (.+) s\.", finding.message)
-        assert 0.1 <= float(waited[1]) < most + 0.05
+        waited = re.fullmatch(r"Expected a wait of 60 s after exchange 3, got (.+) s\.", finding.message)
+        assert float(waited[1]) >= 0.1
 
 
 @pytest.mark.parametrize("clock", ["virtual", "real"])
