@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wiretape import check
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
@@ -26,9 +27,8 @@ SEEDS = st.integers(0, 2**32)
 
 
 def judged(seen):
-    checker = Checker()
-    found = [finding for observation in seen for finding in checker.feed(observation)]
-    return found + checker.finish(), checker.verdicts()
+    result = check(seen)
+    return list(result.findings), result.verdicts
 
 
 @given(SEEDS, st.integers(1, 120))

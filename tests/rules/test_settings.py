@@ -1,10 +1,9 @@
 """What a project sets about the rules, and what a rule declares about its findings."""
 
-from wiretape import check_stream
+from wiretape import check, check_stream
 from wiretape.rules import (
     BUILT_IN,
     EVENT,
-    Checker,
     Inconclusive,
     Problem,
     Scope,
@@ -19,9 +18,8 @@ from wiretape.rules.vectors import vectors_of
 
 def judged(code, settings=None):
     (vector,) = [vector for vector in vectors_of(code) if vector.name == "breaks"]
-    checker = Checker(settings)
-    findings = [finding for seen in vector.observations() for finding in checker.feed(seen)] + checker.finish()
-    return [(finding.code, finding.severity) for finding in findings], checker.verdicts()
+    result = check(vector.observations(), settings=settings)
+    return [(finding.code, finding.severity) for finding in result.findings], result.verdicts
 
 
 def test_the_severity_of_a_rule_can_be_set():

@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 from for_each import for_each
 
-from wiretape.rules import CATALOGUE, Checker, Verdict
+from wiretape import check
+from wiretape.rules import CATALOGUE, Verdict
 from wiretape.rules.vectors import observations_of, vectors
 
 TWO_DEFECTS = {"RES004-breaks-after-repetition", "REC003-breaks", "REC003-keeps"}
@@ -16,9 +17,8 @@ TWO_DEFECTS = {"RES004-breaks-after-repetition", "REC003-breaks", "REC003-keeps"
 @cache
 def judged(vector, piece=None):
     """What is found in a vector, and the verdicts; each is judged once, however many tests ask."""
-    checker = Checker()
-    findings = [finding for seen in vector.observations(piece) for finding in checker.feed(seen)]
-    return findings + checker.finish(), checker.verdicts()
+    result = check(vector.observations(piece))
+    return result.findings, result.verdicts
 
 
 def own(vector, findings):
