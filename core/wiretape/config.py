@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from wiretape.decode import KeyPath, Source, decode
 from wiretape.errors import InputError
+from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.rules import (
     Settings,
     Severity,
@@ -115,7 +115,7 @@ def _read(path: Path) -> Config | None:
         document = document.get(key) if isinstance(document, dict) else None
     if document is None:
         return None
-    table = decode(document, ConfigTable, source, keys)
+    table = validate(document, ConfigTable, source, keys)
     for name, prefixes in (("select", table.select), ("ignore", table.ignore)):
         for index, prefix in enumerate(prefixes):
             _codes(prefix, source, (*keys, name, index))

@@ -1,6 +1,6 @@
 """Load TOML files that people write, and explain their syntax errors in plain English.
 
-The tables are checked afterwards, by `wiretape.decode`.
+The tables are checked afterwards, by `wiretape.input_validation`.
 """
 
 import io
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wiretape.decode import Source
 from wiretape.errors import InputError
 from wiretape.files import read_error
+from wiretape.input_validation import Source
 from wiretape.safe_text import printable
 
 _MAX_BYTES = 1_000_000

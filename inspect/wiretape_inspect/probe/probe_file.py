@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 
-from wiretape.decode import Source, decode
 from wiretape.errors import InputError
+from wiretape.input_validation import Source, validate
 from wiretape.rules import parse_service_base
 from wiretape.toml_files import read_toml
 
@@ -170,7 +170,7 @@ def read_probe_file(path: Path) -> ProbeFile:
 def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
     """Decode the document of a file; `name` is what error messages call it.  Raises InputError."""
     source = Source(name)
-    file = decode(document, ProbeFile, source)
+    file = validate(document, ProbeFile, source)
     try:
         has_origin = parse_service_base(file.base_url).origin is not None
     except ValueError as error:

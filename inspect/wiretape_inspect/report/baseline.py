@@ -12,9 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from wiretape.decode import Source, decode
 from wiretape.errors import InputError
 from wiretape.files import read_error
+from wiretape.input_validation import Source, validate
 from wiretape.rules import Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import CaseResult
@@ -87,7 +87,7 @@ def _entries(document: object, path: Path) -> list[Entry]:
         raise InputError(f"{path} is not a baseline (expected a JSON object).")
     if (version := document.get("format", FORMAT)) != FORMAT:
         raise InputError(f"{path} has format {version!r:.20}; this version of wiretape reads format {FORMAT}.")
-    entries = decode(document, _Document, Source(str(path))).findings
+    entries = validate(document, _Document, Source(str(path))).findings
     fingerprint, times = next(iter(Counter(entry.fingerprint for entry in entries).most_common(1)), ("", 0))
     if times > 1:
         raise InputError(f"{path} has several entries with the fingerprint {fingerprint}: merge them.")

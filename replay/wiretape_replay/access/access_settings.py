@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
-from wiretape.decode import Source, choices_hint, decode
+from wiretape.input_validation import Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
 from wiretape.toml_files import read_toml, require_table_lists
 from wiretape_replay.http_server.http_messages import RequestPattern
@@ -164,7 +164,7 @@ def decode_access_policy(
     """
     source = Source(name)
     require_table_lists(document, ["keys"], source)
-    file = decode(document, AccessFile, source)
+    file = validate(document, AccessFile, source)
     moved = moved or {}
     scopes, counts = (
         {moved.get(request, request): value for request, value in table.items()}

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
-from wiretape.decode import Source, decode
+from wiretape.input_validation import Source, validate
 
 _P = ParamSpec("_P")
 _S = TypeVar("_S")
@@ -50,7 +50,7 @@ class Operation:
 
     def check(self, parameters: Mapping[str, object]) -> dict[str, Any]:
         """Return all parameters and the session.  Raises InputError."""
-        return msgspec.structs.asdict(decode(parameters, self.request, Source(self.name)))
+        return msgspec.structs.asdict(validate(parameters, self.request, Source(self.name)))
 
 
 OPERATIONS: dict[str, dict[str, Operation]] = {}

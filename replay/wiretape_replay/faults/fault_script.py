@@ -26,8 +26,8 @@ from wiretape.contract import (
     code_in_other_case,
 )
 from wiretape.contract.schemas import has_own_details
-from wiretape.decode import KeyPath, Source, choices_hint, decode
 from wiretape.errors import InputError
+from wiretape.input_validation import Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import read_toml, require_table_lists
 from wiretape_replay.access.error_envelope import ErrorDetail
@@ -45,9 +45,6 @@ Number = Annotated[int, Meta(ge=1, le=_LARGEST_INT)]
 Counts = Count | Annotated[tuple[Count, ...], Meta(min_length=1)]
 Numbers = Number | Annotated[tuple[Number, ...], Meta(min_length=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
-
-Problem = tuple[KeyPath, str]
-"""Where something is wrong, and what."""
 
 
 class Position(StrEnum):
@@ -466,7 +463,7 @@ def decode_fault_script(document: Any, name: str) -> FaultScript:
     """Decode the document of a fault script; `name` is what error messages call it.  Raises InputError."""
     source = Source(name)
     require_table_lists(document, ("fault",), source)
-    script = decode(document, FaultScript, source)
+    script = validate(document, FaultScript, source)
     for path, problem in script.problems():
         raise source.error(path, problem)
     return script

@@ -14,7 +14,7 @@ from msgspec import Meta, field
 
 from wiretape.contract import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
 from wiretape.control_protocol import TOKEN_HEADER
-from wiretape.decode import Source, decode
+from wiretape.input_validation import Source, validate
 from wiretape.toml_files import read_toml
 from wiretape_replay.access.access_settings import (
     ASSUMED,
@@ -145,7 +145,7 @@ def read_service_settings(path: Path) -> ServiceSettings:
 def decode_service_settings(document: Mapping[str, Any], name: str) -> ServiceSettings:
     """Decode the document of a settings file; `name` is what error messages call it.  Raises InputError."""
     source = Source(name)
-    assumed = decode(document.get(ASSUMED, {}), Assumptions, source, (ASSUMED,))
+    assumed = validate(document.get(ASSUMED, {}), Assumptions, source, (ASSUMED,))
     for key, problem in assumed.problems():
         raise source.error((ASSUMED, key), problem)
     moved = {CREATE_SESSION: assumed.create_session, CREATE_RUN: assumed.create_run}

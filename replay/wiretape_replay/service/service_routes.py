@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from wiretape.control_protocol import CONTROL_ROOT
-from wiretape.decode import choices_hint
+from wiretape.input_validation import choices_hint
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 """The methods that an operation can have; HEAD, OPTIONS, TRACE and CONNECT have their own meaning."""

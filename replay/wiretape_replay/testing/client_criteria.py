@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from wiretape import labels
 from wiretape.config import FAIL_ON, INCONCLUSIVE, NEVER, Config, threshold_of
-from wiretape.decode import choices_hint
 from wiretape.errors import InputError, RecordingError
+from wiretape.input_validation import choices_hint
 from wiretape.labels import count_of
 from wiretape.rules import Finding, Severity, UnknownCodeError, codes_of
 from wiretape.safe_text import printable, shorten

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from wiretape.contract import EVENT_TYPES, Durability
-from wiretape.decode import KeyPath, Source, choices_hint, decode
 from wiretape.errors import InputError
+from wiretape.input_validation import KeyPath, Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
 from wiretape.toml_files import parse_toml, read_toml, require_table_lists
 from wiretape_replay.service.scenario.scenario_steps import (
@@ -44,9 +44,6 @@ _LONGEST_S = 100_000_000
 _UNSPECIFIED_TYPES = sorted(name for name, row in EVENT_TYPES.items() if row.durability is Durability.NOT_SHOWN)
 """The event types for which the specification does not say whether they are stored."""
 
-Problem = tuple[KeyPath, str]
-"""Where something is wrong, and what."""
-
 
 def read_scenario(path: Path) -> Scenario:
     """Read a scenario file.  Raises InputError, naming the file and the key."""
@@ -62,7 +59,7 @@ def decode_scenario(document: Mapping[str, Any], name: str) -> Scenario:
     """Decode the document of a scenario; `name` is what error messages call it.  Raises InputError."""
     source = Source(name)
     require_table_lists(document, ("run", "tool"), source)
-    scenario = decode(_tag_all_steps(document, source), Scenario, source)
+    scenario = validate(_tag_all_steps(document, source), Scenario, source)
     for path, problem in _problems(scenario):
         raise source.error(path, problem)
     return scenario

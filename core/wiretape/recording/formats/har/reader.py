@@ -17,9 +17,9 @@ from msgspec import UNSET, UnsetType
 
 from wiretape.content_encoding import is_identity
 from wiretape.contract import AUTHORIZATION, is_event_stream
-from wiretape.decode import KeyPath, Source, decode
 from wiretape.errors import InputError
 from wiretape.files import read_error
+from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import (
     Ending,
@@ -203,7 +203,7 @@ def _load(path: Path) -> _Log:
         raise InputError(f"{path} cannot be read as HAR: it is nested too deeply, or a number in it is too long.")
     if not isinstance(value, dict):
         raise InputError(f"{path} is not a HAR file: it must be a JSON object with a log.")
-    return decode(_replace_surrogates(value), _File, Source(str(path))).log
+    return validate(_replace_surrogates(value), _File, Source(str(path))).log
 
 
 def _replace_surrogates(value: Any) -> Any:

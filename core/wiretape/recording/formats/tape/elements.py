@@ -10,7 +10,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, Meta, UnsetType
 
-from wiretape.decode import KeyPath, Source, choices_hint, decode
+from wiretape.input_validation import KeyPath, Source, choices_hint, validate
 from wiretape.recording.formats.tape.tape_records import (
     DEFAULT_FRAMING,
     FIELDS,
@@ -151,7 +151,7 @@ def read_element(value: Any, source: Source, path: KeyPath) -> tuple[str, Elemen
         if unknown := next((key for key in value if key not in _KEYS), None):
             raise source.error((*path, unknown), f"unknown key{choices_hint(unknown, _KEYS)}")
         raise source.error(path, f"one of {', '.join(_KINDS)} is missing")
-    return kinds[0], decode(value, _KINDS[kinds[0]], source, path)
+    return kinds[0], validate(value, _KINDS[kinds[0]], source, path)
 
 
 def element_bytes(element: Element, kind: str, framing: Framing, source: Source, path: KeyPath) -> bytes:

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 from msgspec import UNSET, UnsetType
 
-from wiretape.decode import KeyPath, decode
 from wiretape.errors import InputError
+from wiretape.input_validation import KeyPath, validate
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -89,7 +89,7 @@ def _read_header(document: YamlDocument) -> TapeHeader:
     value = document.value(document.root, ())
     if "request" in value:
         raise document.source.error(("request",), "the header of a tape must end with the line ---")
-    header = decode(value, TapeHeader, document.source)
+    header = validate(value, TapeHeader, document.source)
     if header.tape != VERSION:
         raise document.source.error(("tape",), f"expected version {VERSION} of the format, got {header.tape}")
     return header
@@ -171,7 +171,7 @@ class _ExchangeReader:
         self._source = document.source
         self._upstream = upstream
         self._keys = document.value(document.root, (), lazy=BODY_KEYS)
-        self._record = decode(self._keys, TapeExchange, self._source)
+        self._record = validate(self._keys, TapeExchange, self._source)
         if "events" in self._keys and "response-body" in self._keys:
             raise self._source.error(
                 ("events",), "`events` and `response-body` both set the body of the response: use only one"

@@ -18,9 +18,9 @@ import orjson
 import yaml
 from yaml.composer import Composer
 
-from wiretape.decode import KeyPath, Source
 from wiretape.errors import InputError
 from wiretape.files import read_error
+from wiretape.input_validation import KeyPath, Source
 from wiretape.safe_text import escape_json, shorten
 
 MAX_TAPE_BYTES = 16 * 1024 * 1024

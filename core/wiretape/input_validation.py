@@ -76,7 +76,7 @@ def format_key_path(path: KeyPath) -> str:
     return text.removeprefix(".")
 
 
-def decode(value: object, type_: type[T], source: Source, path: KeyPath = ()) -> T:
+def validate(value: object, type_: type[T], source: Source, path: KeyPath = ()) -> T:
     """Convert plain data (dicts, lists, scalars) into `type_`.
 
     `path` is the location of `value` in the source.  Raises InputError.

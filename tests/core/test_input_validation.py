@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.decode import Source, decode
 from wiretape.errors import InputError
+from wiretape.input_validation import Source, validate
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -99,19 +99,19 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 )
 def test_an_error_names_the_key_path_and_the_value(value, problem):
     with pytest.raises(InputError) as caught:
-        decode(value, Script, Source("script.toml"))
+        validate(value, Script, Source("script.toml"))
     assert caught.value.message == f"script.toml: {problem}"
 
 
 def test_an_error_names_the_line_and_the_outer_path():
     with pytest.raises(InputError) as caught:
-        decode({"do": "drop", "offset": "1"}, Drop, Source("a\nb.yaml", lambda path: 7 + len(path)), ("steps", 2))
+        validate({"do": "drop", "offset": "1"}, Drop, Source("a\nb.yaml", lambda path: 7 + len(path)), ("steps", 2))
     assert caught.value.message == "a\\nb.yaml, line 10: steps[2].offset: expected a whole number, got '1'."
 
 
 def test_valid_input_becomes_the_type():
     value = {"fault": [{"do": "drop", "offset": 3}, {"do": "delay", "retry-after": 2}], "either": "x"}
-    script = decode(value, Script, Source("script.toml"))
+    script = validate(value, Script, Source("script.toml"))
     assert script == Script(fault=[Drop(offset=3), Delay(retry_after=2)], either="x")
 
 
@@ -120,7 +120,7 @@ def test_input_that_is_nested_too_deeply_is_refused():
     for _ in range(100_000):
         value = {"inner": value}
     with pytest.raises(InputError, match=r"^deep\.json: nested too deeply\.$"):
-        decode(value, Node, Source("deep.json"))
+        validate(value, Node, Source("deep.json"))
 
 
 _LEAVES = st.none() | st.booleans() | st.integers(-1, 14) | st.floats() | st.sampled_from(["", "x", "drop", "red", "1"])
@@ -137,8 +137,8 @@ def test_the_explanation_agrees_with_what_is_accepted(value):
         msgspec.convert(value, Script)
     except msgspec.ValidationError:
         with pytest.raises(InputError) as caught:
-            decode(value, Script, Source("script.toml"))
+            validate(value, Script, Source("script.toml"))
         assert "Expected `" not in caught.value.message
         assert "Object " not in caught.value.message
     else:
-        assert decode(value, Script, Source("script.toml")) == msgspec.convert(value, Script)
+        assert validate(value, Script, Source("script.toml")) == msgspec.convert(value, Script)
