@@ -267,12 +267,20 @@ def test_a_replayed_tape_is_the_same_to_the_byte(tape):
     )
 
 
-@pytest.mark.parametrize("command", ["report --no-config", "sessions", "show", "show --at 1:1", "export --format sse"])
-def test_commands_accept_a_tape(tape, command):
+@pytest.mark.parametrize(
+    ("command", "status", "line"),
+    [
+        ("report --no-config", 1, "6  error    EVT004"),
+        ("sessions", 0, "ses_1"),
+        ("show", 0, "session.status_idle"),
+        ("show --at 1:1", 0, "session.status_idle"),
+        ("export --format sse", 0, '"type":"session.status_idle"'),
+    ],
+)
+def test_commands_accept_a_tape(tape, command, status, line):
     path = tape(FIVE_LINES)
     result = CliRunner().invoke(wiretape, [*command.split(), str(path)])
-    assert result.exit_code == (1 if command.startswith("report") else 0), result.output
-    assert "session.status_idle" in result.stdout or "ses_1" in result.stdout
+    assert (result.exit_code, line in result.stdout) == (status, True), result.output
     assert str(path.parent / "tmp") not in result.output
 
 
