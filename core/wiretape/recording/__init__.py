@@ -4,13 +4,6 @@
 """
 
 from wiretape.recording.body_redaction import BodyRedaction as BodyRedaction
-from wiretape.recording.builder import MAX_STATUS as MAX_STATUS
-from wiretape.recording.builder import RecordingMetadata as RecordingMetadata
-from wiretape.recording.builder import RecordingSource as RecordingSource
-from wiretape.recording.builder import build_recording as build_recording
-from wiretape.recording.builder import list_exchanges as list_exchanges
-from wiretape.recording.builder import observe_body as observe_body
-from wiretape.recording.builder import order_observations as order_observations
 from wiretape.recording.earlier_part import EarlierPart as EarlierPart
 from wiretape.recording.interleave import LARGE_SLICE as LARGE_SLICE
 from wiretape.recording.interleave import SMALL_SLICE as SMALL_SLICE
@@ -18,6 +11,13 @@ from wiretape.recording.interleave import TINY_SLICE as TINY_SLICE
 from wiretape.recording.interleave import BacklogSlice as BacklogSlice
 from wiretape.recording.opener import open_recording as open_recording
 from wiretape.recording.opener import recording_opener as recording_opener
+from wiretape.recording.recording_builder import MAX_STATUS as MAX_STATUS
+from wiretape.recording.recording_builder import RecordingMetadata as RecordingMetadata
+from wiretape.recording.recording_builder import RecordingSource as RecordingSource
+from wiretape.recording.recording_builder import build_recording as build_recording
+from wiretape.recording.recording_builder import list_exchanges as list_exchanges
+from wiretape.recording.recording_builder import observe_body as observe_body
+from wiretape.recording.recording_builder import order_observations as order_observations
 from wiretape.recording.recording_file import check_not_recording as check_not_recording
 from wiretape.recording.recording_file import check_output as check_output
 from wiretape.recording.recording_file import delete_journal as delete_journal

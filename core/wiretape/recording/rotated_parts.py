@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Observation
-from wiretape.recording.builder import RecordingMetadata, RecordingSource, build_recording
+from wiretape.recording.recording_builder import RecordingMetadata, RecordingSource, build_recording
 from wiretape.recording.recording_reader import Recording, TailPosition, open_database
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
 from wiretape.recording.schema import check_schema, protect

@@ -19,13 +19,13 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.builder import (
+from wiretape.recording.formats.registry import FormatReader, FormatWriter
+from wiretape.recording.recording_builder import (
     RecordingMetadata,
     RecordingSource,
     observe_body,
     order_observations,
 )
-from wiretape.recording.formats.registry import FormatReader, FormatWriter
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import printable

@@ -10,7 +10,7 @@ from typing import Any
 
 from wiretape.errors import InputError
 from wiretape.observations import Side
-from wiretape.recording.builder import RecordingSource
+from wiretape.recording.recording_builder import RecordingSource
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import closest_match, printable

@@ -32,7 +32,7 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.recording.builder import (
+from wiretape.recording.recording_builder import (
     MAX_HELD_BYTES,
     MAX_STATUS,
     Chunk,

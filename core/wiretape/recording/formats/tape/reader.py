@@ -26,7 +26,6 @@ from wiretape.observations import (
     Side,
     reason_phrase,
 )
-from wiretape.recording.builder import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
 from wiretape.recording.formats.registry import SourcePosition
 from wiretape.recording.formats.tape.elements import (
     SECOND_NS,
@@ -51,6 +50,7 @@ from wiretape.recording.formats.tape.tape_records import (
     split_upstream,
 )
 from wiretape.recording.formats.tape.tape_yaml import YamlDocument, load_documents
+from wiretape.recording.recording_builder import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
 from wiretape.recording.table_rows import Capture
 from wiretape.safe_text import printable
 

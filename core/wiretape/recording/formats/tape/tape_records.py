@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from wiretape import __version__
 from wiretape.contract import EVENT_STREAM
 from wiretape.observations import Ending, Headers
-from wiretape.recording.builder import MAX_REDACTED
+from wiretape.recording.recording_builder import MAX_REDACTED
 
 VERSION = 1
 BODY_KEYS = ("body", "events", "response-body")

@@ -11,7 +11,6 @@ import msgspec
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
-from wiretape.recording.builder import MIN_STATUS
 from wiretape.recording.formats.tape.elements import (
     SECOND_NS,
     STEP_NS,
@@ -32,6 +31,7 @@ from wiretape.recording.formats.tape.tape_records import (
     split_upstream,
 )
 from wiretape.recording.formats.tape.tape_yaml import MAX_TAPE_BYTES, Items, Plain, dump_document
+from wiretape.recording.recording_builder import MIN_STATUS
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
 from wiretape.sse import Frame, FrameKind, Parser
