@@ -38,7 +38,7 @@ def documents(text):
 
 
 def codes(document):
-    return [found["code"] for found in document["recording"]["findings"]]
+    return [found["code"] for found in document["answers"]["/api/recording"]["findings"]]
 
 
 def test_html_is_the_debugger_page_opened_at_the_findings(run, record):
@@ -53,15 +53,17 @@ def test_html_is_the_debugger_page_opened_at_the_findings(run, record):
 def test_html_contains_findings_with_evidence_and_command(page, record):
     path = record(BROKEN)
     document = page(path)["data"]
-    (found,) = document["recording"]["findings"]
+    (found,) = document["answers"]["/api/recording"]["findings"]
     assert (found["expected"], found["actual"]) == ("a sequence above 1", "0")
     assert found["see"] == f"wiretape show {path} --at 1:2"
     assert [line for _, line in found["evidence"]][1:3] == ["event: message.completed", "id: evt_0"]
-    assert [row["findings"][0]["code"] for row in document["rows"]["1"] if row.get("findings")] == ["SEQ001"]
+    assert [
+        row["findings"][0]["code"] for row in document["answers"]["/api/rows?exchange=1"] if row.get("findings")
+    ] == ["SEQ001"]
 
 
 def test_every_rule_has_its_verdict(page, all_vectors_file):
-    rules = page(all_vectors_file, more=["--all"])["data"]["recording"]["rules"]
+    rules = page(all_vectors_file, more=["--all"])["data"]["answers"]["/api/recording"]["rules"]
     assert set(rules) == set(CATALOGUE)
     assert {rule["verdict"] for rule in rules.values()} == {"fail"}
     assert all(rule["clause"] and rule["basis"] and rule["findings"] for rule in rules.values())
@@ -71,20 +73,20 @@ def test_html_shows_findings_of_the_report_not_stored_ones(page, record, tmp_pat
     path = record(BROKEN)
     config = tmp_path / "c.toml"
     config.write_text('[severity]\nSEQ001 = "note"\n')
-    document = page(path, more=["--config", config])["data"]["recording"]
+    document = page(path, more=["--config", config])["data"]["answers"]["/api/recording"]
     assert [found["severity"] for found in document["findings"]] == ["note"]
     assert document["rules"]["SEQ001"]["severity"] == "note"
     ignored = page(path, more=["--ignore", "SEQ"])["data"]
     assert codes(ignored) == []
-    assert ignored["recording"]["rules"]["SEQ001"]["selected"] is False
-    assert not any(row.get("findings") for row in ignored["rows"]["1"])
+    assert ignored["answers"]["/api/recording"]["rules"]["SEQ001"]["selected"] is False
+    assert not any(row.get("findings") for row in ignored["answers"]["/api/rows?exchange=1"])
 
 
 def test_suppressed_findings_are_counted_and_not_listed(page, record, run, tmp_path):
     path = record(BROKEN)
     run("report", path, "--no-config", "--write-baseline", tmp_path / "known.json")
     held = page(path, more=["--baseline", tmp_path / "known.json"])
-    recording = held["data"]["recording"]
+    recording = held["data"]["answers"]["/api/recording"]
     assert (recording["findings"], recording["report"]["suppressed"], recording["rules"]["SEQ001"]["suppressed"]) == (
         [],
         1,
@@ -97,12 +99,15 @@ def test_suppressed_findings_are_counted_and_not_listed(page, record, run, tmp_p
 def test_of_many_findings_of_one_rule_the_first_are_listed_and_the_others_counted(page, record, monkeypatch):
     body = "".join(f'id: e{number}\\ndata: {{\\"type\\":\\"x\\"}}\\n\\n' for number in range(60))
     path = record(f'[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream"\nbody = "{body}"\n')
-    some, all_ = page(path)["data"]["recording"], page(path, more=["--all"])["data"]["recording"]
+    some, all_ = (
+        page(path)["data"]["answers"]["/api/recording"],
+        page(path, more=["--all"])["data"]["answers"]["/api/recording"],
+    )
     listed = [found["code"] for found in some["findings"]].count("EVT002")
     assert (listed, some["report"]["more"]["EVT002"]) == (50, 10)
-    assert (codes({"recording": all_}).count("EVT002"), all_["report"]["more"]) == (60, {})
+    assert ([found["code"] for found in all_["findings"]].count("EVT002"), all_["report"]["more"]) == (60, {})
     monkeypatch.setattr(html_format, "MAX_FINDINGS", 7)
-    assert len(page(path, more=["--all"])["data"]["recording"]["findings"]) == 7
+    assert len(page(path, more=["--all"])["data"]["answers"]["/api/recording"]["findings"]) == 7
 
 
 def test_several_recordings_share_a_page_that_opens_with_the_worst(page, record):
@@ -111,14 +116,14 @@ def test_several_recordings_share_a_page_that_opens_with_the_worst(page, record)
     assert list(held) == ["report", "data", "data-2"]
     assert held["report"]["start"] == "f=2&findings=1"
     assert [file["severities"]["error"] for file in held["report"]["files"]] == [0, 1]
-    assert [held[name]["recording"]["file"] for name in ("data", "data-2")] == ["one.db", "two.db"]
+    assert [held[name]["answers"]["/api/recording"]["file"] for name in ("data", "data-2")] == ["one.db", "two.db"]
 
 
 def test_the_same_recording_gives_the_same_bytes(run, record):
     path = record(BROKEN)
     first, second = (run("report", path, "--format", "html", "--no-config").stdout_bytes for _ in range(2))
     assert first == second
-    (block,) = documents(first.decode())["data"]["details"]["1"]
+    (block,) = documents(first.decode())["data"]["events"]["1"]
     assert base64.b64decode(block["gzip"])[4:8] == bytes(4)
 
 
@@ -134,25 +139,25 @@ def large(record, monkeypatch):
 
 def test_a_large_recording_keeps_only_events_near_findings(page, large):
     held = page(large, more=["--select", "DUR004"])["data"]
-    report, rows = held["recording"]["report"], held["rows"]["1"]
+    report, rows = held["answers"]["/api/recording"]["report"], held["answers"]["/api/rows?exchange=1"]
     assert (report["radius"], report["events"]) == (10, 900)
-    assert [head["exchange"] for head in held["recording"]["exchanges"]] == [1]
+    assert [head["exchange"] for head in held["answers"]["/api/recording"]["exchanges"]] == [1]
     shown = [
         (row["row"], row.get("event", row.get("first")), row.get("last_event", row.get("last"))) for row in rows[1:]
     ]
     assert shown[:3] == [("omitted", 1, 289), ("deltas", 290, 299), ("event", 300, None)]
     assert shown[-3:] == [("deltas", 305, 314), ("omitted", 315, 900), ("end", None, None)]
-    (block,) = held["details"]["1"]
+    (block,) = held["events"]["1"]
     assert (block["first"], block["last"]) == (290, 314)
     assert [one["event"] for one in unpacked(block["gzip"])] == list(range(290, 315))
 
 
 def test_a_large_recording_keeps_the_client_state(page, large):
-    states = unpacked(page(large, more=["--select", "DUR004"])["data"]["states"]["1"])
-    text = [changes["text"] for event, changes in states["steps"] if event == 290 and "text" in changes][-1]
-    assert text[1:] == [290, 290, False]
-    assert states["texts"][text[0]][:290] == "a" * 290
-    assert max(event for event, _ in states["steps"]) == 314
+    (block,) = page(large, more=["--select", "DUR004"])["data"]["states"]["1"]
+    assert (block["first"], block["last"]) == (290, 314)
+    [state], *changes = unpacked(block["gzip"])
+    assert state["text"] == {"text": "a" * 290, "characters": 290, "final": False}
+    assert [change["text"]["characters"] for change in changes][-1] == [314]
 
 
 def unpacked(text):

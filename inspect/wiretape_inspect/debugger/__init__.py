@@ -17,14 +17,14 @@ brackets are optional.
     `{exchange, since_ns, until_ns, event}`: the longest time before an event of a stream, and that event; null if there
     are no events.
 `event?exchange=N&event=M`
-    `timeline_json.detail_document`.
+    `timeline_json.detail_document`, with `text` instead of `base64` if the bytes are UTF-8.
 `findings?exchange=N[&event=M]`
     The findings about an event, or about the exchange as a whole, each as `report.evidence_json.evidence_document`.
 `test?exchange=N&event=M`
     `{code}`: a pytest test about the bytes of an event.
 `cut?exchange=N&start=A&event=M`
-    `{start, end, chunks, base64}`: the bytes of an unfinished message, which begin at offset A, after message M
-    begins.
+    `{start, end, chunks, text}`, or `base64` instead of `text`: the bytes of an unfinished message, which begin at
+    offset A, after message M begins.
 `bodies?exchange=N`
     `event_export.bodies`: `{request, response}`, each null, `{text}`, `{base64}`, or `{omitted}` if it is too large.
 
@@ -79,5 +79,5 @@ other than the page's own (403); requests that change something also need the he
 Errors are `{"error": {"message"}}`: 400 for a parameter, 404 for an exchange or event that does not exist, 500 if the
 recording cannot be read.
 
-`page_export` describes the same data in an exported page.
+An exported page contains answers of this API: see `page_export`.
 """

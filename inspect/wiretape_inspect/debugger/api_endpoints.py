@@ -1,30 +1,29 @@
-"""The read endpoints of the debugger's API: query parameters, what each endpoint returns, and the responses.
+"""The read endpoints of the debugger's API: query parameters, and what each endpoint returns.
 
 An endpoint is a function of the recording; its keyword parameters are the query parameters of the request.
 """
 
 import re
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, signature
-from typing import Any
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Any
 
 from wiretape.errors import InputError
 from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
-from wiretape_inspect.debugger.recording_thread import RecordingThread
-from wiretape_inspect.event_export import bodies, event_as_test
+from wiretape_inspect.event_export import bodies, content, event_as_test
 from wiretape_inspect.report.evidence_json import evidence_document, locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
 from wiretape_inspect.view.overview import longest_silence, overview
 from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 _MOST_FINDINGS = 200
 """Findings of one event, or of an exchange as a whole, that are returned with their evidence."""
@@ -45,7 +44,9 @@ def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]
     stream = _find_stream(recording, exchange)
     with _not_found():
         around = event_detail.find_event(recording, stream, event)
-    return timeline_json.detail_document(recording, stream, around)
+    document = timeline_json.detail_document(recording, stream, around)
+    del document["base64"]
+    return document | content(around.seen.frame.raw, parse=False)
 
 
 def _findings(recording: Recording, *, exchange: int, event: int | None = None) -> list[dict[str, Any]]:
@@ -61,7 +62,7 @@ def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict
     stream = _find_stream(recording, exchange)
     with _not_found():
         seen = event_detail.find_cut_event(recording, stream, start, event)
-    return timeline_json.cut_event_document(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
+    return timeline_json.cut_event_document(recording, stream, seen) | content(seen.frame.raw, parse=False)
 
 
 def _matches(recording: Recording, *, filter_: str) -> Iterator[str]:
@@ -97,7 +98,7 @@ DOCUMENTS: Mapping[str, Callable[..., Any]] = {
 """The endpoints that return one JSON document."""
 
 
-def parse_query(request: web.Request, endpoint: Callable[..., Any]) -> dict[str, Any]:
+def parse_query(request: "web.Request", endpoint: Callable[..., Any]) -> dict[str, Any]:
     """Read the keyword parameters of an endpoint from the query.  Raises InputError."""
     values: dict[str, Any] = {}
     parameters = [each for each in signature(endpoint).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
@@ -144,46 +145,6 @@ def _not_found() -> Iterator[None]:
         raise NotFoundError(error.message) from None
 
 
-async def document_response(
-    endpoint: Callable[..., Any], request: web.Request, thread: RecordingThread
-) -> web.Response:
-    """Respond with what an endpoint returns; it is also encoded in the thread."""
-    query = parse_query(request, endpoint)
-    return json_response(await thread.run(lambda recording: dump_json(endpoint(recording, **query))))
-
-
-async def lines_response(
-    endpoint: Callable[..., Iterator[str]], request: web.Request, thread: RecordingThread
-) -> web.StreamResponse:
-    """Respond with the lines of an endpoint, each sent soon after it is made.
-
-    An error before the first line is raised; a later error becomes the last line.
-    """
-    query = parse_query(request, endpoint)
-    parts = thread.lines(lambda recording: endpoint(recording, **query))
-    first = await anext(parts, b"")
-    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
-    await response.prepare(request)
-    await response.write(first)
-    try:
-        async for data in parts:
-            await response.write(data)
-    except InputError as error:
-        await response.write(f"{dump_json(error_document(str(error)))}\n".encode())
-    await response.write_eof()
-    return response
-
-
-def error_response(status: int, message: str) -> web.Response:
-    """Respond with an error."""
-    return json_response(dump_json(error_document(message)), status)
-
-
 def error_document(message: str) -> dict[str, Any]:
     """Return the JSON of an error, the same in all responses."""
     return {"error": {"message": message}}
-
-
-def json_response(text: str, status: int = 200) -> web.Response:
-    """Respond with JSON."""
-    return web.Response(body=text.encode(), status=status, content_type="application/json")

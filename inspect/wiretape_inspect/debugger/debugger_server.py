@@ -13,14 +13,14 @@ from aiohttp.http import HttpProcessingError
 
 from wiretape.addresses import is_loopback, listen_error, origin_of
 from wiretape.errors import InputError, RecordingError
+from wiretape.json_codec import dump_json
 from wiretape.recording import Recording, open_recording
 from wiretape_inspect.debugger.api_endpoints import (
     DOCUMENTS,
     LINES,
     NotFoundError,
-    document_response,
-    error_response,
-    lines_response,
+    error_document,
+    parse_query,
 )
 from wiretape_inspect.debugger.debugger_access import Access, add_security_headers, find_refusal
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
@@ -123,13 +123,13 @@ class _Routes:
         app.router.add_get("/", _page, allow_head=False)
         app.router.add_get("/page/{name}", _page_file, allow_head=False)
         readers: dict[str, _Reader] = {"recording": self._recording, "live": self._live}
-        readers |= {name: partial(document_response, endpoint) for name, endpoint in DOCUMENTS.items()}
-        readers |= {name: partial(lines_response, endpoint) for name, endpoint in LINES.items()}
+        readers |= {name: partial(_document_response, endpoint) for name, endpoint in DOCUMENTS.items()}
+        readers |= {name: partial(_lines_response, endpoint) for name, endpoint in LINES.items()}
         for name, reader in readers.items():
             app.router.add_get(f"/api/{name}", self._in_thread(reader, self._opening), allow_head=False)
         if self._compare is not None:
-            event = partial(document_response, DOCUMENTS["event"])
-            differences = partial(lines_response, _differences(self._compare))
+            event = partial(_document_response, DOCUMENTS["event"])
+            differences = partial(_lines_response, _differences(self._compare))
             app.router.add_get("/api/other/event", self._in_thread(event, self._compare), allow_head=False)
             app.router.add_get("/api/differences", self._in_thread(differences, self._opening), allow_head=False)
         app.router.add_route("*", "/api/replay/{name:[a-z]+}", self._forward)
@@ -142,7 +142,7 @@ class _Routes:
     async def _check_access(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         refusal = find_refusal(request)
         if refusal is not None:
-            return error_response(403, refusal)
+            return _error_response(403, refusal)
         if request.path == "/" and self._access.has_token(request):
             # The token disappears from the address bar; the browser keeps what follows the #.
             response = web.Response(status=303, headers={"Location": "/"})
@@ -152,7 +152,7 @@ class _Routes:
             return await handler(request)
         if request.path == "/":
             return web.Response(status=401, text=f"{_NO_TOKEN}\n")
-        return error_response(401, _NO_TOKEN)
+        return _error_response(401, _NO_TOKEN)
 
     async def _recording(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
         is_recording = self._lock.is_held
@@ -165,7 +165,7 @@ class _Routes:
                 "position": format_position(recording.tail_position()),
             }
 
-        return await document_response(document, request, thread)
+        return await _document_response(document, request, thread)
 
     def _other_name(self) -> str | None:
         if self._compare is None:
@@ -192,6 +192,46 @@ class _Routes:
                 thread.stop()
 
         return handle
+
+
+async def _document_response(
+    endpoint: Callable[..., Any], request: web.Request, thread: RecordingThread
+) -> web.Response:
+    """Respond with what an endpoint returns; it is also encoded in the thread."""
+    query = parse_query(request, endpoint)
+    return _json_response(await thread.run(lambda recording: dump_json(endpoint(recording, **query))))
+
+
+async def _lines_response(
+    endpoint: Callable[..., Iterator[str]], request: web.Request, thread: RecordingThread
+) -> web.StreamResponse:
+    """Respond with the lines of an endpoint, each sent soon after it is made.
+
+    An error before the first line is raised; a later error becomes the last line.
+    """
+    query = parse_query(request, endpoint)
+    parts = thread.lines(lambda recording: endpoint(recording, **query))
+    first = await anext(parts, b"")
+    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+    await response.prepare(request)
+    await response.write(first)
+    try:
+        async for data in parts:
+            await response.write(data)
+    except InputError as error:
+        await response.write(f"{dump_json(error_document(str(error)))}\n".encode())
+    await response.write_eof()
+    return response
+
+
+def _error_response(status: int, message: str) -> web.Response:
+    """Respond with an error."""
+    return _json_response(dump_json(error_document(message)), status)
+
+
+def _json_response(text: str, status: int = 200) -> web.Response:
+    """Respond with JSON."""
+    return web.Response(body=text.encode(), status=status, content_type="application/json")
 
 
 def _differences(compare: Callable[[], Recording]) -> Callable[[Recording], Iterator[str]]:
@@ -235,9 +275,9 @@ async def _handle_errors(request: web.Request, handler: _Handler) -> web.StreamR
     try:
         return await handler(request)
     except web.HTTPException as error:
-        return error_response(error.status, f"{error.reason}.")
+        return _error_response(error.status, f"{error.reason}.")
     except InputError as error:
-        return error_response(_status_of(error), str(error))
+        return _error_response(_status_of(error), str(error))
 
 
 def _status_of(error: InputError) -> int:

@@ -1,17 +1,28 @@
-// Reads the recording's data from the server of the page.  embedded_data.js does the same for an exported page.
+// Reads the recording's data through the API: from the server of the page, or from the answers in an exported page.
 
 import { parseJson } from "./json.js";
+import { PageFilter } from "./page_filter.js";
 
 const WRITE_HEADERS = { "X-Wiretape-Debug": "1", "Content-Type": "application/json" };
 
 /** The data cannot be read; the message is for the reader. */
 export class SourceError extends Error {}
 
-export function serverSource() {
-  return {
-    live: true,
+/** The source of all data.  `recorded` are the answers in the page, or null if it has a server. */
+export function apiSource(recorded) {
+  const fetchJson = (path) => (recorded ? findRecorded(recorded, path) : requestJson(path));
+  const fetchLines = async (path, take, signal) => (recorded ? take(await findRecorded(recorded, path)) : requestLines(path, take, signal));
+  const allLines = async (path) => {
+    const found = [];
+    await fetchLines(path, (rows) => { for (const row of rows) found.push(row); });
+    return found;
+  };
+  const source = {
+    live: !recorded,
+    start: recorded ? recorded.start : "",
     recording: () => fetchJson("/api/recording"),
     rows: (exchange, take, signal) => fetchLines(`/api/rows?exchange=${exchange}`, take, signal),
+    allRows: (exchange) => allLines(`/api/rows?exchange=${exchange}`),
     filteredRows: async (exchange, filter) => {
       const found = await allLines(`/api/rows?exchange=${exchange}&filter=${encodeURIComponent(filter)}`);
       return found.filter((row) => row.row !== "exchange");
@@ -25,7 +36,7 @@ export function serverSource() {
     test: (exchange, event) => fetchJson(`/api/test?exchange=${exchange}&event=${event}`),
     cut: (exchange, start, event) => fetchJson(`/api/cut?exchange=${exchange}&start=${start}&event=${event}`),
     bodies: (exchange) => fetchJson(`/api/bodies?exchange=${exchange}`),
-    hasResume: () => true,
+    hasResume: (first, second) => !recorded || recorded.has(`/api/resume?first=${first}&second=${second}`),
     resume: (first, second) => allLines(`/api/resume?first=${first}&second=${second}`),
     differences: (take) => fetchLines("/api/differences", take),
     other: { event: (exchange, event) => fetchJson(`/api/other/event?exchange=${exchange}&event=${event}`) },
@@ -33,10 +44,22 @@ export function serverSource() {
     replay: {
       state: () => fetchJson("/api/replay/state"),
       listen: () => new EventSource("/api/replay/events"),
-      post: (path, body) => fetchJson(`/api/replay/${path}`, { method: "POST", body: JSON.stringify(body || {}) }),
-      removeBreakpoint: (body) => fetchJson("/api/replay/breakpoints", { method: "DELETE", body: JSON.stringify(body) }),
+      post: (path, body) => requestJson(`/api/replay/${path}`, { method: "POST", body: JSON.stringify(body || {}) }),
+      removeBreakpoint: (body) => requestJson("/api/replay/breakpoints", { method: "DELETE", body: JSON.stringify(body) }),
     },
   };
+  if (recorded) {
+    const filter = new PageFilter(source);
+    const filtering = { filteredRows: filter.filteredRows.bind(filter), matches: filter.matches.bind(filter) };
+    Object.assign(source, { ...filtering, test: undefined });
+  }
+  return source;
+}
+
+async function findRecorded(recorded, path) {
+  const answer = await recorded.find(path);
+  if (answer === undefined) throw new SourceError(recorded.reasonFor(path));
+  return answer;
 }
 
 async function request(path, options, signal) {
@@ -53,13 +76,13 @@ async function request(path, options, signal) {
   throw new SourceError(message || `The debugger responded with status ${response.status}.`);
 }
 
-async function fetchJson(path, options) {
+async function requestJson(path, options) {
   const response = await request(path, options);
   return parseJson(await response.text());
 }
 
 /** Hand over the JSON lines of a response as they arrive, many at once. */
-async function fetchLines(path, take, signal) {
+async function requestLines(path, take, signal) {
   const response = await request(path, undefined, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -71,20 +94,6 @@ async function fetchLines(path, take, signal) {
     if (rows.length) take(rows);
     if (done) return;
   }
-}
-
-async function allLines(path) {
-  const found = [];
-  await fetchLines(path, (rows) => found.push(...rows));
-  return found;
-}
-
-export function bytesFromBase64(base64) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
-  const text = atob(base64);
-  const bytes = new Uint8Array(text.length);
-  for (let at = 0; at < text.length; at += 1) bytes[at] = text.charCodeAt(at);
-  return bytes;
 }
 
 function parseLine(line) {

@@ -1,18 +1,18 @@
 // The bytes tab: the bytes of an event in hexadecimal and as text, with their offsets and the beginnings of chunks.
 
 import { clockTime } from "./clock.js";
-import { bytesFromBase64 } from "./api_client.js";
 import { copyRaw } from "./copying.js";
 import { element, setClass, setText } from "./dom.js";
 import { formatCount, formatNumber } from "./format.js";
 import { copyText } from "./notices.js";
+import { bytesOf } from "./recorded_answers.js";
 import { VirtualList } from "./virtual_list.js";
 
 const WIDTH_FOR_SIXTEEN = 512; // pixels
 const MOST_COPIED = 1e6;
 
 export function showBytes(panel, detail) {
-  const bytes = detail.bytes || (detail.bytes = bytesFromBase64(detail.base64));
+  const bytes = detail.bytes || (detail.bytes = bytesOf(detail));
   const chunks = detail.chunks || [];
   const begins = new Set(chunks.map(([start]) => start).filter((start) => start >= detail.start && start < detail.end));
   const summary = detail.chunks === null

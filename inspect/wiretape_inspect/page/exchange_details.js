@@ -1,7 +1,7 @@
 // The details of an exchange as a whole: a stream of which nothing is selected, or a request and its response.
 
 import { clockTime } from "./clock.js";
-import { bytesFromBase64 } from "./api_client.js";
+import { bytesFromBase64 } from "./recorded_answers.js";
 import { copyRaw, curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
 import { cursorOf, pathOf } from "./exchange_heads.js";

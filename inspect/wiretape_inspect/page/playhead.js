@@ -1,6 +1,6 @@
 // The playhead of a replay: its position, what it sends next, its breakpoints, and the buttons that move it.
 
-import { bytesFromBase64 } from "./api_client.js";
+import { bytesOf } from "./recorded_answers.js";
 import { byId, codeText, element, setClass, setText, severityMark } from "./dom.js";
 import { formatDuration, formatNumber, formatSize, printable, shorten, shortenNumber } from "./format.js";
 import { parseJson } from "./json.js";
@@ -262,7 +262,7 @@ export class Playhead {
     else {
       box.textContent = shorten(next.type, 60);
       const detail = await this.app.source.event(location.exchange, location.event).catch(() => null);
-      const bytes = detail ? bytesFromBase64(detail.base64) : new Uint8Array();
+      const bytes = detail ? bytesOf(detail) : new Uint8Array();
       box.textContent = `${formatSize(bytes.length)}: ${shorten(new TextDecoder().decode(bytes.subarray(0, 2 * NEXT_BYTES)), NEXT_BYTES)}`;
     }
   }

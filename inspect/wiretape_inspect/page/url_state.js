@@ -1,7 +1,7 @@
 // The state of the view, which is stored in the fragment of the URL: every view has a link.
 
 import { TIME_MODES } from "./clock.js";
-import { recordingNumber } from "./embedded_data.js";
+import { recordingNumber } from "./recorded_answers.js";
 
 export const EMPTY_VIEW = {
   x: null, // the exchange

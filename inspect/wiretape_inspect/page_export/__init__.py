@@ -2,47 +2,28 @@
 
 The page contains one JSON document in `<script type="application/json" id="data">`, with `<` written as `\\u003c`:
 
-`{format: 1, start, recording, rows, cuts, bodies, overviews, resumes, details, states}`
+`{format: 1, start, answers, events, states}`
 
 `start`
     The fragment of the URL with which the page opens.
-`recording`
-    The document of that name (see `wiretape_inspect.debugger`); `live` is false, `replay` and `position` are null, and
-    `longest_silence` is what `longest-silence` returns.
-`rows`
-    By exchange, the objects of `rows?exchange=N`.
-`cuts`
-    By stream, what `cut` returns for each row `cut`; `text` replaces `base64` if the bytes are UTF-8.
-`bodies`
-    By exchange that is not a stream, what `bodies` returns.
-`overviews`
-    By stream, what `overview` returns.
-`resumes`
-    By `A:B`, the objects of `resume?first=A&second=B`, for each stream and the one before it in its session.
-`details`
-    By stream, a list of blocks `{first, last, gzip}`: the numbers of the first and last message and, as gzip in base64,
-    a JSON array with an object for each message: what `event` returns, without `state`, and with `text` in place of
-    `base64` if the bytes are UTF-8.  It includes the fields of the message's row.
-`states`
-    By stream, as gzip in base64, `{exchange, connections, texts: [text…], steps: [[event, changes]…]}`.
+`answers`
+    By path, such as `/api/rows?exchange=2`, what the API of the debugger answers (see `wiretape_inspect.debugger`): a
+    list for an endpoint that answers with lines.  These are `recording`, in which `live` is false, and `replay` and
+    `position` are null; `longest-silence`; for each exchange `rows` and `bodies`; for each stream `overview`, and `cut`
+    for each row `cut`; and `resume` for each stream and the one before it in its session.
+`events`, `states`
+    By stream, the answers of `event` in two pieces.  Each is a list of blocks `{first, last, gzip}`: the numbers of the
+    first and last event and, as gzip in base64, a JSON array with an item for each event.  In `events`, that is the
+    answer without `state`; in `states`, the change from the state after the event before to the one after this event,
+    as `page_document.find_change` describes it.  The first item of a block is `[state]`.
 
-The state just after message E results from all steps up to E; the first step is the state before message 1.
-A step contains only what changes:
-
-`session`, `cursor`, `last_sequence`
-    The new values.
-`text`, `reasoning`
-    `[index, units, characters, final]`: the first `units` UTF-16 code units of `texts[index]`; the `text` of the state
-    is the last 100,000 characters of that.  Null: an empty text.
-`runs`, `calls`
-    A list of spans with `id` and the fields that changed, in the order of their first messages.
-    `open_calls` of the state are the calls whose `ended` is null.
+Filters have no answers: the page applies them itself.
 
 A report (`wiretape report --format html`) contains more: `<script … id="report">` is `{format: 1, start, files}`, with
 `{file, summary, severities}` of each recording.  Their documents are `data`, `data-2`, `data-3` and so on; `f` in the
-fragment of the URL selects one by its number.  `recording` then has `report`, and more fields of findings and rules:
-`report/html_format.py` makes them.  If `report.radius` is not null, the document contains only events at most that far
-from a finding: `rows` contains rows `{row: "omitted", first, last}` in place of the other events.
+fragment of the URL selects one by its number.  `/api/recording` then has `report`, and more fields of findings and
+rules: `report/html_format.py` makes them.  If `report.radius` is not null, the document contains only events at most
+that far from a finding: `rows?…` contains rows `{row: "omitted", first, last}` in place of the other events.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

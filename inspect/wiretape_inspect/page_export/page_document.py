@@ -3,8 +3,11 @@
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import compress, count
+from operator import is_not
 from typing import Any
+from urllib.parse import urlencode
 
 from wiretape.frame_reader import SeenFrame, read_frames
 from wiretape.json_codec import base64_parts, dump_json
@@ -12,13 +15,14 @@ from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
-from wiretape_inspect.event_detail import Chunk, chunks_of, find_cut_event
-from wiretape_inspect.event_export import bodies, content
+from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
+from wiretape_inspect.event_detail import Chunk, chunks_of
+from wiretape_inspect.event_export import content
 from wiretape_inspect.page_export.event_window import EventWindow, window_matcher, with_omissions
-from wiretape_inspect.page_export.state_steps import state_parts
-from wiretape_inspect.timeline_json import reconnection_json_lines, recording_document
+from wiretape_inspect.timeline_json import recording_document
+from wiretape_inspect.view.client_state_at_event import FollowedState, State
 from wiretape_inspect.view.delta_folding import stream_rows
-from wiretape_inspect.view.overview import Overview, longest_silence, overview
+from wiretape_inspect.view.overview import Overview, longest_silence
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
@@ -26,8 +30,12 @@ _MOST_RUNS = 1000
 """How many runs of a stream are listed in a page that does not contain all events."""
 _LARGE = 256 << 10
 """Events and bodies with more bytes are left out of a page that does not contain all events."""
-_BLOCK_EVENTS, _BLOCK_CHARACTERS = 256, 2 << 20
-"""About how much a block contains at most."""
+_BLOCK_EVENTS, _BLOCK_STATES, _BLOCK_CHARACTERS = 256, 2048, 2 << 20
+"""About how much a block contains at most.  The first state of each may have long texts."""
+_MOST_STATE_RUNS = 50
+"""How many runs of a state are listed in a page that does not contain all events: the last ones."""
+_OVERLAP = 64
+"""Characters by which the beginning of a text is found in the text before."""
 _GZIP_WINDOW = 31
 """The wbits of zlib for a gzip container, whose header then contains no time."""
 _GZIP_LEVEL = 6
@@ -59,20 +67,45 @@ def document_parts(page: PageContent, start: str = "") -> _Parts:
     """Yield the document of a recording.  `start` is the fragment of the URL that the page opens with."""
     recording, chosen = page.recording, page.exchanges
     streams = [exchange for exchange in chosen if exchange.is_stream]
-    others = [exchange for exchange in chosen if not exchange.is_stream]
     head = recording_document(recording, chosen, page.findings)
     head |= {"live": False, "replay": None, "other": None, "position": None, **page.overrides}
-    head["longest_silence"] = longest_silence(recording, chosen)
-    cuts: dict[int, list[tuple[int, int]]] = {}
-    yield f'{{"format":1,"start":{dump_json(start)},"recording":{dump_json(head)}'.encode()
-    yield from _member("rows", chosen, lambda each: _list(_rows(page, each, cuts.setdefault(each.number, []))))
-    yield from _member("cuts", streams, lambda each: _list(_cuts(page, each, cuts[each.number])))
-    yield from _member("bodies", others, lambda each: _text(dump_json(_bodies(page, each))))
-    yield from _member("overviews", streams, lambda each: _text(dump_json(_overview(page, each))))
-    yield from _object("resumes", _resumes(recording, streams if page.radius is None else []))
-    yield from _member("details", streams, lambda each: _list(_event_blocks(page, each)))
-    yield from _member("states", streams, lambda each: _quoted(_pack(state_parts(recording, each, page.window(each)))))
-    yield b"}"
+    yield f'{{"format":1,"start":{dump_json(start)},"answers":{{\n"/api/recording":{dump_json(head)}'.encode()
+    for path, parts in _answers(page, streams):
+        yield f",\n{dump_json(path)}:".encode()
+        yield from parts
+    yield b'},"events":{'
+    yield from _members(streams, lambda each: _list(_event_blocks(page, each)))
+    yield b'},"states":{'
+    yield from _members(streams, lambda each: _list(_state_blocks(page, each)))
+    yield b"}}"
+
+
+def _answers(page: PageContent, streams: Sequence[Exchange]) -> Iterator[tuple[str, _Parts]]:
+    """Yield the answers of the API to all requests of the page but those about single events."""
+    recording = page.recording
+    yield _path("longest-silence"), _text(dump_json(longest_silence(recording, page.exchanges)))
+    for exchange in page.exchanges:
+        number = exchange.number
+        cuts: list[tuple[int, int]] = []
+        yield _path("rows", exchange=number), _list(_rows(page, exchange, cuts))
+        yield _path("bodies", exchange=number), _text(dump_json(_bodies(page, exchange)))
+        if not exchange.is_stream:
+            continue
+        yield _path("overview", exchange=number), _text(dump_json(_overview(page, exchange)))
+        for start, event in cuts:
+            answer = DOCUMENTS["cut"](recording, exchange=number, start=start, event=event)
+            if page.radius is None or answer["end"] - start <= _LARGE:
+                yield _path("cut", exchange=number, start=start, event=event), _text(dump_json(answer))
+    last: dict[str | None, Exchange] = {}
+    for stream in streams if page.radius is None else ():
+        if (before := last.get(stream.session_id)) is not None:
+            query = {"first": before.number, "second": stream.number}
+            yield _path("resume", **query), _list(LINES["resume"](recording, **query))
+        last[stream.session_id] = stream
+
+
+def _path(name: str, **query: int) -> str:
+    return f"/api/{name}" + (f"?{urlencode(query)}" if query else "")
 
 
 def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) -> Iterator[str]:
@@ -100,18 +133,8 @@ def _noting_cuts(rows: Iterable[StreamRow], cuts: list[tuple[int, int]]) -> Iter
         yield row
 
 
-def _cuts(page: PageContent, exchange: Exchange, cuts: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Yield the bytes of the unfinished messages."""
-    for start, event in cuts:
-        seen = find_cut_event(page.recording, exchange, start, event)
-        if page.radius is None or len(seen.frame.raw) <= _LARGE:
-            yield dump_json(
-                timeline_json.cut_event_document(page.recording, exchange, seen) | content(seen.frame.raw, parse=False)
-            )
-
-
 def _bodies(page: PageContent, exchange: Exchange) -> dict[str, dict[str, Any] | None]:
-    found = bodies(page.recording, exchange)
+    found: dict[str, dict[str, Any] | None] = DOCUMENTS["bodies"](page.recording, exchange=exchange.number)
     for side, body in found.items() if page.radius is not None else ():
         if body is not None and len(body.get("text") or body.get("base64") or "") > _LARGE:
             found[side] = {"omitted": f"more than {_LARGE} bytes"}
@@ -119,40 +142,19 @@ def _bodies(page: PageContent, exchange: Exchange) -> dict[str, dict[str, Any] |
 
 
 def _overview(page: PageContent, exchange: Exchange) -> Overview:
-    whole = overview(page.recording, exchange)
+    whole: Overview = DOCUMENTS["overview"](page.recording, exchange=exchange.number)
     return whole if page.radius is None else replace(whole, runs=whole.runs[:_MOST_RUNS])
 
 
-def _resumes(recording: Recording, streams: Iterable[Exchange]) -> Iterator[tuple[str, _Parts]]:
-    """Yield the comparison of each stream with the one before it in its session."""
-    last: dict[str | None, Exchange] = {}
-    for stream in streams:
-        if (before := last.get(stream.session_id)) is not None:
-            yield f"{before.number}:{stream.number}", _list(reconnection_json_lines(recording, before, stream))
-        last[stream.session_id] = stream
-
-
-def _member(name: str, exchanges: Iterable[Exchange], make: Callable[[Exchange], _Parts]) -> _Parts:
-    """Yield a member of the document that is an object with a member for each exchange."""
-    yield from _object(name, ((str(exchange.number), make(exchange)) for exchange in exchanges))
-
-
-def _object(name: str, members: Iterable[tuple[str, _Parts]]) -> _Parts:
-    yield f',"{name}":{{'.encode()
-    for number, (key, value) in enumerate(members):
-        yield f'{"," if number else ""}\n"{key}":'.encode()
-        yield from value
-    yield b"}"
+def _members(exchanges: Iterable[Exchange], make: Callable[[Exchange], _Parts]) -> _Parts:
+    """Yield the members of an object with a member for each exchange."""
+    for at, exchange in enumerate(exchanges):
+        yield f'{"," if at else ""}\n"{exchange.number}":'.encode()
+        yield from make(exchange)
 
 
 def _text(text: str) -> _Parts:
     yield text.encode()
-
-
-def _quoted(parts: _Parts) -> _Parts:
-    yield b'"'
-    yield from parts
-    yield b'"'
 
 
 def _list(lines: Iterable[str]) -> _Parts:
@@ -164,34 +166,59 @@ def _list(lines: Iterable[str]) -> _Parts:
 
 @dataclass(slots=True)
 class _Block:
+    """Consecutive events as gzip in base64: a JSON array with an item for each."""
+
     first: int
+    most: int
     last: int = 0
-    events: list[str] = field(default_factory=list)
+    items: list[str] = field(default_factory=list)
     size: int = 0
 
     def add(self, event: int, text: str) -> None:
         self.last = event
-        self.events.append(text)
+        self.items.append(text)
         self.size += len(text)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self.events) >= _BLOCK_EVENTS or self.size >= _BLOCK_CHARACTERS
+    def continues_with(self, event: int) -> bool:
+        return event == self.last + 1 and len(self.items) < self.most and self.size < _BLOCK_CHARACTERS
 
     def json(self) -> str:
-        packed = b"".join(_pack([f"[{','.join(self.events)}]".encode()])).decode()
+        packed = b"".join(_pack([f"[{','.join(self.items)}]".encode()])).decode()
         return f'{{"first":{self.first},"last":{self.last},"gzip":"{packed}"}}'
 
 
 def _event_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
-    """Yield the messages of a stream in full, in compressed blocks that the page unpacks when it needs them."""
+    """Yield the answers about the events of a stream, without the states, in blocks that the page unpacks."""
     block: _Block | None = None
     for event, document in _event_documents(page, exchange):
-        if block is not None and (block.is_full or event != block.last + 1):
-            yield block.json()
-            block = None
-        block = block or _Block(event)
+        if block is None or not block.continues_with(event):
+            yield from [block.json()] if block is not None else ()
+            block = _Block(event, _BLOCK_EVENTS)
         block.add(event, dump_json(document))
+    if block is not None:
+        yield block.json()
+
+
+def _state_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
+    """Yield the state after each event of a stream in blocks: in each, the first state and then the changes."""
+    window = page.window(exchange)
+    followed = FollowedState(page.recording, exchange, None if window is None else _MOST_STATE_RUNS)
+    block: _Block | None = None
+    before: State | None = None
+    for seen in page.recording.frames(exchange.number):
+        if seen.event is None:
+            continue
+        if window is not None and seen.event > window.last:
+            break
+        followed.add(seen)
+        if window is not None and seen.event not in window:
+            continue
+        state = followed.state_after(seen)
+        if block is None or not block.continues_with(seen.event):
+            yield from [block.json()] if block is not None else ()
+            block, before = _Block(seen.event, _BLOCK_STATES), None
+        block.add(seen.event, dump_json(find_change(before, state)))
+        before = state
     if block is not None:
         yield block.json()
 
@@ -250,3 +277,38 @@ def _pack(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield compressor.flush()
 
     return base64_parts(compressed())
+
+
+def find_change(before: object, now: object) -> object:
+    """Return the change from one value to another that is not equal, as JSON.
+
+    `[value]`: the new value.  `[units, text]`: a text without its first UTF-16 code units, and with more at its end.
+    `{name: change}`: the members of an object that change; of an array by index, with its new `length`.
+    """
+    if isinstance(before, str) and isinstance(now, str):
+        return _text_change(before, now)
+    if isinstance(before, tuple) and isinstance(now, tuple):
+        # Most members of a long array are the same objects as before.
+        others = compress(count(), map(is_not, before, now))
+        changed: dict[str, object] = {
+            str(at): find_change(before[at], now[at]) for at in others if before[at] != now[at]
+        }
+        added = {str(at): [now[at]] for at in range(len(before), len(now))}
+        return {"length": len(now), **changed, **added}
+    if type(before) is type(now) and is_dataclass(now):
+        names = [member.name for member in fields(now)]
+        members = ((name, getattr(before, name), getattr(now, name)) for name in names)
+        return {name: find_change(one, other) for name, one, other in members if one is not other and one != other}
+    return [now]
+
+
+def _text_change(before: str, now: str) -> list[object]:
+    kept = 0 if now.startswith(before) else before.find(now[:_OVERLAP])
+    if not before or kept < 0 or not now.startswith(before[kept:]):
+        return [now]
+    return [_utf16_length(before[:kept]), now[len(before) - kept :]]
+
+
+def _utf16_length(text: str) -> int:
+    """Return the length of a text in UTF-16 code units, as JavaScript counts."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

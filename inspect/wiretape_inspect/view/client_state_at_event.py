@@ -76,11 +76,32 @@ def state_at(recording: Recording, exchange: Exchange, event: int) -> State:
     Includes earlier connections if the client resumed from them with `Last-Event-ID`.
     Reads no deltas except those of the current text and reasoning.
     """
-    history, connections = history_before(recording, exchange)
+    history, connections = _history_before(recording, exchange)
     return replace(history.read(exchange, event), connections=connections)
 
 
-def history_before(recording: Recording, exchange: Exchange) -> tuple["ClientHistory", tuple[int, ...]]:
+class FollowedState:
+    """The states of a client on one connection, to which each event is added."""
+
+    def __init__(self, recording: Recording, exchange: Exchange, most_runs: int | None = None) -> None:
+        """Begin before the first event.  `most_runs` limits the runs of each state to the last ones."""
+        self._history, self._connections = _history_before(recording, exchange)
+        self._history.most_runs = most_runs
+        self._exchange = exchange.number
+        self._cursor = request_cursor(exchange)
+
+    def add(self, seen: SeenFrame) -> None:
+        """Add the next event."""
+        self._history.note_name(self._history.add_event(self._exchange, seen))
+        self._cursor = cursor_after(seen, self._cursor)
+
+    def state_after(self, seen: SeenFrame) -> State:
+        """Return the state just after the event that was added last."""
+        state = self._history.state(self._exchange, seen.event or 0, seen.time_ns, self._cursor or None)
+        return replace(state, connections=self._connections)
+
+
+def _history_before(recording: Recording, exchange: Exchange) -> tuple["ClientHistory", tuple[int, ...]]:
     """Return what a client knows before a connection, and the numbers of that connection and those it resumed from."""
     history = ClientHistory(recording)
     chain = list(reversed(list(_resumed_from(recording, exchange))))
@@ -120,6 +141,10 @@ class ClientHistory:
         self.activity = RunsAndCalls()
         self.texts = {"text": JoinedText(), "reasoning": JoinedText()}
         self.sequence: int | None = None
+        self.most_runs: int | None = None
+        """The most runs of a state: the last ones."""
+        self._names: dict[str, str] = {}
+        """The tool names of calls that were open."""
 
     def read(self, exchange: Exchange, until: int | None) -> State:
         """Read a connection up to an event, or to its end."""
@@ -134,7 +159,7 @@ class ClientHistory:
             last_event, time_ns = seen.event, seen.time_ns
             cursor = cursor_after(seen, cursor)
             self.add_event(number, seen, indexed, begins)
-        return self._state(number, last_event, time_ns, cursor or None)
+        return self.state(number, last_event, time_ns, cursor or None)
 
     def _read_index(self, exchange: Exchange, until: int | None) -> tuple[int, dict[str, int]]:
         """Read what the index holds; return its last event, and the event from which each text must be read."""
@@ -177,6 +202,12 @@ class ClientHistory:
                 self._add_text(name, seen, facts)
         return facts
 
+    def note_name(self, facts: EventFacts) -> None:
+        """Note the tool name of a call that begins with the event that was added last."""
+        call = self.activity.open_calls.get(facts.tool_call_id or "")
+        if call is not None and call.began is not None and call.events == 1:
+            self._names[call.id] = facts.text
+
     def _add_text(self, name: str, seen: SeenFrame, facts: EventFacts) -> None:
         if facts.type == _DELTA[name]:
             self.texts[name] = self.texts[name].with_delta(facts.text if facts.characters else "")
@@ -191,21 +222,30 @@ class ClientHistory:
         if sequence is not None and (self.sequence is None or sequence > self.sequence):
             self.sequence = sequence
 
-    def _state(self, number: int, event: int, time_ns: int, cursor: str | None) -> State:
-        open_calls = (call for call in self.activity.calls.values() if call.is_open)
+    def state(self, number: int, event: int, time_ns: int, cursor: str | None) -> State:
+        """Return the state after an event."""
+        runs = self.activity.runs.values()
         return State(
             exchange=number,
             event=event,
             time_ns=time_ns,
             text=self.texts["text"],
             reasoning=self.texts["reasoning"],
-            open_calls=tuple(with_names(self._recording, open_calls)),
-            runs=tuple(self.activity.runs.values()),
+            open_calls=tuple(self._named(iter(self.activity.open_calls.values()))),
+            runs=tuple(runs if self.most_runs is None else [*islice(reversed(runs), self.most_runs)][::-1]),
             session=self.activity.session,
             cursor=cursor,
             last_sequence=self.sequence,
             connections=(number,),
         )
+
+    def _named(self, calls: Iterator[Span]) -> Iterator[Span]:
+        """Return what `with_names` returns, and look up each name once."""
+        for call in islice(calls, MAX_NAMED_CALLS):
+            if call.id not in self._names:
+                self._names[call.id] = next(with_names(self._recording, iter([call]))).name
+            yield replace(call, name=self._names[call.id])
+        yield from calls
 
 
 def with_names(recording: Recording, calls: Iterator[Span]) -> Iterator[Span]:

@@ -54,6 +54,7 @@ class RunsAndCalls:
     def __init__(self) -> None:
         self.runs: dict[str, Span] = {}
         self.calls: dict[str, Span] = {}
+        self.open_calls: dict[str, Span] = {}
         self._is_idle = False
 
     @property
@@ -72,6 +73,11 @@ class RunsAndCalls:
         if tool_call_id is not None:
             outcome = type_ if type_ in _ENDED else ""
             _extend(self.calls, tool_call_id, run_id, at, begins=type_ in _STARTED, outcome=outcome)
+            call = self.calls[tool_call_id]
+            if call.is_open:
+                self.open_calls[tool_call_id] = call
+            else:
+                self.open_calls.pop(tool_call_id, None)
 
 
 def _extend(

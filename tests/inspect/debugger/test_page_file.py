@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from base64 import b64decode, b64encode
+from urllib.parse import parse_qsl
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,8 @@ from wiretape.json_codec import dump_json
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import event_detail, timeline_json, timeline_text
+from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.page_export import export_page
-from wiretape_inspect.view.client_state_at_event import MAX_TEXT
 
 _DATA = re.compile(rb'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
@@ -32,63 +32,66 @@ def unpacked(text):
     return json.loads(gzip.decompress(b64decode(text)))
 
 
+def rows_of(document, number):
+    return document["answers"][f"/api/rows?exchange={number}"]
+
+
+def items_of(blocks):
+    """Yield the items of blocks, each with the number of its event, and whether it is the first of a block."""
+    for block in blocks:
+        items = unpacked(block["gzip"])
+        assert len(items) == block["last"] - block["first"] + 1
+        for event, item in enumerate(items, block["first"]):
+            yield event, item, event == block["first"]
+
+
 def details_of(document, number):
-    return {
-        event: detail
-        for block in document["details"][str(number)]
-        for event, detail in zip(range(block["first"], block["last"] + 1), unpacked(block["gzip"]), strict=True)
-    }
+    return {event: item for event, item, _ in items_of(document["events"][str(number)])}
 
 
-def state_in(states, event):
-    """Return the state after an event, as the page computes it from the steps."""
-    now, runs, calls = {"text": None, "reasoning": None}, {}, {}
-    for at, changes in states["steps"]:
-        if at > event:
-            break
-        for spans, name in ((runs, "runs"), (calls, "calls")):
-            for span in changes.pop(name, ()):
-                spans[span["id"]] = spans.get(span["id"], {}) | span
-        now |= changes
-    for name in ("text", "reasoning"):
-        index, units, characters, final = now[name] or (None, 0, 0, False)
-        text = "" if index is None else states["texts"][index].encode("utf-16-le", "surrogatepass")[: 2 * units]
-        whole = text.decode("utf-16-le", "surrogatepass") if text else ""
-        now[name] = {"text": whole[-MAX_TEXT:], "characters": characters, "final": final}
-    opened = [call for call in calls.values() if call["ended"] is None]
-    return (
-        {"exchange": states["exchange"], "event": event, "connections": states["connections"]}
-        | now
-        | {
-            "runs": list(runs.values()),
-            "open_calls": opened,
-        }
-    )
+def states_of(document, number):
+    """Yield the states after the events of a stream, as the page makes them from the changes."""
+    state = None
+    for event, change, is_first in items_of(document["states"][str(number)]):
+        state = changed(None if is_first else state, change)
+        yield event, state
+
+
+def changed(before, change):
+    if isinstance(change, list):
+        if len(change) == 1:
+            return change[0]
+        units = before.encode("utf-16-le", "surrogatepass")
+        return units[2 * change[0] :].decode("utf-16-le", "surrogatepass") + change[1]
+    if isinstance(before, list):
+        length = change.pop("length")
+        return [
+            changed(before[at] if at < len(before) else None, change[str(at)]) if str(at) in change else before[at]
+            for at in range(length)
+        ]
+    return before | {name: changed(before[name], each) for name, each in change.items()}
 
 
 def assert_page_equals_recording(path):
-    """The page contains the rows, events and states of the recording."""
+    """The page contains the answers of the API."""
     document = embedded(path)
     with open_recording(path) as recording:
-        findings = timeline_text.stored_findings(recording)
+        for where, answer in document["answers"].items():
+            name, _, query = where.removeprefix("/api/").partition("?")
+            query = {key: int(value) for key, value in parse_qsl(query)}
+            if name in LINES:
+                assert answer == [json.loads(line) for line in LINES[name](recording, **query)], where
+            elif name != "recording":
+                assert answer == json.loads(dump_json(DOCUMENTS[name](recording, **query))), where
         for exchange in recording.exchanges():
-            found = findings.get(exchange.number, ())
-            expected = timeline_json.exchange_json_lines(recording, exchange, found)
-            assert document["rows"][str(exchange.number)] == [json.loads(line) for line in expected]
             if not exchange.is_stream:
                 continue
-            held = details_of(document, exchange.number)
+            held, states = details_of(document, exchange.number), dict(states_of(document, exchange.number))
             events = [seen.event for seen in recording.frames(exchange.number) if seen.event is not None]
-            assert list(held) == events
+            assert list(held) == list(states) == events
             for event in events:
-                context = event_detail.find_event(recording, exchange, event)
-                expected = timeline_json.detail_document(recording, exchange, context)
-                encoded = json.loads(dump_json(expected))
-                inside = held[event]
-                if "text" in inside:
-                    inside["base64"] = b64encode(inside.pop("text").encode()).decode()
-                states = unpacked(document["states"][str(exchange.number)])
-                assert inside | {"state": state_in(states, event) | {"time_ns": inside["time_ns"]}} == encoded
+                expected = DOCUMENTS["event"](recording, exchange=exchange.number, event=event)
+                assert held[event] | {"state": states[event]} == json.loads(dump_json(expected))
 
 
 def test_page_contains_what_the_server_returns(session):
@@ -98,17 +101,21 @@ def test_page_contains_what_the_server_returns(session):
 def test_page_contains_overviews_and_comparisons(session):
     document = embedded(session)
 
+    answers = document["answers"]
+    recording = answers["/api/recording"]
+
     assert document["format"] == 1
-    assert [head["exchange"] for head in document["recording"]["exchanges"]] == [1, 2, 3, 4]
-    assert (document["recording"]["live"], document["recording"]["replay"], document["recording"]["position"]) == (
-        False,
-        None,
-        None,
-    )
-    assert list(document["rows"]) == ["1", "2", "3", "4"]
-    assert list(document["overviews"]) == list(document["details"]) == list(document["states"]) == ["2", "3"]
-    assert list(document["resumes"]) == ["2:3"]
-    assert document["resumes"]["2:3"][0]["row"] == "reconnection"
+    assert [head["exchange"] for head in recording["exchanges"]] == [1, 2, 3, 4]
+    assert (recording["live"], recording["replay"], recording["position"]) == (False, None, None)
+    assert [path for path in answers if "exchange=" not in path] == [
+        "/api/recording",
+        "/api/longest-silence",
+        "/api/resume?first=2&second=3",
+    ]
+    assert [path for path in answers if "rows" in path] == [f"/api/rows?exchange={number}" for number in (1, 2, 3, 4)]
+    assert [path for path in answers if "overview" in path] == [f"/api/overview?exchange={each}" for each in (2, 3)]
+    assert list(document["events"]) == list(document["states"]) == ["2", "3"]
+    assert answers["/api/resume?first=2&second=3"][0]["row"] == "reconnection"
 
 
 TYPES = st.sampled_from(
@@ -168,7 +175,7 @@ def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_pat
     assert page.count(b"</script>") == 3, "the contract, the data, and the page's own script"
     assert b"<!--" not in _DATA.search(page)[1]
     assert details_of(embedded(path), 1)[2]["base64"] == b64encode(b"data: \xff</script>\n\n").decode()
-    assert embedded(path)["recording"]["findings"][0]["message"] == evil
+    assert embedded(path)["answers"]["/api/recording"]["findings"][0]["message"] == evil
     assert run("export", path, "--format", "html", "-o", tmp_path / "run.html").exit_code == 0
     written = (tmp_path / "run.html").read_bytes()
     assert written.count(b"</script>") == 3
@@ -181,7 +188,7 @@ def test_long_stream_is_split_into_blocks(tape, message):
     tape.exchange(chunks=[(1, large), *((1, data) for data in small)])
     document = embedded(tape.close())
 
-    assert [(block["first"], block["last"]) for block in document["details"]["1"]] == [(1, 1), (2, 257), (258, 301)]
+    assert [(block["first"], block["last"]) for block in document["events"]["1"]] == [(1, 1), (2, 257), (258, 301)]
 
 
 def test_events_have_their_chunks_wherever_these_split_them(tape, message):
@@ -204,8 +211,11 @@ def test_page_contains_the_bytes_of_unfinished_messages(tape, message):
     compressed = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
     tape.exchange(chunks=[(1, gzip.compress(one + b"id: e2\nda"))], headers=compressed)
     path = tape.close()
-    first, second = embedded(path)["cuts"].values()
-    rows = [row for row in embedded(path)["rows"][str(number)] if row["row"] == "cut"]
+    document = embedded(path)
+    cuts = [(where, cut) for where, cut in document["answers"].items() if where.startswith("/api/cut")]
+    first, second = ([cut for where, cut in cuts if f"exchange={each}&" in where] for each in (number, number + 1))
+    rows = [row for row in rows_of(document, number) if row["row"] == "cut"]
+    assert_page_equals_recording(path)
 
     assert [(cut["start"], cut["end"]) for cut in first] == [(row["start"], row["end"]) for row in rows]
     assert (first[0]["text"], len(first[0]["chunks"])) == ("event: half", 2)
@@ -227,5 +237,6 @@ def test_page_contains_only_the_chosen_exchanges(session, run, tmp_path, kept):
     with open_recording(session) as recording:
         document = embedded(session, exchanges=[recording.exchange(number) for number in kept])
 
-    assert [head["exchange"] for head in document["recording"]["exchanges"]] == kept
-    assert list(document["rows"]) == [str(number) for number in kept]
+    assert [head["exchange"] for head in document["answers"]["/api/recording"]["exchanges"]] == kept
+    paths = [path for path in document["answers"] if path.startswith("/api/rows")]
+    assert paths == [f"/api/rows?exchange={number}" for number in kept]

@@ -1,0 +1,58 @@
+// Filters the rows of a page without a server, which contains no answers about filters.
+
+import { parseFilter } from "./filter_grammar.js";
+import { needsMessages, rowSubject, wantedTexts } from "./filter_match.js";
+import { deltaText, splitRun } from "./filtered_rows.js";
+import { JoinedTextSearch } from "./joined_text_search.js";
+
+export class PageFilter {
+  constructor(source) {
+    this.source = source;
+  }
+
+  async filteredRows(exchange, filter, matches) {
+    const head = (await this.source.recording()).exchanges.find((one) => one.exchange === exchange);
+    const matchesRow = (row) => matches(rowSubject(row, head));
+    const found = [];
+    for (const { row, messages } of await this.searchedRows(exchange, filter)) {
+      if (row.row === "deltas") found.push(...splitRun(row, messages, matchesRow));
+      else if (row.row !== "exchange" && matchesRow(messages[0] || row)) found.push(row);
+    }
+    return found;
+  }
+
+  /** The rows of an exchange, each with its messages in full, and those with the texts of the filter that were found in them. */
+  async searchedRows(exchange, filter) {
+    const search = new JoinedTextSearch(wantedTexts(parseFilter(filter)));
+    const rows = [];
+    for (const row of await this.source.allRows(exchange)) {
+      const messages = [];
+      const last = row.row === "deltas" ? row.last_event : row.row === "event" ? row.event : 0;
+      const details = new Map(last ? (await this.source.deltas(exchange, row.event, last)).map((each) => [each.event, each]) : []);
+      for (let event = row.event; event <= last; event += 1) {
+        const message = details.get(event) || { ...row, row: "event", kind: row.kind || "delta", event };
+        messages.push({ ...message, found: search.add(message, deltaText(message)) });
+      }
+      if (!messages.length && row.row !== "pause") search.interrupt();
+      rows.push({ row, messages });
+    }
+    return rows;
+  }
+
+  /** How often a filter matches in each exchange, in the order of the exchanges. */
+  async matches(filter, take, signal, matches) {
+    const isQuick = !needsMessages(parseFilter(filter));
+    for (const head of (await this.source.recording()).exchanges) {
+      if (signal.aborted) return;
+      const rows = isQuick
+        ? (await this.source.allRows(head.exchange)).filter((row) => (row.row !== "exchange" || !head.stream) && matches(rowSubject(row, head)))
+        : (await this.filteredRows(head.exchange, filter, matches)).concat(head.stream ? [] : await this.matchingHead(head, matches));
+      const count = rows.reduce((sum, row) => sum + (row.row === "deltas" ? row.count : row.row === "event" ? 1 : 0), 0);
+      if (rows.length) take([{ exchange: head.exchange, matches: count || 1 }]);
+    }
+  }
+
+  async matchingHead(head, matches) {
+    return (await this.source.allRows(head.exchange)).filter((row) => row.row === "exchange" && matches(rowSubject(row, head)));
+  }
+}
