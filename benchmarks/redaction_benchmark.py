@@ -60,8 +60,8 @@ def record(credentials: list[str], events: int, before: int = 0) -> tuple[float,
             if number % _COMMIT_EVERY == 0:
                 writer.commit()
             done = time.process_time()
-            while writer.has_backlog:
-                writer.derive()
+            while writer.derive():
+                pass
             if number >= before:
                 stored += done - begun
                 indexed += time.process_time() - begun

@@ -89,8 +89,8 @@ def begun(exchange: int, target: str, headers: Headers, clock: Iterator[int]) ->
 
 def store(writer: Writer) -> None:
     writer.commit()
-    while writer.has_backlog:
-        writer.derive()
+    while writer.derive():
+        pass
 
 
 @contextmanager

@@ -69,8 +69,8 @@ def record(path: Path, events: int) -> None:
         writer.feed([seen])
         if number % 200 == 0:
             writer.commit()
-            while writer.has_backlog:
-                writer.derive()
+            while writer.derive():
+                pass
     writer.close(2**62)
 
 

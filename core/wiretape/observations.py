@@ -163,6 +163,11 @@ class ExchangeEnded:
 Observation = RequestStarted | RequestEnded | ResponseStarted | BytesArrived | BytesLost | ExchangeEnded
 
 
+def last_time_ns(seen: Observation) -> int:
+    """Return when an observation ended: the time of its last chunk, or its only time."""
+    return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+
+
 def header(headers: Headers, name: str) -> str | None:
     """Return the value of the first header called `name` (in any case), or None."""
     wanted = name.lower()

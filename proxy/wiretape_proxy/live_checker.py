@@ -1,14 +1,17 @@
 """Check traffic while it is recorded, and keep counts for each exchange."""
 
+import math
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
+from threading import Event, Thread
 
 from wiretape.contract import is_event_stream, operation_of
-from wiretape.errors import describe_failure
-from wiretape.frame_reader import ReadObservation, StreamReaders
+from wiretape.errors import RecordingError, describe_failure
+from wiretape.frame_reader import ReadObservation
 from wiretape.labels import ending_label
 from wiretape.observations import (
     BytesArrived,
@@ -19,18 +22,37 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
     header,
+    last_time_ns,
 )
+from wiretape.recording import Writer
 from wiretape.rules import Checker, Finding, Settings, Verdict
 from wiretape_proxy.recorder_messages import (
     MOST_FINDINGS,
     MOST_STREAMS,
+    CatchingUp,
+    ChecksFailed,
     ExchangeSummary,
     FindingCount,
+    FindingsCorrected,
     LiveFinding,
     OpenStream,
+    RecorderMessage,
     RecorderStatus,
 )
 
+STATUS_EVERY_S = 0.5
+_FOLLOW_EVERY_S = 0.2
+"""How long what is stored may wait to be checked: each time has its cost."""
+_PATIENCE_S = 1.0
+"""Checks for which something waits are reported if they take longer ..."""
+_PROGRESS_EVERY_S = 5.0
+"""... and then regularly."""
+_OWN_CORE_SHARE = 0.7
+"""A step that had a core for a smaller share of its time shares the core with others."""
+_REST_FACTOR = 9
+_LONGEST_REST_S = 0.25
+MOST_UNCHECKED_BYTES = 64 * 1024 * 1024
+"""Beyond this, checks do not rest."""
 SHOWN_PER_RULE = 3
 """How many findings of a rule are reported for each exchange while it is open; all are stored."""
 
@@ -70,38 +92,47 @@ class _Exchange:
 
 
 class LiveChecker:
-    """Feeds the checker, and survives a failing rule.  Its counts are those of this capture."""
+    """Follows the recording and checks it, in a thread of its own.  Its counts are those of this capture.
+
+    A failing rule ends the checks, not the recording.
+    """
 
     def __init__(
         self,
+        writer: Writer,
         settings: Settings,
-        readers: StreamReaders,
-        upstream: str,
+        send: Callable[[RecorderMessage], None],
         *,
         first_exchange: int = 1,
-        wants_status: bool = False,
+        base_ns: int | None = None,
     ) -> None:
-        """`upstream` is that of the recording, and `first_exchange` the first one of this capture.
+        """`first_exchange` is the first one of this capture; `send` is called with each message for the proxy.
 
-        `wants_status`: whether `status` is called regularly, which takes the new findings.
+        `base_ns` is the monotonic clock at time 0 of the recording; None if no status is wanted.
         """
         self.exchanges = 0
         self.streams = 0
+        self.events = 0
+        """Number of events in the service's streams."""
         self.severities: Counter[str] = Counter()
         """Number of findings by severity."""
         self.failure: str | None = None
         """Why the checks stopped.  Recording continues without them."""
-        self._checker = Checker(settings, readers=readers, upstream=upstream)
+        self._writer = writer
+        self._send = send
+        self._checker = Checker(settings, readers=writer.stream_readers, upstream=writer.upstream)
         self._first_exchange = first_exchange
-        self._earlier_events = 0
+        self._base_ns = base_ns
         self._open: dict[int, _Exchange] = {}
-        self._wants_status = wants_status
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
-
-    @property
-    def events(self) -> int:
-        """Number of events in the service's streams."""
-        return self._checker.events - self._earlier_events
+        self._checked_ns = writer.began_ns
+        self._thread = Thread(target=self._follow, daemon=True)
+        self._has_input = Event()
+        self._is_closing = Event()
+        self._may_run = Event()
+        self._may_run.set()
+        self._status_at = math.inf
+        self._progress_at = time.monotonic() + _PATIENCE_S
 
     @property
     def inconclusive(self) -> list[str]:
@@ -109,29 +140,192 @@ class LiveChecker:
         return [code for code, verdict in self._checker.verdicts().items() if verdict is Verdict.INCONCLUSIVE]
 
     @property
-    def has_new_findings(self) -> bool:
-        """Whether there are findings for another status."""
-        return bool(self._new_findings)
-
-    @property
     def findings(self) -> int:
         """Number of findings."""
         return self.severities.total()
 
-    def status(self, now_ns: int, unchecked_bytes: int) -> RecorderStatus:
-        """Return the counts at `now_ns` of the recording, and take new findings: not all if there are many."""
-        streams = [exchange for exchange in self._open.values() if exchange.is_stream]
-        keys = list(islice(self._new_findings, MOST_FINDINGS))
-        new_findings = [FindingCount(*key, self._new_findings.pop(key)) for key in keys]
-        return RecorderStatus(
-            requests=self.exchanges,
-            events=self.events,
-            findings=self.findings,
-            open_count=len(streams),
-            open_streams=[self._open_stream(exchange, now_ns) for exchange in streams[-MOST_STREAMS:]],
-            new_findings=new_findings,
-            unchecked_bytes=unchecked_bytes,
-        )
+    # Called by the thread that stores
+
+    def start(self) -> None:
+        """Follow the recording from now on."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Note that something was stored."""
+        self._has_input.set()
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Check nothing within the block, unless a rule takes long: storing goes first."""
+        self._may_run.clear()
+        yield
+        self._may_run.set()
+
+    def close(self) -> None:
+        """Check the rest, wait for that, and add what follows from the end of the recording."""
+        self._progress_at = time.monotonic() + _PATIENCE_S
+        self._is_closing.set()
+        self._has_input.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.catch_up()
+        found = self._count_findings(self._run(self._checker.finish))
+        self._writer.add_findings(found)
+        self._report(found)
+
+    def catch_up(self) -> None:
+        """Check everything that is stored, in the calling thread."""
+        while self.step():
+            pass
+
+    # The thread
+
+    def _follow(self) -> None:
+        """Check what is stored, as it is stored, until the recording is closed."""
+        is_closing = False
+        while not is_closing:
+            is_closing = self._is_closing.is_set()
+            while self._step_in_turn():
+                self._send_due_status()
+            self._send_due_status()
+            timeout = None if self._status_at == math.inf else max(0.0, self._status_at - time.monotonic())
+            if self._has_input.wait(0 if is_closing else timeout):
+                self._has_input.clear()
+                self._status_at = min(self._status_at, time.monotonic() + STATUS_EVERY_S)
+                # What is stored a moment later is checked together with it.
+                self._is_closing.wait(_FOLLOW_EVERY_S)
+
+    def _step_in_turn(self) -> bool:
+        """Take a step; if others need the cores, too, rest in proportion, unless too much is unchecked."""
+        began, cpu = time.monotonic(), time.thread_time()
+        has_more = self.step()
+        worked, cpu = time.monotonic() - began, time.thread_time() - cpu
+        if cpu < _OWN_CORE_SHARE * worked and self._writer.underived_bytes <= MOST_UNCHECKED_BYTES:
+            self._is_closing.wait(min(_REST_FACTOR * worked, _LONGEST_REST_S))
+        return has_more
+
+    def step(self) -> bool:
+        """Check for a moment.  Returns whether there was anything to check."""
+        was_earlier = self._writer.derives_earlier
+        try:
+            has_more = self._writer.derive(self._check)
+        except Exception as error:  # noqa: BLE001 - whatever it is, recording continues
+            self._fail(error.message if isinstance(error, RecordingError) else describe_failure(error))
+            has_more = True
+        if was_earlier and not self._writer.derives_earlier and self._writer.has_replaced_findings:
+            self._send(FindingsCorrected())
+        if (was_earlier or self._is_closing.is_set()) and time.monotonic() >= self._progress_at:
+            self._progress_at = time.monotonic() + _PROGRESS_EVERY_S
+            self._send(CatchingUp(self._writer.underived_bytes, is_closing=self._is_closing.is_set()))
+        return has_more
+
+    def _check(self, read: ReadObservation) -> list[Finding] | None:
+        """Check an observation, and report it, unless it was recorded before; None after a failure."""
+        if not self._may_run.is_set():
+            self._may_run.wait(_LONGEST_REST_S)
+        seen = read.observation
+        self._checked_ns = last_time_ns(seen)
+        if isinstance(seen, RequestStarted) and seen.exchange >= self._first_exchange:
+            self.exchanges += 1
+            self._open[seen.exchange] = _Exchange(seen)
+        before = self._checker.events
+        found = self._run(lambda: self._checker.feed_read(read))
+        exchange = self._open.get(seen.exchange)
+        if exchange is not None:
+            self._count_findings(found)
+            self._count(exchange, seen, self._checker.events - before)
+            is_new = self._checked_ns > self._writer.began_ns
+            if is_new:
+                self._report(found)
+            if isinstance(seen, ExchangeEnded):
+                del self._open[seen.exchange]
+                if is_new:
+                    self._send(exchange.summary(seen))
+        return found if self.failure is None else None
+
+    def _run(self, check: Callable[[], list[Finding]]) -> list[Finding]:
+        if self.failure is not None:
+            return []
+        try:
+            return check()
+        except Exception as error:  # noqa: BLE001 - a failing rule must not end the recording
+            self._fail(describe_failure(error))
+            return []
+
+    def _fail(self, reason: str) -> None:
+        """Stop the checks."""
+        if self.failure is None:
+            self.failure = reason
+            self._send(ChecksFailed(reason))
+
+    # Counts and messages
+
+    def _report(self, found: list[Finding]) -> None:
+        """Report findings, except after the first few of a rule in an exchange."""
+        for finding in found:
+            exchange = self._open.get(finding.exchange)
+            count = 1
+            if exchange is not None:
+                exchange.findings[finding.code] += 1
+                count = exchange.findings[finding.code]
+            if count <= SHOWN_PER_RULE:
+                self._send(
+                    LiveFinding(
+                        code=finding.code,
+                        severity=finding.severity,
+                        exchange=finding.exchange,
+                        event=finding.event,
+                        message=finding.message,
+                        is_last_shown=count == SHOWN_PER_RULE,
+                    )
+                )
+
+    def _count_findings(self, found: list[Finding]) -> list[Finding]:
+        for finding in found:
+            self.severities[finding.severity.value] += 1
+            if self._base_ns is not None:
+                self._new_findings[finding.exchange, finding.code, finding.severity.value] += 1
+        return found
+
+    def _count(self, exchange: _Exchange, seen: Observation, events: int) -> None:
+        self.events += events
+        exchange.events += events
+        if isinstance(seen, ResponseStarted):
+            exchange.response = seen
+            exchange.last_ns = seen.time_ns
+            exchange.is_stream = is_event_stream(header(seen.headers, "content-type"))
+            self.streams += exchange.is_stream
+        elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
+            exchange.size += len(seen.data)
+            exchange.last_ns = seen.times[-1]
+
+    def _send_due_status(self) -> None:
+        """Send the status if it is due; schedule the next one while there is something to watch."""
+        if time.monotonic() >= self._status_at:
+            is_watched = any(exchange.is_stream for exchange in self._open.values())
+            self._status_at = time.monotonic() + STATUS_EVERY_S if is_watched else math.inf
+            self.send_status()
+
+    def send_status(self) -> None:
+        """Send the counts, and the new findings, in several messages if there are many; nothing if not wanted."""
+        while self._base_ns is not None:
+            unchecked = self._writer.underived_bytes
+            # Unchecked bytes must not look like silence.
+            now_ns = self._checked_ns if unchecked else time.monotonic_ns() - self._base_ns
+            streams = [exchange for exchange in self._open.values() if exchange.is_stream]
+            keys = list(islice(self._new_findings, MOST_FINDINGS))
+            status = RecorderStatus(
+                requests=self.exchanges,
+                events=self.events,
+                findings=self.findings,
+                open_count=len(streams),
+                open_streams=[self._open_stream(exchange, now_ns) for exchange in streams[-MOST_STREAMS:]],
+                new_findings=[FindingCount(*key, self._new_findings.pop(key)) for key in keys],
+                unchecked_bytes=unchecked,
+            )
+            self._send(status)
+            if not self._new_findings:
+                return
 
     def _open_stream(self, exchange: _Exchange, now_ns: int) -> OpenStream:
         number = exchange.request.exchange
@@ -142,88 +336,3 @@ class LiveChecker:
             sequence=self._checker.sequence_of(number),
             idle_seconds=max(0.0, (now_ns - exchange.last_ns) / 1e9),
         )
-
-    def fail(self, reason: str) -> None:
-        """Stop the checks."""
-        self.failure = self.failure or reason
-
-    def feed_earlier(self, reads: Iterable[ReadObservation]) -> list[Finding]:
-        """Check observations that are in the file already; return their findings.
-
-        Those from before this capture are not counted; the others are in the file if another recorder failed.
-        """
-        found: list[Finding] = []
-        for read in reads:
-            seen = read.observation
-            if seen.exchange < self._first_exchange:
-                found += self._run(partial(self._checker.feed_read, read))
-                self._earlier_events = self._checker.events
-            else:
-                found += self.feed(read)
-                if isinstance(seen, ExchangeEnded):
-                    self.end(seen)
-        return found
-
-    def feed(self, read: ReadObservation) -> list[Finding]:
-        """Check an observation; return its findings."""
-        seen = read.observation
-        if isinstance(seen, RequestStarted):
-            self.exchanges += 1
-            self._open[seen.exchange] = _Exchange(seen)
-        before = self._checker.events
-        found = self._count_findings(self._run(lambda: self._checker.feed_read(read)))
-        self._count(self._open[seen.exchange], seen, self._checker.events - before)
-        return found
-
-    def finish(self) -> list[Finding]:
-        """Return the findings that follow from the end of the recording."""
-        return self._count_findings(self._run(self._checker.finish))
-
-    def report(self, finding: Finding) -> LiveFinding | None:
-        """Return the message about a finding; None after the first few of a rule in an exchange."""
-        exchange = self._open.get(finding.exchange)
-        count = 1
-        if exchange is not None:
-            exchange.findings[finding.code] += 1
-            count = exchange.findings[finding.code]
-        if count > SHOWN_PER_RULE:
-            return None
-        return LiveFinding(
-            code=finding.code,
-            severity=finding.severity,
-            exchange=finding.exchange,
-            event=finding.event,
-            message=finding.message,
-            is_last_shown=count == SHOWN_PER_RULE,
-        )
-
-    def end(self, ended: ExchangeEnded) -> ExchangeSummary:
-        """Close an exchange; return its summary."""
-        return self._open.pop(ended.exchange).summary(ended)
-
-    def _run(self, check: Callable[[], list[Finding]]) -> list[Finding]:
-        if self.failure is not None:
-            return []
-        try:
-            return check()
-        except Exception as error:  # noqa: BLE001 - a failing rule must not end the recording
-            self.failure = describe_failure(error)
-            return []
-
-    def _count_findings(self, found: list[Finding]) -> list[Finding]:
-        for finding in found:
-            self.severities[finding.severity.value] += 1
-            if self._wants_status:
-                self._new_findings[finding.exchange, finding.code, finding.severity.value] += 1
-        return found
-
-    def _count(self, exchange: _Exchange, seen: Observation, events: int) -> None:
-        exchange.events += events
-        if isinstance(seen, ResponseStarted):
-            exchange.response = seen
-            exchange.last_ns = seen.time_ns
-            exchange.is_stream = is_event_stream(header(seen.headers, "content-type"))
-            self.streams += exchange.is_stream
-        elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
-            exchange.size += len(seen.data)
-            exchange.last_ns = seen.times[-1]

@@ -9,7 +9,6 @@ import math
 import os
 import select
 import signal
-import sqlite3
 import sys
 import time
 from collections import deque
@@ -19,11 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from wiretape.config import find_config, load_config, override_base
-from wiretape.errors import InputError, RecordingError, describe_failure
-from wiretape.frame_reader import ReadObservation
-from wiretape.observations import BytesArrived, ExchangeEnded, Observation
-from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, EarlierPart, Writer, redaction_policy
-from wiretape.rules import CATALOGUE, Finding, Settings
+from wiretape.errors import InputError, describe_failure
+from wiretape.observations import Observation
+from wiretape.recording import Writer, redaction_policy
+from wiretape.rules import CATALOGUE, Settings
 from wiretape_proxy.addon_options import NO_CONFIG
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
 from wiretape_proxy.live_checker import LiveChecker
@@ -32,9 +30,6 @@ from wiretape_proxy.recorder_messages import (
     RECORDER_FAILED,
     BatchesStored,
     BytesNotStored,
-    CatchingUp,
-    ChecksFailed,
-    FindingsCorrected,
     HeldBody,
     MessageReader,
     RecorderConfig,
@@ -55,73 +50,21 @@ COMMIT_AFTER_S = 0.14
 """Maximum age of uncommitted input: it arrives every 40 ms, and the goal is 200 ms in all."""
 _COMMIT_PAUSE_S = 0.05
 """Minimum time between commits, so that each one is worth its cost if input is late."""
-STATUS_EVERY_S = 0.5
 _ALIVE_EVERY_S = 0.2
 """While commits are late for a known reason, the proxy must not take the recorder for one that hangs."""
+_REPORT_EVERY_S = 0.2
+"""How often the proxy is told what is stored ..."""
+_MOST_UNREPORTED_BYTES = 4 * 1024 * 1024
+"""... unless it keeps this much until then."""
 _PATIENCE_S = 1.0
-"""Checks for which something waits are reported if they take longer ..."""
+"""A lock is reported after this time ..."""
 _PROGRESS_EVERY_S = 5.0
 """... and then regularly."""
 _CHECK_FILE_EVERY_S = 1.0
 _READ_BYTES = 1 << 20
 _NEVER = math.inf
-
-_FLOOD_BYTES = 64 * 1024
-"""Input in one read that counts as a flood. The proxy sends 25 times a second."""
-_INPUT_LIKELY_S = 0.1
-"""For this long after input, more is likely, and must not wait for a long turn to end."""
-_LITTLE_BYTES = 16 * 1024
-"""Input in one read, and unchecked bytes in total, that the smallest turns can handle before the next read."""
-_REST_S = 0.0015
-"""Pause between the smallest turns, so that a core is free for a process that forwards an event at this moment."""
-_OWN_CORE_SHARE = 0.85
-"""A turn that had a core for a smaller share of its time shares the core with others."""
-_TURN_AT_LEAST_EVERY_S = 0.25
-MOST_UNCHECKED_BYTES = 64 * 1024 * 1024
-"""Beyond this, storing and checking take turns, and the traffic is slowed down if necessary."""
 _MOST_WAITING_BYTES = 64 * 1024 * 1024
 """Input that is read while another process locks the recording."""
-
-
-class CheckScheduler:
-    """Decides before each turn of indexing and checking whether to run it now, and how long it may be.
-
-    Storing is a tenth of the recorder's work and cannot wait.  Checking is postponed while much traffic arrives and
-    other processes want the cores too: those that produce, forward and read it.  A low process priority does not
-    achieve this: it postpones storing as well, and has no effect where sessions are scheduled as groups.
-    All times are in seconds.
-    """
-
-    def __init__(self) -> None:
-        self._input_at = self._flood_at = self._turn_at = -math.inf
-        self._has_own_core = True
-        self._input_bytes = 0
-
-    def note_input(self, now: float, size: int) -> None:
-        """Note input of `size` bytes."""
-        self._input_at = now
-        self._input_bytes = size
-        if size >= _FLOOD_BYTES:
-            self._flood_at = now
-
-    def note_turn(self, now: float, wall: float, cpu: float) -> None:
-        """Note a turn that took `wall` and had a core for `cpu` of it."""
-        self._turn_at = now
-        self._has_own_core = cpu >= _OWN_CORE_SHARE * wall
-
-    def delay(self, now: float, unchecked: int) -> float:
-        """Return how long to wait before the next turn, with this many unchecked bytes."""
-        if self.turn_size(now, unchecked) is TINY_SLICE:
-            return max(0.0, self._turn_at + _REST_S - now)
-        if self._has_own_core or unchecked > MOST_UNCHECKED_BYTES:
-            return 0
-        return max(0.0, min(self._flood_at + _INPUT_LIKELY_S, self._turn_at + _TURN_AT_LEAST_EVERY_S) - now)
-
-    def turn_size(self, now: float, unchecked: int) -> BacklogSlice:
-        """Return how much a turn may handle."""
-        if now - self._input_at >= _INPUT_LIKELY_S or unchecked > MOST_UNCHECKED_BYTES:
-            return LARGE_SLICE
-        return TINY_SLICE if max(self._input_bytes, unchecked) <= _LITTLE_BYTES else SMALL_SLICE
 
 
 def main() -> None:
@@ -193,11 +136,7 @@ def _send(message: RecorderMessage) -> None:
 
 
 class Recorder:
-    """Stores input as soon as it arrives, and checks it while there is nothing to store.
-
-    What an existing recording contains is checked first, because later findings depend on it; that does not delay
-    storing either.
-    """
+    """Stores input as soon as it arrives.  Another thread checks what is stored."""
 
     def __init__(
         self,
@@ -209,27 +148,25 @@ class Recorder:
         rotation: Rotation | None = None,
         resumed: ResumedCapture | None = None,
     ) -> None:
-        """`send` is called with each message for the proxy."""
+        """`send` is called with each message for the proxy, by both threads."""
         self._rotation = rotation
         self._writer = writer
-        writer.wait_for_locks(self._on_locked)
+        writer.wait_for_locks(self._on_locked, self._report_lock)
         self._send = send
         self._is_resumed = resumed is not None
         self.first_exchange = writer.first_exchange if resumed is None else resumed.first_exchange
         """The number of the first exchange of the capture."""
-        self._checker = LiveChecker(
-            settings,
-            writer.stream_readers,
-            writer.upstream,
-            first_exchange=self.first_exchange,
-            wants_status=wants_status,
-        )
-        self._earlier = self._open_earlier_part()
         self._batches = BatchReader()
         # The monotonic clock is the same in all processes of a machine.
         self.base_ns = writer.began_clock_ns - writer.began_ns if resumed is None else resumed.base_ns
         """The monotonic clock at time 0 of the recording."""
-        self._checked_ns = writer.began_ns
+        self.checker = LiveChecker(
+            writer,
+            settings,
+            send,
+            first_exchange=self.first_exchange,
+            base_ns=self.base_ns if wants_status else None,
+        )
         self._decoder = ObservationDecoder(
             base_ns=self.base_ns,
             last_ns=writer.began_ns,
@@ -238,16 +175,16 @@ class Recorder:
         )
         self._held_bytes = self._lose_held(resumed.held) if resumed is not None else 0
         """How many bytes the recorder that failed had held back."""
-        self._received = self._stored = 0
+        self._received = self._stored = self._reported = 0
         """Numbers of batches."""
+        self._held: list[HeldBody] = []
+        self._unreported_bytes = 0
+        self._reported_at = 0.0
+        self._report_at = _NEVER
         self._alive_at = 0.0
         self._not_stored = 0
         self._commit_at = _NEVER
         self._committed_at = 0.0
-        self._scheduler = CheckScheduler()
-        self._wants_status = wants_status
-        self._status_at = _NEVER
-        self._progress_at = time.monotonic() + _PATIENCE_S
         self._check_file_at = 0.0
         self._is_missing = False
         self._source: int | None = None
@@ -257,23 +194,10 @@ class Recorder:
         self._waiting_bytes = 0
         self._report_lock_at = 0.0
 
-    @property
-    def has_unchecked(self) -> bool:
-        """Whether there is something that `take_turn` can check."""
-        return self._earlier is not None or self._writer.has_backlog
-
-    @property
-    def _unchecked_bytes(self) -> int:
-        return self._writer.backlog_bytes + (self._earlier.unread_bytes if self._earlier is not None else 0)
-
-    @property
-    def _urgent_bytes(self) -> int:
-        """The unchecked bytes for the scheduler: only new traffic may be slowed down because of them."""
-        return max(self._writer.backlog_bytes, min(self._unchecked_bytes, MOST_UNCHECKED_BYTES))
-
     def run(self, source: int, data: bytes = b"") -> None:
         """Record `data` and then the pipe `source` until it ends."""
         self._source = source
+        self.checker.start()
         self.store(data)
         while self._has_input:
             if self._waiting:
@@ -282,12 +206,11 @@ class Recorder:
                 self.store(data)
             elif data := self._read_input(self._timeout()):
                 self.store(data)
-            if time.monotonic() >= self._commit_at:
+            now = time.monotonic()
+            if now >= self._commit_at:
                 self.commit()
-            elif self.has_unchecked and not self._scheduler.delay(time.monotonic(), self._urgent_bytes):
-                self.take_turn()
-            if time.monotonic() >= self._status_at:
-                self._send_status()
+            elif now >= self._report_at:
+                self._report_stored()
         self.close()
 
     @property
@@ -310,6 +233,10 @@ class Recorder:
             self._waiting.append(data)
             self._waiting_bytes += len(data)
         self._show_life()
+        return self._report_lock(seconds)
+
+    def _report_lock(self, seconds: float) -> bool:
+        """Report regularly that another process locks the recording, and wait."""
         now = time.monotonic()
         if seconds >= _PATIENCE_S and now >= self._report_lock_at:
             self._report_lock_at = now + _PROGRESS_EVERY_S
@@ -317,16 +244,13 @@ class Recorder:
         return True
 
     def _timeout(self) -> float | None:
-        """Return how long to wait for input: not at all while there is something to check."""
-        now = time.monotonic()
-        timeout = max(0.0, min(self._commit_at, self._status_at) - now)
-        if self.has_unchecked:
-            timeout = min(timeout, self._scheduler.delay(now, self._urgent_bytes))
-        return None if timeout == _NEVER else timeout
+        """Return how long to wait for input."""
+        due = min(self._commit_at, self._report_at)
+        return None if due == _NEVER else max(0.0, due - time.monotonic())
 
     def store(self, data: bytes) -> None:
         """Decode input, and store it with the next commit."""
-        self._scheduler.note_input(time.monotonic(), len(data))
+        self._unreported_bytes += len(data)
         for batch in self._batches.feed(data):
             self._received += 1
             if self._is_stored(batch):
@@ -334,8 +258,6 @@ class Recorder:
             self._writer.feed(self._observations(batch))
             due = max(batch.times[0] / 1e9 + COMMIT_AFTER_S, self._committed_at + _COMMIT_PAUSE_S)
             self._commit_at = min(self._commit_at, due)
-            if self._wants_status:
-                self._status_at = min(self._status_at, time.monotonic() + STATUS_EVERY_S)
 
     def _is_stored(self, batch: Batch) -> bool:
         """Whether the recorder that failed has stored a batch: it may not have been able to tell."""
@@ -362,33 +284,39 @@ class Recorder:
         return self._decoder.lost_bytes - before
 
     def _show_life(self) -> None:
-        """Let the proxy know that this process works, even if a lock, a long head or a long check delays the commit."""
+        """Let the proxy know that this process works, even if a lock or a long head delays the commit."""
         if time.monotonic() >= self._alive_at:
             self._alive_at = time.monotonic() + _ALIVE_EVERY_S
-            self._send(BatchesStored(self._stored))
+            self._send(BatchesStored(self._reported))
 
     def commit(self) -> None:
         """Write what was stored to the disk."""
-        self._writer.commit()
+        with self.checker.pause():
+            self._writer.commit()
+        self.checker.wake()
         self._stored = self._received
-        self._send(BatchesStored(self._stored, self._held_bodies()))
         self._commit_at = _NEVER
         self._committed_at = time.monotonic()
+        self._held = self._held_bodies()
+        self._report_at = self._reported_at + _REPORT_EVERY_S
+        is_due = self._committed_at >= self._report_at or self._unreported_bytes >= _MOST_UNREPORTED_BYTES
+        if is_due or self._source is None:
+            self._report_stored()
         if time.monotonic() >= self._check_file_at:
             self._check_file()
         if self._rotation is not None and self._source is not None and self._rotation.is_due(self._writer):
-            self._rotate(self._rotation)
+            self._rotation.rotate(self._writer)
+            self._decoder.last_ns = max(self._decoder.last_ns, self._writer.last_ns)
         not_stored = self._writer.lost_bytes - self._decoder.lost_bytes
         if not_stored > self._not_stored:
             self._not_stored = not_stored
             self._send(BytesNotStored(not_stored, self._writer.last_error or "unknown reason"))
 
-    def _rotate(self, rotation: Rotation) -> None:
-        """Check what the file contains, and continue in the next one.  Meanwhile, input waits in the pipe."""
-        while self.has_unchecked:
-            self._check()
-        rotation.rotate(self._writer)
-        self._decoder.last_ns = max(self._decoder.last_ns, self._writer.last_ns)
+    def _report_stored(self) -> None:
+        """Tell the proxy which batches are stored."""
+        self._send(BatchesStored(self._stored, self._held))
+        self._reported, self._unreported_bytes = self._stored, 0
+        self._reported_at, self._report_at = time.monotonic(), _NEVER
 
     def _check_file(self) -> None:
         """Report once if the file was deleted, moved or replaced."""
@@ -397,115 +325,28 @@ class Recorder:
             self._is_missing = True
             self._send(RecordingMissing())
 
-    def _send_status(self) -> None:
-        """Send the counts; schedule the next status while there is something to watch."""
-        # Unchecked bytes must not look like silence.
-        now_ns = time.monotonic_ns() - self.base_ns if not self._writer.has_backlog else self._checked_ns
-        while True:
-            status = self._checker.status(now_ns, self._unchecked_bytes)
-            self._send(status)
-            if not self._checker.has_new_findings:
-                break
-        more = status.open_count or self.has_unchecked or self._commit_at != _NEVER
-        self._status_at = time.monotonic() + STATUS_EVERY_S if more else _NEVER
-
-    def take_turn(self) -> None:
-        """Check for a moment."""
-        began, cpu = time.monotonic(), time.process_time()
-        self._check(self._scheduler.turn_size(began, self._urgent_bytes))
-        now = time.monotonic()
-        self._scheduler.note_turn(now, now - began, time.process_time() - cpu)
-        if self._earlier is not None:
-            self._report_progress(is_closing=False)
-
-    def _check(self, most: BacklogSlice = LARGE_SLICE) -> None:
-        failure = self._checker.failure
-        if self._earlier is not None:
-            self._check_earlier(self._earlier, most)
-        else:
-            self._check_new(most)
-        if failure is None and self._checker.failure is not None:
-            self._send(ChecksFailed(self._checker.failure))
-
-    def _open_earlier_part(self) -> EarlierPart | None:
-        try:
-            return self._writer.earlier_part()
-        except RecordingError as error:
-            self._checker.fail(error.message)
-            self._send(ChecksFailed(error.message))
-            return None
-
-    def _check_earlier(self, earlier: EarlierPart, most: BacklogSlice) -> None:
-        """Check observations from before this capture; after the last, correct the stored findings."""
-        reads: list[ReadObservation] = []
-        try:
-            reads = earlier.take(most)
-            earlier.compare(self._checker.feed_earlier(reads))
-            if not reads and earlier.finish():
-                self._send(FindingsCorrected())
-        except (RecordingError, sqlite3.Error) as error:
-            self._checker.fail(str(error))
-        if not reads or self._checker.failure is not None:
-            self._earlier = None
-            earlier.close()
-
-    def _check_new(self, most: BacklogSlice) -> None:
-        """Index and check stored observations."""
-        found: list[Finding] = []
-        for read in self._writer.derive(most):
-            self._show_life()
-            seen = read.observation
-            findings = self._checker.feed(read)
-            self._checked_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
-            self._report(findings)
-            found += findings
-            if isinstance(seen, ExchangeEnded):
-                self._send(self._checker.end(seen))
-        self._writer.add_findings(found)
-
-    def _report(self, findings: list[Finding]) -> None:
-        for finding in findings:
-            if (message := self._checker.report(finding)) is not None:
-                self._send(message)
-
-    def _report_progress(self, *, is_closing: bool) -> None:
-        """Report how much is left to check, if that takes long."""
-        now = time.monotonic()
-        if now >= self._progress_at:
-            self._progress_at = now + _PROGRESS_EVERY_S
-            self._send(CatchingUp(self._unchecked_bytes, is_closing=is_closing))
-
-    def _catch_up(self) -> None:
-        """Check the rest."""
-        self._progress_at = time.monotonic() + _PATIENCE_S
-        while self.has_unchecked:
-            self._check()
-            self._report_progress(is_closing=True)
-
     def close(self) -> None:
         """Store and check the rest, and close the recording."""
         self.commit()
-        self._catch_up()
-        findings = self._checker.finish()
-        self._writer.add_findings(findings)
-        self._report(findings)
+        self._writer.store_rest()
+        checker = self.checker
+        checker.close()
         self._check_file()
         self._writer.close(self._decoder.time_at(time.monotonic_ns()) if self._decoder.stopped else None)
-        if self._wants_status:
-            self._send_status()
+        checker.send_status()
         if self._rotation is not None:
             self._rotation.finish(is_missing=self._is_missing)
         self._send(
             RecordingClosed(
-                exchanges=self._checker.exchanges,
-                streams=self._checker.streams,
-                events=self._checker.events,
-                findings=self._checker.findings,
-                severities=dict(self._checker.severities),
-                inconclusive=self._checker.inconclusive,
+                exchanges=checker.exchanges,
+                streams=checker.streams,
+                events=checker.events,
+                findings=checker.findings,
+                severities=dict(checker.severities),
+                inconclusive=checker.inconclusive,
                 is_missing=self._is_missing,
                 files=self._rotation.files if self._rotation is not None else "",
-                checks_failed=self._checker.failure is not None,
+                checks_failed=checker.failure is not None,
                 lost_bytes=self._not_stored,
                 dropped_bytes=self._decoder.lost_bytes - self._held_bytes,
                 held_bytes=self._held_bytes,

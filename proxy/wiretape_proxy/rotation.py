@@ -50,18 +50,17 @@ class Rotation:
 
     def rotate(self, writer: Writer) -> None:
         """Continue in the next file; if that is not possible, in the same one, and try again later."""
-        path = self._next_path()
+        path, closed = self._next_path(), self.path
         self._retry_at = time.monotonic() + _RETRY_AFTER_S
         try:
-            if not writer.rotate(path):
+            if not writer.rotate(path, lambda: self._threads.submit(self._try_to_handle, closed)):
                 return
         except RecordingError as error:
             self._send(RotationFailed(f"{error.message} Recording continues in {self.path}."))
             return
         self._retry_at, self._since = 0.0, time.monotonic()
-        closed, self.path = self.path, path
+        self.path = path
         self._send(FileClosed(str(closed), str(path)))
-        self._threads.submit(self._try_to_handle, closed)
 
     def finish(self, *, is_missing: bool) -> None:
         """Handle the last file, which is closed, unless it `is_missing`, and wait until all files are handled."""

@@ -40,7 +40,6 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import Talk
 from wiretape.recording import Writer
-from wiretape.recording import SMALL_SLICE
 writer = Writer.create(sys.argv[1], upstream="http://service")
 talk = Talk(writer.began_ns)
 writer.feed([talk.ask(), talk.asked(), talk.answer()])
@@ -50,8 +49,8 @@ for batch in range(20):
     message = b'id: e%d\\nevent: run.started\\ndata: {"id":"e%d","sequence":%d,"type":"run.started"}\\n\\n'
     writer.feed([talk.send(*(message % ((number,) * 3) for number in numbers))])
     writer.commit()
-writer.derive(SMALL_SLICE)
-assert writer.backlog_bytes > 300_000
+writer.derive()
+assert writer.underived_bytes > 0
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -134,7 +133,7 @@ def test_a_recording_killed_with_a_large_backlog_is_complete(path) -> None:
     connection = sqlite3.connect(path)
     (indexed,) = connection.execute("SELECT count(*) FROM frame").fetchone()
     connection.close()
-    assert 0 < indexed < 1000
+    assert 0 < indexed < 5000
 
 
 def test_appending_continues_numbers_and_times(begin, path, new_talk) -> None:
@@ -475,7 +474,7 @@ def test_a_lock_delays_every_write_but_loses_nothing(begin, path) -> None:
             other.execute("COMMIT")
         return True
 
-    writer.wait_for_locks(on_locked)
+    writer.wait_for_locks(on_locked, on_locked)
     writer.feed(talk.stream(b"data: 1\n\n"))
     finding = Finding("SSE002", Severity.ERROR, Party.SERVICE, 1, None, None, None, talk.now_ns, "Expected nothing.")
     for write in (writer.commit, writer.derive, lambda: writer.add_findings([finding]), lambda: writer.close(10**9)):

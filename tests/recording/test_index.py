@@ -5,10 +5,9 @@ import sqlite3
 from pathlib import Path
 
 import orjson
-import pytest
 
 from wiretape.observations import Side
-from wiretape.recording import open_recording, recording_writer
+from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 
 TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
@@ -35,10 +34,8 @@ def query(path: Path, sql: str) -> list[sqlite3.Row]:
     return connection.execute(sql).fetchall()
 
 
-@pytest.mark.parametrize("memory", [recording_writer.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
-def test_the_events_view_matches_the_frames(memory: int, begin, path, monkeypatch, new_talk) -> None:
+def test_the_events_view_matches_the_frames(begin, path, new_talk) -> None:
     """Each event has one row with its data as text; data is stored only if no single segment contains it."""
-    monkeypatch.setattr(recording_writer, "MEMORY_BYTES", memory)
     writer, talk = begin()
     writer.feed(talk.stream(*CHUNKS))
     writer.close(talk.tick())
@@ -108,8 +105,8 @@ def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None
     talk.now_ns += 2_500_000_000
     writer.feed([talk.send(CHUNKS[2])])
     writer.commit()
-    while writer.has_backlog:
-        writer.derive()
+    while writer.derive():
+        pass
     finding = Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, 2, 130, talk.tick(), "went back")
     writer.add_findings([finding])
     writer.close(talk.tick())

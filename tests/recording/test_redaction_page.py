@@ -400,17 +400,6 @@ def plants(place: str) -> list[Plant]:
     return [plant(key_of(place, number))[number] for number in range(len(plant(key_of(place, 0))))]
 
 
-def lines_of(checker: LiveChecker, writer: Writer) -> Iterator[str]:
-    """What the recorder logs while it checks."""
-    while writer.has_backlog:
-        for read in writer.derive():
-            for finding in checker.feed(read):
-                if (message := checker.report(finding)) is not None:
-                    yield message.line()
-            if isinstance(read.observation, ExchangeEnded):
-                yield checker.end(read.observation).line()
-
-
 def record(path: Path, places: Iterable[str], policy: RedactionPolicy) -> dict[str, bytes]:
     """Record the places; return the log, and what is in the folder before the recording is closed."""
     password = key_of("user name and password of a URL, in the target, the authority, the upstream or a header", 0)
@@ -422,7 +411,9 @@ def record(path: Path, places: Iterable[str], policy: RedactionPolicy) -> dict[s
             writer.feed(each.observations(exchange, writer.last_ns + 10))
             writer.commit()
     files = {f"during {name.name}": name.read_bytes() for name in path.parent.iterdir()}
-    log = "\n".join(lines_of(LiveChecker(Settings(), writer.stream_readers, writer.upstream), writer)).encode()
+    messages: list[object] = []
+    LiveChecker(writer, Settings(), messages.append).catch_up()
+    log = "\n".join(message.line() for message in messages).encode()
     writer.close(writer.last_ns + 1)
     assert f"during {path.name}-wal" in files
     return {**files, f"log of {path.name}": log}

@@ -52,8 +52,8 @@ def traffic(seed):
 
 def derive(writer):
     writer.commit()
-    while writer.has_backlog:
-        writer.derive()
+    while writer.derive():
+        pass
 
 
 def record(path, observations, rotate_before=()):
@@ -284,8 +284,8 @@ def end(*_):
 
 def derive():
     writer.commit()
-    while writer.has_backlog:
-        writer.derive()
+    while writer.derive():
+        pass
 
 writer = Writer.create(path, upstream="http://service.test", started_unix_ns=1_700_000_000_000_000_000)
 writer.feed(seen(1))

@@ -43,7 +43,7 @@ def test_no_file_is_created_if_it_is_not_needed(tmp_path, seen):
     writer = DeferredWriter(tmp_path / "late.db", upstream="http://service.test")
     writer.feed(seen)
     writer.commit()
-    assert (writer.has_backlog, list(writer.derive())) == (False, [])
+    assert not writer.derive()
     writer.close(3_000_000_000)
     assert list(tmp_path.iterdir()) == []
 

@@ -4,11 +4,6 @@
 """
 
 from wiretape.recording.body_redaction import BodyRedaction as BodyRedaction
-from wiretape.recording.earlier_part import EarlierPart as EarlierPart
-from wiretape.recording.interleave import LARGE_SLICE as LARGE_SLICE
-from wiretape.recording.interleave import SMALL_SLICE as SMALL_SLICE
-from wiretape.recording.interleave import TINY_SLICE as TINY_SLICE
-from wiretape.recording.interleave import BacklogSlice as BacklogSlice
 from wiretape.recording.opener import open_recording as open_recording
 from wiretape.recording.opener import recording_opener as recording_opener
 from wiretape.recording.recording_builder import MAX_STATUS as MAX_STATUS

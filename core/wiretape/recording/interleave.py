@@ -1,25 +1,27 @@
-"""Observations in time order: of a whole recording, of one commit, or of the new part of a growing recording."""
+"""Observations in time order: of a whole recording, or of the new part of a growing recording."""
 
 import heapq
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
-from typing import NamedTuple
 
 import orjson
 
-from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Observation, RequestEnded
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Observation, RequestEnded, Side
 from wiretape.recording.table_rows import SEGMENT_COLUMNS, read_lost, read_request, read_response, unpack_run
 
 _FOREVER = 2**63 - 1
+_KEPT_ROWS = 64
+"""Rows of exchanges that are kept in memory: each one is needed for several observations."""
 
 # One row for each observation without bytes, in time order.
 _MARKS = """
 WITH touched AS (
   SELECT * FROM exchange
-  WHERE :exchanges IS NULL OR id IN (SELECT value FROM json_each(:exchanges)))
+  WHERE id > :after_exchange OR id IN (SELECT value FROM json_each(:exchanges)))
 SELECT time_ns, what, id FROM (
   SELECT started_ns AS time_ns, 'request' AS what, id FROM touched
   UNION ALL SELECT request_ended_ns, 'request ended', id FROM touched
@@ -30,34 +32,6 @@ WHERE time_ns > :after AND time_ns <= :until ORDER BY time_ns
 """
 
 
-class BacklogSlice(NamedTuple):
-    """Limits of one slice that is taken from observations."""
-
-    observations: int
-    volume: int
-    """Bytes of bodies; the last observation may exceed it."""
-
-
-LARGE_SLICE = BacklogSlice(512, 256 * 1024)
-"""Indexed and checked within some hundredths of a second, so that the caller can look after its input."""
-SMALL_SLICE = BacklogSlice(64, 32 * 1024)
-"""Indexed and checked within some thousandths of a second."""
-TINY_SLICE = BacklogSlice(8, 4 * 1024)
-"""So small that another process on the same core is hardly delayed."""
-
-
-def take_slice(observations: Iterator[Observation], limit: BacklogSlice) -> tuple[list[Observation], int]:
-    """Take observations until a limit is reached or none is left; also return the bytes of their bodies."""
-    taken: list[Observation] = []
-    size = 0
-    for seen in observations:
-        taken.append(seen)
-        size += len(seen.data) if isinstance(seen, BytesArrived) else 0
-        if len(taken) == limit.observations or size >= limit.volume:
-            break
-    return taken, size
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Range of observations: times in `(after_ns, until_ns]`, segment ids in `(after_segment, until_segment]`."""
@@ -66,8 +40,11 @@ class Bounds:
     until_ns: int = _FOREVER
     after_segment: int = 0
     until_segment: int = _FOREVER
-    exchanges: tuple[int, ...] | None = None
-    """The only exchanges with observations in this range; None: any."""
+    after_exchange: int = -(2**62)
+    exchanges: Collection[int] = ()
+    """The only exchanges with observations in this range are these, and those with a number above the other one."""
+    on_segment: Callable[[int, int], object] | None = None
+    """Called with exchange and offset of each segment of a response, before its bytes."""
 
 
 def read_observations(connection: sqlite3.Connection, bounds: Bounds | None = None) -> Iterator[Observation]:
@@ -125,18 +102,32 @@ def _slice_run(run: BytesArrived, begin: int, until: int) -> BytesArrived:
 
 def _read_runs(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[BytesArrived]:
     query = f"SELECT {SEGMENT_COLUMNS} FROM segment WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608 - a constant
-    return map(unpack_run, connection.execute(query, (bounds.after_segment, bounds.until_segment)))
+    for row in connection.execute(query, (bounds.after_segment, bounds.until_segment)):
+        run = unpack_run(row)
+        if bounds.on_segment is not None and run.side is Side.RESPONSE:
+            bounds.on_segment(run.exchange, run.start)
+        yield run
 
 
 def read_marks(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[Observation]:
     """Stream the observations without bytes within `bounds`, in time order."""
-    exchanges = None if bounds.exchanges is None else orjson.dumps(bounds.exchanges).decode()
-    parameters = {"after": bounds.after_ns, "until": bounds.until_ns, "exchanges": exchanges}
+
+    @lru_cache(_KEPT_ROWS)
+    def exchange(number: int) -> sqlite3.Row:
+        row: sqlite3.Row = connection.execute("SELECT * FROM exchange WHERE id = ?", (number,)).fetchone()
+        return row
+
+    parameters = {
+        "after": bounds.after_ns,
+        "until": bounds.until_ns,
+        "after_exchange": bounds.after_exchange,
+        "exchanges": orjson.dumps(list(bounds.exchanges)).decode(),
+    }
     for _, what, number in connection.execute(_MARKS, parameters):
         if what == "lost":
             yield read_lost(connection.execute("SELECT * FROM lost WHERE id = ?", (number,)).fetchone())
             continue
-        row = connection.execute("SELECT * FROM exchange WHERE id = ?", (number,)).fetchone()
+        row = exchange(number)
         if what == "request":
             yield read_request(row)
         elif what == "response":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wiretape import __version__
 from wiretape.errors import InputError
-from wiretape.observations import BytesArrived, BytesLost, Observation, Side
+from wiretape.observations import BytesArrived, BytesLost, Observation, Side, last_time_ns
 from wiretape.recording.recording_file import delete_recording, mark_as_probe
 from wiretape.recording.recording_writer import Writer
 from wiretape.recording.schema import MAX_UNIX_NS
@@ -130,23 +130,21 @@ def build_recording(source: RecordingSource, path: Path) -> None:
 
 
 def _write(source: RecordingSource, writer: Writer) -> None:
-    checker = None if source.findings is not None else Checker(readers=writer.stream_readers, upstream=writer.upstream)
     max_ns = MAX_UNIX_NS - source.metadata.started_unix_ns
     for batch in _batches(_check_limits(source.observations, max_ns)):
         writer.feed(batch)
         writer.commit()
-        while writer.has_backlog:
-            for read in writer.derive():
-                if checker is not None:
-                    writer.add_findings(checker.feed_read(read))
+    writer.store_rest()
+    checker = None if source.findings is not None else Checker(readers=writer.stream_readers, upstream=writer.upstream)
+    while writer.derive(checker.feed_read if checker is not None else None):
+        pass
     writer.add_findings(checker.finish() if checker is not None else source.findings or ())
 
 
 def _check_limits(observations: Iterable[Observation], max_ns: int) -> Iterator[Observation]:
     """Raise InputError for an observation with a number that a recording cannot hold."""
     for seen in observations:
-        last_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
-        if last_ns > max_ns:
+        if last_time_ns(seen) > max_ns:
             raise InputError(
                 f"Exchange {seen.exchange} ends after the year 2200: a recording cannot store such a time."
             )

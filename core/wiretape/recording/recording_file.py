@@ -28,7 +28,7 @@ SELECT max(t) FROM (
   SELECT max(started_ns, coalesce(request_ended_ns, 0), coalesce(responded_ns, 0), coalesce(ended_ns, 0)) AS t
   FROM exchange
   UNION ALL SELECT max(time_ns) FROM lost
-  UNION ALL SELECT max(indexed_ns, coalesce(ended_ns, 0), began_ns) FROM capture
+  UNION ALL SELECT max(coalesce(ended_ns, 0), began_ns) FROM capture
   UNION ALL SELECT s.time_ns + coalesce((SELECT max(value) FROM json_each(s.chunks) WHERE key % 2 = 1), 0)
   FROM segment s WHERE s.id > (SELECT max(id) - 10000 FROM segment))
 """
@@ -46,6 +46,11 @@ _JOURNAL_HEAD = 32
 _INDEX_HEAD = struct.Struct("=14xHII")
 _MERGED = struct.Struct("=I")
 _MERGED_AT = 96
+
+
+def is_patient(seconds: float) -> bool:
+    """Return whether to wait longer for a lock of another process."""
+    return seconds < _LOCK_PATIENCE_S
 
 
 class RecordingFile:
@@ -67,7 +72,7 @@ class RecordingFile:
     ) -> None:
         self.connection = connection
         self.path = path
-        self.on_locked: Callable[[float], bool] = lambda seconds: seconds < _LOCK_PATIENCE_S
+        self.on_locked: Callable[[float], bool] = is_patient
         """Called again and again while another process locks the file, with the seconds since the first attempt.
         Returns whether to try again."""
         self._lock = lock
@@ -106,9 +111,7 @@ class RecordingFile:
         try:
             lock = lock_for_writing(path)
             is_new = _is_new(path, lock, append=append)
-            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-            connection.row_factory = sqlite3.Row
-            schema.protect(connection)
+            connection = _connect(str(path))
             if not is_new:
                 schema.check_schema(connection, path)
                 _refuse_continued(connection, path)
@@ -186,40 +189,27 @@ class RecordingFile:
 
     def write(self, statements: Callable[[], object]) -> sqlite3.Error | None:
         """Run `statements` in a transaction.  Returns the error if SQLite refused; nothing is written then."""
-        try:
-            self._begin()
-            statements()
-            self.connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self.connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    self.connection.execute("ROLLBACK")
-            return error
-        return None
+        return write_transaction(self.connection, statements, self.on_locked)
 
-    def _begin(self) -> None:
-        """Begin a transaction, once no other process locks the file.  Raises sqlite3.Error."""
-        since = time.monotonic()
-        while True:
-            try:
-                self.connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-                if not self.on_locked(time.monotonic() - since):
-                    raise
-            else:
-                return
+    def connect(self) -> sqlite3.Connection:
+        """Open another connection to write.  Raises sqlite3.Error, and RecordingError if the file is not in place."""
+        connection = _connect(f"{self.path.resolve().as_uri()}?mode=rw", uri=True)
+        connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if not self.is_in_place:
+            connection.close()
+            raise RecordingError(f"{self.path} was deleted, moved or replaced.")
+        return connection
 
-    def close(
+    def end(
         self,
         ended_ns: int | None,
         captures: Sequence[Capture] = (),
         redacted_before: int = 0,
         *,
         is_continued: bool = False,
-    ) -> sqlite3.Error | None:
-        """Store the end of the capture, and merge the journal into the file.  Returns the error if that failed.
+    ) -> None:
+        """Store the end of the capture, unless SQLite refuses.
 
         For `captures` and `redacted_before` see `Writer.close`; `is_continued` tells that another file follows.
         """
@@ -233,7 +223,10 @@ class RecordingFile:
             if captures:
                 self._replace_captures(captures)
 
-        error = self.write(store_end)
+        self.write(store_end)
+
+    def close(self) -> None:
+        """Merge the journal into the file, and unlock it.  All other connections must be closed."""
         # This fails only while another process reads the file, or if the disk is full; SQLite then merges the journal
         # when that process ends, or when the file is opened for writing again.
         with suppress(sqlite3.Error):
@@ -243,14 +236,12 @@ class RecordingFile:
         self.connection.close()
         os.close(self._lock)
         self._space.close()
-        return error
 
     def _replace_captures(self, captures: Sequence[Capture]) -> None:
-        (indexed_ns,) = self.connection.execute("SELECT max(indexed_ns) FROM capture").fetchone()
         (started,) = self.connection.execute("SELECT started_unix_ns FROM recording").fetchone()
         self.connection.execute("DELETE FROM capture")
         for each in captures:
-            row = {"tool": each.tool, "began": _iso(started + each.began_ns), "indexed_ns": indexed_ns}
+            row = {"tool": each.tool, "began": _iso(started + each.began_ns)}
             self._insert("capture", {**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
 
     def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy, *, resume: bool) -> None:
@@ -266,13 +257,14 @@ class RecordingFile:
         self.last_exchange = self._last_id("exchange")
         self.last_segment = self._last_id("segment")
         self.last_loss = self._last_id("lost")
+        (volume,) = self.connection.execute("SELECT total(request_bytes + response_bytes) FROM exchange").fetchone()
+        self.stored_bytes = int(volume)
         began_ns = self.last_ns + 1 if resume else now_ns - recording["started_unix_ns"]
         self.began_ns: int = max(began_ns, self.last_ns + 1)
         row = {
             "tool": f"wiretape {__version__}",
             "began": _iso(recording["started_unix_ns"] + self.began_ns),
             "began_ns": self.began_ns,
-            "indexed_ns": self.began_ns,
         }
         self._insert("capture", row)
         self.capture = self._last_id("capture")
@@ -280,17 +272,17 @@ class RecordingFile:
     def _continue_capture(self, previous: "RecordingFile", previous_ns: int) -> None:
         """Begin the next file of a rotated recording: its times, salt and capture numbers continue."""
         row = dict(previous.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone())
-        row |= {"redacted": 0, "part": row["part"] + 1}
+        row |= {"redacted": 0, "indexed_ns": 0, "part": row["part"] + 1}
         row["earlier_exchanges"] = max(row["earlier_exchanges"], previous._last_id("exchange"))  # noqa: SLF001
         self._insert("recording", row)
         self.redactor = previous.redactor
         self.upstream = previous.upstream
         self.last_ns = previous_ns
-        self.last_exchange = self.last_segment = self.last_loss = 0
+        self.last_exchange = self.last_segment = self.last_loss = self.stored_bytes = 0
         self.began_ns = previous_ns + 1
         self.capture = previous.capture + 1
         began = _iso(row["started_unix_ns"] + self.began_ns)
-        times = {"began": began, "began_ns": self.began_ns, "indexed_ns": self.began_ns}
+        times = {"began": began, "began_ns": self.began_ns}
         self._insert("capture", {"id": self.capture, "tool": f"wiretape {__version__}", **times})
 
     def _insert(self, table: str, row: Mapping[str, object]) -> None:
@@ -307,6 +299,47 @@ class RecordingFile:
     def _last_id(self, table: str) -> int:
         (number,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608
         return int(number)
+
+
+def write_transaction(
+    connection: sqlite3.Connection, statements: Callable[[], object], on_locked: Callable[[float], bool]
+) -> sqlite3.Error | None:
+    """Run `statements` in a transaction.  Returns the error if SQLite refused; nothing is written then.
+
+    `on_locked` is called again and again while another connection locks the file; see RecordingFile.
+    """
+    try:
+        _begin(connection, on_locked)
+        statements()
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        return error
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+    return None
+
+
+def _begin(connection: sqlite3.Connection, on_locked: Callable[[float], bool]) -> None:
+    """Begin a transaction, once no other connection locks the file.  Raises sqlite3.Error."""
+    since = time.monotonic()
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or not on_locked(time.monotonic() - since):
+                raise
+        else:
+            return
+
+
+def _connect(path: str, *, uri: bool = False) -> sqlite3.Connection:
+    # A file that was rotated is closed by another thread than the one that wrote it.
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False, uri=uri)
+    connection.row_factory = sqlite3.Row
+    schema.protect(connection)
+    return connection
 
 
 def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
@@ -327,6 +360,7 @@ def _recording_row(now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
         "salt": secrets.token_bytes(32),
         "redaction": orjson.dumps(policy).decode(),
         "redacted": 0,
+        "indexed_ns": 0,
         "part": 1,
         "earlier_exchanges": 0,
         "continued": 0,

@@ -1,7 +1,7 @@
 """Reader of recordings: exchanges, bodies, frames, findings, and all observations in time order."""
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -126,7 +126,9 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
     shown = name or path
     _check_is_file(path)
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        # A recorder reads in a thread of its own.
+        connection = sqlite3.connect(uri, uri=True, timeout=10, check_same_thread=False)
         connection.row_factory = sqlite3.Row
         schema.protect(connection)
         connection.execute("PRAGMA query_only = ON")
@@ -188,9 +190,19 @@ class Recording:
         with _report_damage(self.path):
             return TailPosition(*self._connection.execute(_TAIL).fetchone())
 
-    def observations_between(self, after: TailPosition, until: TailPosition) -> Iterator[Observation]:
-        """Stream the observations after one position up to another, in time order."""
-        bounds = Bounds(after.time_ns, until.time_ns, after.segment, until.segment)
+    def observations_between(
+        self,
+        after: TailPosition,
+        until: TailPosition,
+        exchanges: tuple[int, Collection[int]] = (-_MAX_ID, ()),
+        on_segment: Callable[[int, int], object] | None = None,
+    ) -> Iterator[Observation]:
+        """Stream the observations after one position up to another, in time order.
+
+        To read fewer rows, pass as `exchanges` the last one that began before, and those that are still open.
+        `on_segment` is called with the exchange and the offset of each segment of a response, before its bytes.
+        """
+        bounds = Bounds(after.time_ns, until.time_ns, after.segment, until.segment, *exchanges, on_segment)
         with _report_damage(self.path):
             yield from read_observations(self._connection, bounds)
 

@@ -1,19 +1,19 @@
-"""Writer of recordings: stores bytes first, and indexes them later.
+"""Writer of recordings: stores bytes first, and derives frames and findings from what is stored.
 
 `feed` only collects observations. `commit` writes them to disk in one transaction; from then on they survive even if
-the process is killed. `derive` indexes stored observations, as far as its caller has time, and returns them to be
-checked. If it falls so far behind that memory would suffer, it reads them from the file again. A writer is used by a
-single thread.
+the process is killed. `derive` reads what is stored, as a report does, and writes what follows from it.  A single
+thread uses a writer; another one may call `derive`.
 """
 
 import sqlite3
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wiretape.frame_reader import ReadObservation, StreamReaders
+from wiretape.errors import RecordingError
+from wiretape.frame_reader import StreamReaders
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -23,16 +23,15 @@ from wiretape.observations import (
     RequestStarted,
     ResponseStarted,
     Side,
+    last_time_ns,
 )
 from wiretape.recording.body_redaction import BodyRedactor
-from wiretape.recording.earlier_part import EarlierPart
-from wiretape.recording.frame_index import FrameIndex
-from wiretape.recording.interleave import LARGE_SLICE, BacklogSlice, Bounds, interleave, read_observations, take_slice
+from wiretape.recording.derived_tables import Check, DerivedTables
 from wiretape.recording.recording_file import RecordingFile
+from wiretape.recording.recording_reader import TailPosition
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import (
     Capture,
-    FindingTable,
     OpenExchange,
     pack_run,
     read_open_exchanges,
@@ -45,11 +44,6 @@ SEGMENT_BYTES = 48 * 1024
 """A segment is closed once it holds this much: large enough that the overhead of rows does not matter, small enough
 that one event can be read quickly."""
 _INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
-_SET_INDEXED = "UPDATE capture SET indexed_ns = ? WHERE id = ?"
-MEMORY_BYTES = 32 * 1024 * 1024
-"""Body bytes that are kept in memory; beyond that, they are read from the file again when they are needed."""
-_MARK_BYTES = 2048
-"""Assumed memory of an observation without bytes."""
 _CHUNK_BYTES = 24
 _ROW_BYTES = 16 * 1024
 """Assumed disk space of the time of a chunk, and of the changed row of an exchange: pages of the table and an index."""
@@ -59,69 +53,6 @@ _MOST_UNSTORED = 2000
 
 IN_EARLIER_FILE = "recorded in an earlier file of the same recording"
 """Why bytes are missing in a file of a rotated recording."""
-
-
-@dataclass(slots=True)
-class _Commit:
-    """The observations of one commit; None where they have to be read from the file."""
-
-    bounds: Bounds
-    size: int
-    marks: list[Observation] | None
-    runs: list[BytesArrived] | None
-
-
-class IndexingBacklog:
-    """Queue of commits with bounded memory; what does not fit is read from `connection` again."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.volume = 0
-        """Bytes of bodies in the queue."""
-        self._connection = connection
-        self._commits: deque[_Commit] = deque()
-        self._held = 0
-        self._current: Iterator[Observation] | None = None
-        self._until_ns = -1
-
-    def __bool__(self) -> bool:
-        return self._current is not None or bool(self._commits)
-
-    def add(self, bounds: Bounds, marks: list[Observation], runs: list[BytesArrived], *, on_disk: bool) -> None:
-        """Add the observations of a commit.  Unless they are on disk, they stay in memory."""
-        volume = sum(len(run.data) for run in runs)
-        size = volume + _MARK_BYTES * len(marks)
-        self.volume += volume
-        if on_disk and self._held + size > MEMORY_BYTES:
-            self._commits.append(_Commit(bounds, 0, None, None))
-            return
-        self._held += size
-        self._commits.append(_Commit(bounds, size, marks, runs))
-
-    def take(self, limit: BacklogSlice) -> tuple[list[Observation], int | None]:
-        """Take the next observations in time order; none if the backlog is empty.
-
-        Also returns the time up to which whole commits have been taken, or None within a commit.
-        """
-        if self._current is None:
-            if not self._commits:
-                return [], None
-            commit = self._commits.popleft()
-            self._held -= commit.size
-            self._current, self._until_ns = self._open(commit), commit.bounds.until_ns
-        taken, size = take_slice(self._current, limit)
-        self.volume -= size
-        if len(taken) == limit.observations or size >= limit.volume:
-            return taken, None
-        self._current = None
-        return taken, self._until_ns
-
-    def _open(self, commit: _Commit) -> Iterator[Observation]:
-        if commit.marks is None or commit.runs is None:
-            # Read all at once, so that no cursor stays open while the file is written.
-            return iter(list(read_observations(self._connection, commit.bounds)))
-        marks = sorted(commit.marks, key=lambda seen: seen.time_ns)
-        runs = sorted(commit.runs, key=lambda run: run.time_ns)
-        return interleave(iter(marks), iter(runs))
 
 
 @dataclass(slots=True)
@@ -146,7 +77,7 @@ class _Segment:
 
 
 class WriteBatch:
-    """Bytes, packed into segments, and redacted observations without bytes ("marks")."""
+    """Bytes, packed into segments, and the rows of exchanges and losses that change."""
 
     def __init__(self, redactor: Redactor, last_loss: int) -> None:
         """`last_loss` is the number of the last row of `lost`."""
@@ -160,13 +91,11 @@ class WriteBatch:
         self.segments: list[_Segment] = []
         self.losses: dict[int, BytesLost] = {}
         """The rows of `lost` that are not stored as they are, by their number."""
-        self.marks: list[Observation] = []
-        """Requests, responses, endings and losses, in the order in which they were observed."""
         self.lost_bytes = 0
         """Bytes that were lost, or could not be stored, so far."""
 
     def __bool__(self) -> bool:
-        return bool(self.marks or self.segments or self.losses or self.changed)
+        return bool(self.segments or self.losses or self.changed)
 
     def runs(self) -> list[BytesArrived]:
         """Return the bytes, in time order."""
@@ -190,24 +119,21 @@ class WriteBatch:
         self.changed.add(run.exchange)
 
     def add_mark(self, seen: Observation) -> None:
-        """Add an observation without bytes, redacted."""
+        """Change the row of an exchange by an observation without bytes, redacted."""
         exchange = self.exchanges.get(seen.exchange)
         if isinstance(seen, RequestStarted):
-            seen = self._redactor.redact_request(seen)
-            self.exchanges[seen.exchange] = OpenExchange(seen)
+            self.exchanges[seen.exchange] = OpenExchange(self._redactor.redact_request(seen))
         elif exchange is None:
             raise ValueError(f"exchange {seen.exchange} has not begun")
         elif isinstance(seen, ResponseStarted):
-            seen = exchange.response = self._redactor.redact_response(seen)
+            exchange.response = self._redactor.redact_response(seen)
         elif isinstance(seen, RequestEnded):
             exchange.request_ended_ns = seen.time_ns
         elif isinstance(seen, ExchangeEnded):
-            seen = exchange.ended = replace(seen, detail=self._redactor.mask_text(seen.detail, seen.exchange))
+            exchange.ended = replace(seen, detail=self._redactor.mask_text(seen.detail, seen.exchange))
         elif isinstance(seen, BytesLost):
-            seen = replace(seen, why=self._redactor.mask_text(seen.why, seen.exchange))
-            self._add_loss(exchange, seen)
+            self._add_loss(exchange, replace(seen, why=self._redactor.mask_text(seen.why, seen.exchange)))
         self.changed.add(seen.exchange)
-        self.marks.append(seen)
 
     def drop_bytes(self, why: str) -> None:
         """Count the bytes as lost.
@@ -221,7 +147,6 @@ class WriteBatch:
             exchange.stored[segment.side] -= count
             exchange.lost += count
             self.lost_bytes += count
-            self.marks.append(lost)
             row, before = exchange.dropped.get(segment.side, (0, lost))
             if before.end == lost.start:
                 lost = replace(before, count=before.count + count)
@@ -257,8 +182,13 @@ class WriteBatch:
 
     def start_next(self) -> None:
         """Start the next batch; keep what a failed commit has to store again."""
-        self.marks, self.segments = [], []
+        self.segments = []
         self._filling.clear()
+
+    def end_losses(self) -> None:
+        """All bytes are stored again: the rows about bytes that could not be stored grow no more."""
+        for exchange in self.exchanges.values():
+            exchange.dropped.clear()
 
     def forget_stored(self) -> None:
         """Forget the changes and losses: all of them are stored."""
@@ -292,13 +222,10 @@ class Writer:
         self._batch = WriteBatch(file.redactor, file.last_loss)
         self._batch.exchanges = read_open_exchanges(file.connection)
         self._bodies = BodyRedactor(file.redactor)
-        self._index = FrameIndex(self._connection)
-        self._backlog = IndexingBacklog(self._connection)
-        self._findings = FindingTable(file.connection, file.write)
-        self._stored_ns = file.last_ns
+        self._derived = DerivedTables(file)
+        self._stored_bytes = file.stored_bytes
         self._segment_id = file.last_segment
-        self._is_indexed = True
-        self._closed = False
+        self._is_ending = self._is_closed = False
         self.upstream = file.upstream
         """What the recording names: the service of this capture, and those of the captures before."""
         self.first_exchange = file.last_exchange + 1
@@ -309,8 +236,6 @@ class Writer:
         """The monotonic clock at that time."""
         self.last_ns = file.last_ns
         """The time of the last observation that was fed."""
-        self.stream_readers = StreamReaders()
-        """The readers of the streams that `derive` returns."""
         self.last_error: str | None = None
         """The error of SQLite when it last refused to store something."""
 
@@ -336,6 +261,11 @@ class Writer:
             Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns, policy=policy, resume=resume
         )
         return cls(file)
+
+    @property
+    def stream_readers(self) -> StreamReaders:
+        """The readers of the streams that `derive` reads."""
+        return self._derived.readers
 
     @property
     def is_in_place(self) -> bool:
@@ -377,12 +307,13 @@ class Writer:
             self._advance(seen)
             self._batch.add_mark(seen)
 
-    def wait_for_locks(self, on_locked: Callable[[float], bool]) -> None:
+    def wait_for_locks(self, on_locked: Callable[[float], bool], on_derive_locked: Callable[[float], bool]) -> None:
         """Call `on_locked` again and again while another process locks the file, instead of waiting for 30 s.
 
-        It gets the seconds since the first attempt, and returns whether to try again.
+        It gets the seconds since the first attempt, and returns whether to try again.  `derive` calls the other one.
         """
         self._file.on_locked = on_locked
+        self._derived.on_locked = on_derive_locked
 
     def commit(self) -> None:
         """Store everything that was fed.
@@ -393,24 +324,26 @@ class Writer:
         batch = self._batch
         if not batch:
             return
-        segment_before = self._segment_id
         runs = batch.runs()
         error = self._store_runs(runs)
         if has_lost := error is not None:
             batch.drop_bytes(str(error))
-            runs = []
             self._file.merge_journal()
-            if self._closed or self._file.has_reserve(_ROW_BYTES * len(batch.changed)):
-                error = self._store(runs)
-        bounds = Bounds(self._stored_ns, self.last_ns, segment_before, self._segment_id, tuple(batch.changed))
-        # The rows of losses may grow, so they cannot be read again for this commit.
-        self._backlog.add(bounds, batch.marks, runs, on_disk=not has_lost)
-        self._stored_ns = self.last_ns
+            if self._is_ending or self._file.has_reserve(_ROW_BYTES * len(batch.changed)):
+                error = self._store([])
         batch.start_next()
         if error is None:
             batch.forget_stored()
         else:
             batch.forget_oldest()
+        if not has_lost:
+            batch.end_losses()
+            self._stored_bytes += sum(len(run.data) for run in runs)
+            self._let_derive()
+
+    def _let_derive(self) -> None:
+        position = TailPosition(segment=self._segment_id, time_ns=self.last_ns)
+        self._derived.extend(position, self._stored_bytes)
 
     def _store_runs(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
         """Store the batch in one transaction, if the disk has room for these runs."""
@@ -422,92 +355,84 @@ class Writer:
         return self._store(runs)
 
     @property
-    def has_backlog(self) -> bool:
-        """Whether there are stored observations for `derive`."""
-        return bool(self._backlog)
+    def underived_bytes(self) -> int:
+        """Bytes of bodies that are stored, but not yet read by `derive`."""
+        return max(0, self._stored_bytes - self._derived.volume)
 
     @property
-    def backlog_bytes(self) -> int:
-        """Bytes of bodies that are stored, but not yet indexed and checked."""
-        return self._backlog.volume
+    def derives_earlier(self) -> bool:
+        """Whether the next `derive` reads what was recorded before this capture."""
+        return self._derived.is_earlier
 
-    def derive(self, limit: BacklogSlice = LARGE_SLICE) -> Sequence[ReadObservation]:
-        """Index the next stored observations and return them to be checked; none if the backlog is empty.
+    @property
+    def has_replaced_findings(self) -> bool:
+        """Whether stored findings from before this capture differed from those that the rules prove."""
+        return self._derived.has_replaced_findings
 
-        Pass a smaller `limit` to return sooner.
+    def derive(self, check: Check | None = None) -> bool:
+        """Read the next stored observations, and write their frames and findings.  Returns False if there are none.
+
+        See `DerivedTables.step`.
         """
-        observations, until_ns = self._backlog.take(limit)
-        reads = [self.stream_readers.read(seen) for seen in observations]
-
-        def index() -> None:
-            self._index.feed(reads)
-            if until_ns is not None and self._is_indexed:
-                self._connection.execute(_SET_INDEXED, (until_ns, self._file.capture))
-
-        if not self._file.has_room or self._write(index):
-            # The next capture indexes them.
-            self._is_indexed = False
-            self._index.forget_words()
-            self._index.feed(read._replace(frames=()) for read in reads)
-        return reads
-
-    def earlier_part(self) -> EarlierPart | None:
-        """Return what the recording contained before this capture, to be checked first; None if it was empty.
-
-        Raises RecordingError.
-        """
-        if not self._file.last_exchange:
-            return None
-        return EarlierPart(self._file, self._findings, self.stream_readers, self._index.feed)
+        return self._derived.step(check)
 
     @property
     def size(self) -> int:
         """Bytes of the file."""
         return self._file.size
 
-    def rotate(self, path: Path) -> bool:
-        """Close the file, and continue in a new one at `path`.  Call it when there is no backlog.
+    def rotate(self, path: Path, on_closed: Callable[[], object] = lambda: None) -> bool:
+        """Continue in a new file at `path`; the one before is closed once `derive` has read it.
 
         The new file has the same times, salt and exchange numbers.  It contains the heads of the open exchanges again,
-        and what was seen of their bodies as lost.  Returns False, and continues in the same file, if that lacks
-        something.  Raises RecordingError, and continues, if `path` cannot be written.
+        and what was seen of their bodies as lost.  Returns False, and continues in the same file, if not everything
+        could be stored in that.  Raises RecordingError, and continues, if `path` cannot be written.
         """
         self.commit()
-        if self._batch or not self._is_indexed:
+        if self._batch:
             return False
         closed, file = self._file, self._file.continue_in(path, self.last_ns)
         file.on_locked = closed.on_locked
-        closed.close(self.last_ns, is_continued=True)
+        self._let_derive()
+        closed.end(self.last_ns, is_continued=True)
         file.redactor.count = 0
         self._file, self._connection = file, file.connection
-        self._index.continue_in(file.connection)
-        self._backlog = IndexingBacklog(file.connection)
-        self._findings = FindingTable(file.connection, file.write)
         self._segment_id = 0
-        self.last_ns = self._stored_ns = self._batch.continue_in_next_file(file.began_ns)
+        self.last_ns = self._batch.continue_in_next_file(file.began_ns)
+        self._derived.add_file(file, TailPosition(time_ns=self.last_ns), on_closed)
         self.commit()
         return True
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
-        """Store live findings, unless the disk is full."""
-        if (found := list(findings)) and self._file.has_room:
-            self._write(lambda: self._findings.add(found))
+        """Store findings, unless the disk is full, or somebody deleted the file."""
+        self._derived.write_findings(findings)
 
     def close(self, ended_ns: int | None = None, captures: Sequence[Capture] = (), redacted_before: int = 0) -> None:
-        """Store and index the rest, and merge the journal into the file.  Closing again does nothing.
+        """Store the rest, derive what follows, and merge the journal into the file.  Closing again does nothing.
 
         `ended_ns` None means that the end is unknown, because the proxy was killed.  A recording that is copied keeps
         the `captures` of its original, instead of this one, and adds the secrets that were redacted there
         (`redacted_before`).
         """
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
+        self.store_rest()
+        with suppress(RecordingError):  # a deleted file
+            while self.derive():
+                pass
+        self._derived.close()
+        self._file.end(ended_ns, captures, redacted_before)
+        self._file.close()
+
+    def store_rest(self) -> None:
+        """Store what is held back because it could be a part of a secret.  Call this only before `close`."""
+        if self._is_ending:
+            return
+        self._is_ending = True
         self._add_held(self._bodies.close(self.last_ns))
         self.commit()
-        while self.has_backlog:
-            self.derive()
-        self._file.close(ended_ns, captures, redacted_before)
+        self._let_derive()
 
     def _write(self, statements: Callable[[], object]) -> sqlite3.Error | None:
         error = self._file.write(statements)
@@ -516,10 +441,9 @@ class Writer:
         return error
 
     def _advance(self, seen: Observation) -> None:
-        first, last = (seen.times[0], seen.times[-1]) if isinstance(seen, BytesArrived) else (seen.time_ns,) * 2
-        if first <= self.last_ns:
-            raise ValueError(f"time {first} is not later than {self.last_ns}, the time before it")
-        self.last_ns = last
+        if seen.time_ns <= self.last_ns:
+            raise ValueError(f"time {seen.time_ns} is not later than {self.last_ns}, the time before it")
+        self.last_ns = last_time_ns(seen)
 
     def _add_held(self, runs: Iterable[BytesArrived]) -> None:
         for run in runs:
@@ -539,7 +463,4 @@ class Writer:
         error = self._write(insert)
         if error is None:
             self._segment_id += len(rows)
-            for segment in batch.segments:
-                if segment.side is Side.RESPONSE:
-                    self._index.add_segment(segment.exchange, segment.start)
         return error

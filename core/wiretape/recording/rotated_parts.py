@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wiretape.errors import InputError, RecordingError
-from wiretape.observations import BytesArrived, BytesLost, Observation
+from wiretape.observations import BytesLost, Observation, last_time_ns
 from wiretape.recording.recording_builder import RecordingMetadata, RecordingSource, build_recording
 from wiretape.recording.recording_reader import Recording, TailPosition, open_database
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
@@ -294,4 +294,4 @@ def _observations(parts: Sequence[Recording]) -> Iterator[Observation]:
             # A file begins with the heads of the exchanges that were open.
             if seen.time_ns > before_ns:
                 yield seen
-                last_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+                last_ns = last_time_ns(seen)

@@ -39,11 +39,12 @@ RANGES = {
     "recording": {
         "started_unix_ns": MAX_UNIX_NS,
         "redacted": 2**53,
+        "indexed_ns": _MAX_NS,
         "part": 2**53,
         "earlier_exchanges": 2**53,
         "continued": 1,
     },
-    "capture": {"began_ns": _MAX_NS, "ended_ns": _MAX_NS, "indexed_ns": _MAX_NS},
+    "capture": {"began_ns": _MAX_NS, "ended_ns": _MAX_NS},
     "exchange": {
         "id": 2**53,
         "started_ns": _MAX_NS,

@@ -11,6 +11,7 @@ CREATE TABLE recording (
   salt BLOB NOT NULL,                 -- key of the fingerprints that replace secrets
   redaction TEXT NOT NULL,            -- redaction policy, as JSON
   redacted INTEGER NOT NULL,          -- number of redacted secrets
+  indexed_ns INTEGER NOT NULL,        -- frames and findings are complete up to here
   part INTEGER NOT NULL,              -- number of this file of a rotated recording, from 1
   earlier_exchanges INTEGER NOT NULL, -- last exchange that began in an earlier file; 0: none
   continued INTEGER NOT NULL,         -- 1: the recording continues in another file
@@ -22,8 +23,7 @@ CREATE TABLE capture (                -- one row each time a proxy recorded into
   tool TEXT NOT NULL,
   began TEXT NOT NULL,                -- wall clock, ISO 8601 UTC
   began_ns INTEGER NOT NULL,
-  ended_ns INTEGER,                   -- NULL: still recording, or killed
-  indexed_ns INTEGER NOT NULL         -- frames and findings are complete up to here
+  ended_ns INTEGER                    -- NULL: still recording, or killed
 ) STRICT;
 
 CREATE TABLE exchange (

@@ -1,7 +1,7 @@
 """Rows of a recording's tables: how exchanges, losses, segments and findings are stored, and read back."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -35,15 +35,7 @@ SELECT coalesce(max(until), 0) FROM (
   UNION ALL SELECT start + count FROM lost WHERE exchange_id = :number AND response = :response
 )
 """
-_FINDING_COLUMNS = "exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message"
-_INSERT_FINDING = f"INSERT INTO finding (id, {_FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
-_CREATE_PROVEN = f"CREATE TEMP TABLE proven ({_FINDING_COLUMNS})"
-_INSERT_PROVEN = "INSERT INTO temp.proven VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_DELETE_AFTER = "DELETE FROM finding WHERE id >= (SELECT id FROM finding ORDER BY id LIMIT 1 OFFSET ?)"
-_COPY_PROVEN = (
-    f"INSERT INTO finding (id, {_FINDING_COLUMNS}) "  # noqa: S608 - constants
-    f"SELECT ? + rowid, {_FINDING_COLUMNS} FROM temp.proven ORDER BY rowid"
-)
+FINDING_COLUMNS = "exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +299,8 @@ def unpack_run(row: sqlite3.Row) -> BytesArrived:
     return BytesArrived(exchange, side, start, data, ends, times)
 
 
-def _finding_row(finding: Finding) -> tuple[object, ...]:
-    """Return the `_FINDING_COLUMNS` of a finding."""
+def finding_row(finding: Finding) -> tuple[object, ...]:
+    """Return the `FINDING_COLUMNS` of a finding."""
     location = (finding.exchange, finding.event)
     rule = (finding.code, finding.severity, finding.side)
     return (*location, *rule, finding.sequence, finding.byte_offset, finding.time_ns, finding.message)
@@ -327,45 +319,3 @@ def read_finding(row: sqlite3.Row) -> Finding:
         time_ns=row["time_ns"],
         message=row["message"],
     )
-
-
-class FindingTable:
-    """Writes findings.  The id of a deleted row is not used again, so that readers can notice the deletion."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, write: Callable[[Callable[[], object]], sqlite3.Error | None]
-    ) -> None:
-        """`write` runs statements in a transaction, as `RecordingFile.write` does."""
-        self._connection = connection
-        self._write = write
-        self._last_id = self._query("SELECT coalesce(max(id), 0) FROM finding")
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Insert findings.  Raises sqlite3.Error, like the other methods."""
-        rows = [(number, *_finding_row(finding)) for number, finding in enumerate(findings, self._last_id + 1)]
-        self._connection.executemany(_INSERT_FINDING, rows)
-        self._last_id += len(rows)
-
-    def create_proven(self) -> None:
-        """Create a temporary table of findings for `replace`."""
-        self._connection.execute(_CREATE_PROVEN)
-
-    def add_proven(self, findings: Iterable[Finding]) -> None:
-        """Add findings to the temporary table."""
-        self._connection.executemany(_INSERT_PROVEN, map(_finding_row, findings))
-
-    def replace(self, kept: int) -> None:
-        """Replace all but the first `kept` findings by those in the temporary table."""
-
-        def replace() -> None:
-            self._connection.execute(_DELETE_AFTER, (kept,))
-            self._connection.execute(_COPY_PROVEN, (self._last_id,))
-
-        error = self._write(replace)
-        if error is not None:
-            raise error
-        self._last_id += self._query("SELECT count(*) FROM temp.proven")
-        self._connection.execute("DROP TABLE temp.proven")
-
-    def _query(self, query: str) -> int:
-        return int(self._connection.execute(query).fetchone()[0])

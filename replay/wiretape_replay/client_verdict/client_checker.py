@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -12,7 +13,6 @@ from urllib.parse import urlsplit
 
 from wiretape.errors import RecordingError
 from wiretape.files import exists_error, path_exists
-from wiretape.frame_reader import ReadObservation
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Writer, check_output
 from wiretape.rules import Checker, Finding, Party, Settings, Verdict, codes_of
@@ -175,15 +175,17 @@ class ClientChecker:
     def _tick(self) -> None:
         self._timer = None
         now_ns, pause_ns = self._buffer.clock(), _QUIET_NS
+        has_more = bool(self._buffer)
         if self._buffer:
             quiet = now_ns - self._buffer.last_ns >= _QUIET_NS
             if quiet or now_ns - self._buffer.first_ns > _OLDEST_NS:
                 self._check_slice()
+                has_more = bool(self._buffer) or self._writer is not None
                 pause_ns = 0 if quiet else int(_PAUSE_NS * max(0, 1 - self._buffer.waiting_bytes / _MOST_WAITING))
-        elif self._writer is not None and self._writer.has_backlog:
-            self._writer.derive()
-            pause_ns = 0
-        if self._buffer or (self._writer is not None and self._writer.has_backlog):
+        elif self._writer is not None:
+            with suppress(RecordingError):  # somebody deleted the file
+                has_more, pause_ns = self._writer.derive(), 0
+        if has_more:
             self._timer = asyncio.get_running_loop().call_later(pause_ns / 1e9, self._tick)
 
     def _check_slice(self) -> None:
@@ -238,11 +240,6 @@ class DeferredWriter:
         self._writer: Writer | None = None
         self._ended: tuple[int | None] | None = None
 
-    @property
-    def has_backlog(self) -> bool:
-        """See Writer."""
-        return self._writer is not None and self._writer.has_backlog
-
     def feed(self, observations: Sequence[Observation]) -> None:
         """See Writer."""
         if self._writer is not None:
@@ -266,9 +263,9 @@ class DeferredWriter:
         if self._writer is not None:
             self._writer.commit()
 
-    def derive(self) -> Sequence[ReadObservation]:
+    def derive(self) -> bool:
         """See Writer."""
-        return self._writer.derive() if self._writer is not None else []
+        return self._writer is not None and self._writer.derive()
 
     def create_file(self) -> None:
         """Write everything so far into the file, also after `close`.  Calling this again does nothing.

@@ -1,4 +1,4 @@
-"""When the recorder checks, when it only stores and when it waits, and how it reports that."""
+"""The thread that checks what is stored, waits for locks, and how the recorder reports both."""
 
 import gc
 import io
@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, Writer, frame_index, open_recording
+from wiretape.recording import Writer, frame_index, open_recording
 from wiretape.rules import Settings
 from wiretape.rules.state import client_state, event_log, runs, stream_state
 from wiretape_proxy import recorder
 from wiretape_proxy.capture_buffer import CaptureBuffer
 from wiretape_proxy.ipc_codec import encode_stop, pack_batch
 from wiretape_proxy.live_view import LiveView
-from wiretape_proxy.recorder import MOST_UNCHECKED_BYTES, CheckScheduler, Recorder
+from wiretape_proxy.recorder import Recorder
 from wiretape_proxy.recorder_messages import (
     MOST_FINDINGS,
     CatchingUp,
@@ -27,61 +27,6 @@ from wiretape_proxy.recorder_messages import (
 )
 
 STREAM = "/v1/sessions/s1/events/stream"
-MUCH = 500_000
-LITTLE = 500
-
-
-def make_scheduler(volume, *, share):
-    """Return a scheduler with input at 10 s and a turn of 5 ms until 10.01 s that had a core for `share` of it."""
-    scheduler = CheckScheduler()
-    scheduler.note_input(10.0, volume)
-    scheduler.note_turn(10.01, 0.005, 0.005 * share)
-    return scheduler
-
-
-@pytest.mark.parametrize(("volume", "share"), [(LITTLE, 0.4), (MUCH, 0.95), (LITTLE, 0.95)])
-def test_little_input_or_a_free_core_means_checking_at_once(volume, share):
-    assert make_scheduler(volume, share=share).delay(10.01, MUCH) == 0
-
-
-def test_a_flood_on_a_busy_machine_is_stored_first_and_checked_four_times_a_second():
-    scheduler = make_scheduler(MUCH, share=0.4)
-    assert scheduler.delay(10.01, MUCH) == pytest.approx(0.09)  # the flood may have ended by then
-    scheduler.note_input(10.25, MUCH)
-    assert scheduler.delay(10.25, MUCH) == pytest.approx(0.01)  # it has not, but findings must continue
-    assert scheduler.delay(10.26, MUCH) == 0
-
-
-def test_checking_resumes_when_the_flood_ends():
-    assert make_scheduler(MUCH, share=0.4).delay(10.1, MUCH) == 0
-
-
-def test_unchecked_bytes_are_bounded():
-    assert make_scheduler(MUCH, share=0.4).delay(10.01, MOST_UNCHECKED_BYTES + 1) == 0
-
-
-def test_turns_are_short_while_more_input_is_likely():
-    scheduler = make_scheduler(LITTLE, share=1)
-    assert [scheduler.turn_size(now, MUCH) for now in (10.01, 10.09, 10.2)] == [SMALL_SLICE, SMALL_SLICE, LARGE_SLICE]
-    assert scheduler.turn_size(10.01, MOST_UNCHECKED_BYTES + 1) is LARGE_SLICE
-
-
-@pytest.mark.parametrize("share", [0.4, 0.95])
-def test_little_input_is_checked_in_the_smallest_turns_with_pauses_between_them(share):
-    scheduler = make_scheduler(LITTLE, share=share)
-    assert scheduler.turn_size(10.01, LITTLE) is TINY_SLICE
-    assert [scheduler.delay(now, LITTLE) for now in (10.01, 10.011, 10.02)] == [
-        pytest.approx(0.0015),
-        pytest.approx(0.0005),
-        0,
-    ]
-    assert (scheduler.turn_size(10.2, LITTLE), scheduler.delay(10.2, LITTLE)) == (
-        LARGE_SLICE,
-        0,
-    )  # no more input is likely
-    assert scheduler.turn_size(10.01, MUCH) is SMALL_SLICE
-    scheduler.note_input(10.01, MUCH)  # for example requests without bodies
-    assert scheduler.turn_size(10.01, 0) is SMALL_SLICE
 
 
 @pytest.mark.parametrize(("unchecked", "is_shown"), [(12_345_678, True), (20_000, False)])
@@ -180,7 +125,7 @@ def test_the_memory_of_the_recorder_does_not_grow_with_the_events_of_an_open_str
     writer = Writer.create(tmp_path / "run.db", upstream="http://service")
     recording = Recorder(writer, Settings(), lambda message: None)
     blocks = []
-    for turn in range(300):
+    for turn in range(600):
         for number in range(2 * turn + 1, 2 * turn + 3):
             kind = ("run.completed", "run.started")[number % 2]
             tap(
@@ -190,13 +135,12 @@ def test_the_memory_of_the_recorder_does_not_grow_with_the_events_of_an_open_str
             )
         recording.store(pack_batch(buffer.take()))
         recording.commit()
-        while recording.has_unchecked:
-            recording.take_turn()
-        if turn % 100 == 99:
+        recording.checker.catch_up()
+        if turn % 200 == 199:
             gc.collect()
             blocks.append(sys.getallocatedblocks())
     writer.close()
-    assert blocks[2] - blocks[1] < 100, "fewer than one for each turn"
+    assert blocks[2] - blocks[1] < 200, "fewer than one for each turn"
 
 
 def test_a_status_with_many_new_findings_is_divided(tmp_path):
@@ -204,8 +148,8 @@ def test_a_status_with_many_new_findings_is_divided(tmp_path):
     writer = Writer.create(tmp_path / "run.db", upstream="http://service")
     recording = Recorder(writer, Settings(), sent.append, wants_status=True)
     count = 2 * MOST_FINDINGS + 1
-    recording._checker._new_findings.update((number, "SEQ001", "error") for number in range(count))
-    recording._send_status()
+    recording.checker._new_findings.update((number, "SEQ001", "error") for number in range(count))
+    recording.checker.send_status()
     writer.close()
     assert [len(status.new_findings) for status in sent] == [MOST_FINDINGS, MOST_FINDINGS, 1]
     assert {finding.exchange for status in sent for finding in status.new_findings} == set(range(count))
