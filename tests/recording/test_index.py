@@ -5,9 +5,10 @@ import sqlite3
 from pathlib import Path
 
 import orjson
+import pytest
 
 from wiretape.observations import Side
-from wiretape.recording import open_recording
+from wiretape.recording import derived_tables, open_recording
 from wiretape.rules import Finding, Party, Severity
 
 TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
@@ -118,3 +119,22 @@ def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None
     assert (found["code"], found["sse_id"], orjson.loads(found["data"])["sequence"]) == ("SEQ001", "e2", 2)
     with open_recording(path) as recording:
         assert [row.message for row in recording.findings()] == ["went back"]
+
+
+@pytest.mark.parametrize("step", [1, 512])
+def test_stored_findings_that_the_rules_no_longer_prove_are_deleted(step, begin, path, new_talk, monkeypatch) -> None:
+    """However the steps divide what was recorded before, and only if the rules checked it."""
+    monkeypatch.setattr(derived_tables, "_STEP_OBSERVATIONS", step)
+    writer, talk = begin()
+    writer.feed(talk.stream(*CHUNKS))
+    finding = Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, 2, 130, talk.tick(), "went back")
+    writer.add_findings([finding])
+    writer.close(talk.tick())
+    for check, expected in ((None, [finding]), (lambda _read: None, [finding]), (lambda _read: (), [])):
+        writer, talk = begin(append=True)
+        while writer.derive(check):
+            pass
+        writer.close(talk.tick())
+        with open_recording(path) as recording:
+            assert list(recording.findings()) == expected
+        assert writer.has_replaced_findings is (expected == [])

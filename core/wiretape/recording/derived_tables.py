@@ -120,8 +120,7 @@ class DerivedTables:
             try:
                 self._read(check, reads, found)
             finally:
-                if reads:
-                    self._write(reads, found, is_settled=check is not None and was_earlier and not self.is_earlier)
+                self._write(reads, found, is_settled=check is not None and was_earlier and not self.is_earlier)
         except Exception:
             self._is_complete = self._is_comparing = False
             self._end_reading()
@@ -187,11 +186,11 @@ class DerivedTables:
         self._position, self.volume = self._until
 
     def _write(self, reads: list[ReadObservation], found: list[Finding], *, is_settled: bool) -> None:
-        """Write the frames and findings of a step; `is_settled`: the last one from before this capture."""
-        until_ns = last_time_ns(reads[-1].observation)
-        if until_ns <= self._indexed_ns or last_time_ns(reads[0].observation) <= self._indexed_ns:
+        """Write the frames and findings of a step; `is_settled`: all from before this capture are known now."""
+        indexed_ns = self._indexed_ns
+        until_ns = last_time_ns(reads[-1].observation) if reads else indexed_ns
+        if reads and last_time_ns(reads[0].observation) <= indexed_ns:
             # The index has to know all responses, but only the frames after that are missing.
-            indexed_ns = self._indexed_ns
             reads = [
                 read if last_time_ns(read.observation) > indexed_ns else read._replace(frames=()) for read in reads
             ]
@@ -204,7 +203,7 @@ class DerivedTables:
                     self._delete_rest()
                 del found[:same]
             self._insert(found)
-            if self._is_complete and until_ns > self._indexed_ns:
+            if self._is_complete and until_ns > indexed_ns:
                 self._connection.execute("UPDATE recording SET indexed_ns = ?", (until_ns,))
 
         if not self._transact(write):
