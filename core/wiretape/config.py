@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.rules import (
+    CATALOGUE,
     Settings,
     Severity,
     UnknownCodeError,
@@ -62,6 +63,10 @@ class Config:
             where = f" ({self.file})" if self.file is not None else ""
             raise InputError(f"No rules left to check: every selected rule is ignored or turned off{where}.")
         return codes
+
+    def effective_settings(self) -> Settings:
+        """Return settings in which the rules that are not selected are off.  Raises InputError like `rule_codes`."""
+        return replace(self.settings, off=frozenset(CATALOGUE) - self.rule_codes())
 
 
 def threshold_of(fail_on: str) -> Severity | None:

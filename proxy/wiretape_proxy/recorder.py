@@ -14,14 +14,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from wiretape.config import find_config, load_config, override_base
 from wiretape.errors import InputError, describe_failure
 from wiretape.observations import Observation
 from wiretape.recording import Writer, redaction_policy
-from wiretape.rules import CATALOGUE, Settings
+from wiretape.rules import Settings
 from wiretape_proxy.addon_options import NO_CONFIG
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
 from wiretape_proxy.live_checker import LiveChecker
@@ -125,7 +124,7 @@ def _rule_settings(config: str) -> Settings:
     if config == NO_CONFIG:
         return Settings()
     loaded = load_config(Path(config)) if config else find_config(Path.cwd())
-    return replace(loaded.settings, off=frozenset(CATALOGUE) - loaded.rule_codes())
+    return loaded.effective_settings()
 
 
 def _send(message: RecorderMessage) -> None:

@@ -9,10 +9,10 @@ from itertools import groupby
 
 import pytest
 from wiretape_process import WiretapeProcess
-from wiretape_replay.service.serve_options import ServeOptions
 
 from wiretape.recording import open_recording
 from wiretape_inspect.probe.probe_file import initial_file
+from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario_server import serve_scenario
 
 FAULT = {

@@ -219,7 +219,7 @@ class ClientVerdict:
 @contextmanager
 def check_client(options: VerdictOptions) -> Iterator[ClientVerdict]:
     """Check a client.  A recording that is only needed for reports is deleted after the block.  Raises InputError."""
-    settings = _load_config(options).settings
+    settings = _load_config(options).effective_settings()
     reports = [ReportRequest.of(text) for text in options.reports]
     check_apart(reports, options.record)
     with tempfile.TemporaryDirectory(prefix="wiretape-") if reports and not options.record else nullcontext() as folder:
