@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
-from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.event import TimedFrame
+from wiretape.frame_reader import FrameReader
 from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side
 from wiretape.rules import Checker
 
@@ -56,7 +57,7 @@ def runs(count: int) -> list[BytesArrived]:
     return found
 
 
-def frames(body: list[BytesArrived]) -> Iterator[SeenFrame]:
+def frames(body: list[BytesArrived]) -> Iterator[TimedFrame]:
     """Yield the frames of the body."""
     reader = FrameReader()
     for run in body:

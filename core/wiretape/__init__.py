@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wiretape.checking import check_stream as check_stream
     from wiretape.errors import InputError as InputError
     from wiretape.errors import RecordingError as RecordingError
-    from wiretape.event_facts import Event as Event
+    from wiretape.event import Event as Event
     from wiretape.observations import BytesArrived as BytesArrived
     from wiretape.observations import BytesLost as BytesLost
     from wiretape.observations import Ending as Ending
@@ -52,7 +52,7 @@ _MODULES = {
         "ResponseStarted",
         "Side",
     ),
-    "wiretape.event_facts": ("Event",),
+    "wiretape.event": ("Event",),
     "wiretape.recording": ("Exchange", "Recording", "open_recording"),
     "wiretape.rules": ("Checker", "Finding", "Settings", "Severity", "Verdict"),
     "wiretape.sse": ("Frame", "FrameKind", "Parser"),

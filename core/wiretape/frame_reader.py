@@ -1,4 +1,4 @@
-"""Frames of a response body, each with the arrival time of its last byte and its event number."""
+"""Frames of a response body with their arrival times, and its events."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from wiretape.content_encoding import DecodingError, Identity, decoder
 from wiretape.contract import is_event_stream
+from wiretape.event import Event, TimedFrame, UnreadEvent
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -19,20 +20,10 @@ from wiretape.sse import Frame, FrameKind, Parser
 
 # Python 3.11 takes 50 ns to look up a member of an enumeration.
 _MESSAGE = FrameKind.MESSAGE
-# Calling `SeenFrame` or `ReadObservation` takes three times as long.
+# Calling `ReadObservation` takes three times as long.
 _new_tuple = tuple.__new__
 _FRAME_BYTES = 100
 """A frame of a decoded body counts as at least this many decoded bytes: it takes as much in the index."""
-
-
-class SeenFrame(NamedTuple):
-    """A frame of an exchange."""
-
-    frame: Frame
-    time_ns: int
-    """When its last byte arrived."""
-    event: int | None
-    """Number of the event on its connection, from 1; None for frames that are not events."""
 
 
 class StreamPosition(NamedTuple):
@@ -61,7 +52,17 @@ class FrameReader:
     Reading may begin at a `position` in a body that is not encoded; bytes before it are skipped.
     """
 
-    def __init__(self, content_encoding: str | None = None, position: StreamPosition = STREAM_START) -> None:
+    def __init__(
+        self,
+        content_encoding: str | None = None,
+        position: StreamPosition = STREAM_START,
+        *,
+        exchange: int = 0,
+        event_class: type[Event] = UnreadEvent,
+    ) -> None:
+        """`event_class` is `Event` if all events are used, which then takes less time."""
+        self._exchange = exchange
+        self._event_class = event_class
         self.undecodable: str | None = None
         self.undecodable_ns: int | None = None
         """When the first bytes arrived that could not be decoded."""
@@ -75,7 +76,7 @@ class FrameReader:
             self._decoder = Identity()
             self.undecodable = str(error)
 
-    def feed(self, run: BytesArrived) -> list[SeenFrame]:
+    def feed(self, run: BytesArrived) -> list[TimedFrame]:
         """Return the frames that these bytes complete."""
         if self.undecodable is not None:
             if self.undecodable_ns is None:
@@ -87,7 +88,7 @@ class FrameReader:
             return self._add_times(self._parser.feed(run.data), run.ends, run.times)
         return self._feed_encoded(run)
 
-    def skip(self, lost: BytesLost) -> list[SeenFrame]:
+    def skip(self, lost: BytesLost) -> list[TimedFrame]:
         """Return the frames that lost bytes cut off; reading continues after them."""
         if self.undecodable is None and not isinstance(self._decoder, Identity):
             self.undecodable = f"{lost.count} bytes of the encoded body were not recorded"
@@ -97,18 +98,18 @@ class FrameReader:
         self._parser = Parser(start=lost.end, last_event_id=last_event_id, midstream=True)
         return cut
 
-    def close(self) -> list[SeenFrame]:
+    def close(self) -> list[TimedFrame]:
         """Return the frames that the end of the body completes or cuts off."""
         return self._add_times(self._parser.close(), (), ())
 
-    def read(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[SeenFrame]:
+    def read(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[TimedFrame]:
         """Yield the frames of a body to its end."""
         for part in body:
             yield from self.feed(part) if isinstance(part, BytesArrived) else self.skip(part)
         yield from self.close()
 
-    def _feed_encoded(self, run: BytesArrived) -> list[SeenFrame]:
-        seen: list[SeenFrame] = []
+    def _feed_encoded(self, run: BytesArrived) -> list[TimedFrame]:
+        seen: list[TimedFrame] = []
         for time_ns, data in run.chunks():
             try:
                 for decoded in self._decoder.slices(data):
@@ -122,9 +123,10 @@ class FrameReader:
                 break
         return seen
 
-    def _add_times(self, frames: Iterable[Frame], ends: Sequence[int], times: Sequence[int]) -> list[SeenFrame]:
-        """Add to each frame its event number and the time of the chunk with its last byte."""
-        seen = []
+    def _add_times(self, frames: Iterable[Frame], ends: Sequence[int], times: Sequence[int]) -> list[TimedFrame]:
+        """Add to each frame the time of the chunk with its last byte, and make events of messages."""
+        seen: list[TimedFrame] = []
+        exchange, event_class = self._exchange, self._event_class
         before_end, before_ns = self._last
         events, chunk = self.events, 0
         for frame in frames:
@@ -137,11 +139,11 @@ class FrameReader:
                 while ends[chunk] < end:
                     chunk += 1
                 time_ns = times[chunk]
-            number = None
             if kind is _MESSAGE:
                 events += 1
-                number = events
-            seen.append(_new_tuple(SeenFrame, (frame, time_ns, number)))
+                seen.append(event_class(exchange, frame, time_ns, events))
+            else:
+                seen.append(TimedFrame(exchange, frame, time_ns))
         self.events = events
         if ends and ends[-1] > before_end:
             # The run may end with empty chunks.
@@ -160,7 +162,7 @@ class ReadObservation(NamedTuple):
     """An observation with the frames that it completes."""
 
     observation: Observation
-    frames: Sequence[SeenFrame] = ()
+    frames: Sequence[TimedFrame] = ()
     """The frames of its event stream that it completes or cuts off."""
     undecodable: Undecodable | None = None
     """If that stream can no longer be decoded."""
@@ -179,7 +181,9 @@ class StreamReaders:
         """Return the observation with its frames."""
         if isinstance(seen, ResponseStarted):
             if is_event_stream(header(seen.headers, "content-type")):
-                self._readers[seen.exchange] = FrameReader(header(seen.headers, "content-encoding"))
+                self._readers[seen.exchange] = FrameReader(
+                    header(seen.headers, "content-encoding"), exchange=seen.exchange, event_class=Event
+                )
             return _new_tuple(ReadObservation, (seen, (), None))
         reader = self._readers.get(seen.exchange)
         if reader is None:
@@ -189,7 +193,7 @@ class StreamReaders:
             return ReadObservation(seen, frames)
         return ReadObservation(seen, frames, Undecodable(reader.undecodable, reader.undecodable_ns))
 
-    def _frames(self, reader: FrameReader, seen: Observation) -> Sequence[SeenFrame]:
+    def _frames(self, reader: FrameReader, seen: Observation) -> Sequence[TimedFrame]:
         if isinstance(seen, ExchangeEnded):
             del self._readers[seen.exchange]
             return reader.close()
@@ -201,7 +205,11 @@ class StreamReaders:
 
 
 def read_frames(
-    content_encoding: str | None, body: Iterable[BytesArrived | BytesLost], position: StreamPosition = STREAM_START
-) -> Iterator[SeenFrame]:
+    content_encoding: str | None,
+    body: Iterable[BytesArrived | BytesLost],
+    position: StreamPosition = STREAM_START,
+    *,
+    exchange: int = 0,
+) -> Iterator[TimedFrame]:
     """Return the frames of a response body from `position` on."""
-    return FrameReader(content_encoding, position).read(body)
+    return FrameReader(content_encoding, position, exchange=exchange).read(body)

@@ -44,9 +44,14 @@ def read_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        # The limit of orjson is fixed; that of the json module depends on the stack of the caller.
-        is_too_deep = "depth" in error.msg or "recursion" in error.msg.lower()
-        return _classify_complex(data) if is_too_deep else _read_carefully(data)
+        return read_unusual_json(data, error)
+
+
+def read_unusual_json(data: bytes, error: orjson.JSONDecodeError) -> Any:
+    """Return the value of a JSON text that orjson could not read, or an `UnreadableJson`."""
+    # The limit of orjson is fixed; that of the json module depends on the stack of the caller.
+    is_too_deep = "depth" in error.msg or "recursion" in error.msg.lower()
+    return _classify_complex(data) if is_too_deep else _read_carefully(data)
 
 
 def sequence_in(document: dict[str, Any], data: bytes) -> Any:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from wiretape.errors import InputError
-from wiretape.event_facts import facts_of
-from wiretape.frame_reader import SeenFrame
-from wiretape.json_codec import UnreadableJson, read_json
+from wiretape.event import Event, TimedFrame
+from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
@@ -45,13 +44,13 @@ _OPENING, _CLOSING = "{[", "}]"
 class EventContext:
     """An event and its neighbours on the same connection."""
 
-    seen: SeenFrame
+    event: Event
     since_ns: int
     """When the previous event arrived; if there is none, when the response began."""
-    before: SeenFrame | None
+    before: Event | None
     before_since_ns: int
     """The same for `before`."""
-    after: SeenFrame | None
+    after: Event | None
 
 
 def parse_location(text: str, example: str = "EXCHANGE:EVENT, for example 2:57") -> tuple[int, int]:
@@ -68,19 +67,19 @@ def find_event(recording: Recording, exchange: Exchange, event: int) -> EventCon
         raise InputError(
             f"Exchange {exchange.number} is not an event stream: show it with --exchange {exchange.number}."
         )
-    before: SeenFrame | None = None
+    before: Event | None = None
     since_ns = before_since_ns = exchange.began_ns
-    events = (seen for seen in recording.frames(exchange.number, event - 2) if seen.event is not None)
-    for seen in events:
-        if seen.event == event:
-            return EventContext(seen, since_ns, before, before_since_ns, next(events, None))
-        before, since_ns, before_since_ns = seen, seen.time_ns, since_ns
-    last = max((seen.event or 0 for seen in recording.frames(exchange.number)), default=0)
+    events = recording.events(exchange.number, event - 2)
+    for found in events:
+        if found.number == event:
+            return EventContext(found, since_ns, before, before_since_ns, next(events, None))
+        before, since_ns, before_since_ns = found, found.time_ns, since_ns
+    last = max((found.number for found in recording.events(exchange.number)), default=0)
     hint = {0: "it has no events", 1: "its only event is 1"}.get(last, f"its events are 1 to {last}")
     raise InputError(f"Exchange {exchange.number} has no event {event}: {hint}.")
 
 
-def find_cut_event(recording: Recording, exchange: Exchange, start: int, event: int = 1) -> SeenFrame:
+def find_cut_event(recording: Recording, exchange: Exchange, start: int, event: int = 1) -> TimedFrame:
     """Find the bytes of an event that was cut off, which begin at offset `start`, searching from event number `event`.
 
     Raises InputError if there are none.
@@ -93,38 +92,32 @@ def find_cut_event(recording: Recording, exchange: Exchange, start: int, event: 
     raise InputError(f"Exchange {exchange.number} has no event that was cut off at byte {start}.")
 
 
-def detail_row(seen: SeenFrame, since_ns: int) -> EventRow:
-    """Return an event as a row with its whole text; `since_ns` is when the previous event arrived."""
-    facts = facts_of(seen.frame)
-    return replace(EventRow.of(seen, facts, seen.time_ns - since_ns), preview=facts.text)
-
-
 def detail_lines(
     recording: Recording, exchange: Exchange, context: EventContext, *, with_headers: bool = False
 ) -> Iterator[Line]:
     """Yield the lines about an event and what a client knows just after it."""
-    seen = context.seen
+    event = context.event
     yield exchange_line(exchange)
     yield from header_lines(exchange) if with_headers else ()
     yield column_titles()
     if context.before is not None:
-        yield row_line(detail_row(context.before, context.before_since_ns))
-    line = row_line(detail_row(seen, context.since_ns))
+        yield _row_line(context.before, context.before_since_ns)
+    line = _row_line(event, context.since_ns)
     yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
     for found in recording.findings(exchange.number):
-        if found.event == seen.event:
+        if found.event == event.number:
             yield finding_line(found)
             yield from reason_lines(CATALOGUE[found.code], indent=18) if found.code in CATALOGUE else ()
     if context.after is not None:
-        yield row_line(detail_row(context.after, seen.time_ns))
+        yield _row_line(context.after, event.time_ns)
     yield _BLANK
-    yield from _field_lines(recording, exchange, seen)
-    yield from _data_lines(seen.frame.data)
+    yield from _field_lines(recording, exchange, event)
+    yield from _data_lines(event)
     yield _BLANK
-    state = state_at(recording, exchange, seen.event or 0)
-    yield from _state_lines(state, may_be_unread=may_be_unread(seen.time_ns, exchange.ending, exchange.ended_ns))
+    state = state_at(recording, exchange, event.number)
+    yield from _state_lines(state, may_be_unread=may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns))
     yield _BLANK
-    yield from _hex_lines(seen.frame.raw, seen.frame.start)
+    yield from _hex_lines(event.raw, event.frame.start)
 
 
 def _label_line(label: str, text: str) -> Line:
@@ -167,10 +160,14 @@ def _text_lines(label: str, text: JoinedText) -> Iterator[Line]:
         yield _label_line(label, f"{count_of(text.characters, 'char')} {progress}: {ellipsis}{text.text[-_MAX_TEXT:]}")
 
 
-def _field_lines(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[Line]:
-    frame = seen.frame
+def _row_line(event: Event, since_ns: int) -> Line:
+    return row_line(EventRow(event, event.time_ns - since_ns, is_whole=True))
+
+
+def _field_lines(recording: Recording, exchange: Exchange, event: Event) -> Iterator[Line]:
+    frame = event.frame
     yield _label_line("bytes", f"{frame.start}-{frame.end} of the decoded body, {format_size(len(frame.raw))}")
-    yield _label_line("time", f"{format_time(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
+    yield _label_line("time", f"{format_time(event.time_ns)} ({event.time_ns:,} ns since the recording began)")
     if exchange.content_encoding is None:
         yield _label_line("chunks", _describe_chunks(list(chunks(recording, exchange, frame.start, frame.end))))
     else:
@@ -223,10 +220,10 @@ def _hex_lines(raw: bytes, start: int) -> Iterator[Line]:
         yield Line([(f"{start + MAX_BYTES:>8}  ", "dim"), (more, "dim")])
 
 
-def _data_lines(data: bytes) -> Iterator[Line]:
+def _data_lines(event: Event) -> Iterator[Line]:
     """Yield the lines of the data, the first with a label: JSON indented, anything else unchanged."""
+    data, is_json = event.data, not isinstance(event.value, UnreadableJson)
     text = data.decode("utf-8", "replace")
-    is_json = not isinstance(read_json(data), UnreadableJson)
     label = "data"
     # Bytes that are not UTF-8 become escapes.
     plain = data[:MAX_BYTES].decode("utf-8", "backslashreplace").split("\n") if data else []

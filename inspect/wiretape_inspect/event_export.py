@@ -9,8 +9,9 @@ import orjson
 from wiretape.checking import check_stream
 from wiretape.content_encoding import decode_beginning
 from wiretape.errors import InputError
-from wiretape.event_facts import facts_of, is_utf8
-from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.event import Event, TimedFrame
+from wiretape.event_preview import is_utf8
+from wiretape.frame_reader import FrameReader
 from wiretape.json_codec import UnreadableJson, dump_json, read_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
@@ -39,28 +40,28 @@ def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator
 
 
 def _frames(recording: Recording, exchange: Exchange) -> Iterator[dict[str, Any]]:
-    reader = FrameReader(exchange.content_encoding)
+    reader = FrameReader(exchange.content_encoding, exchange=exchange.number)
     frames = reader.read(recording.body(exchange.number, Side.RESPONSE))
     yield from (_frame(recording, exchange, seen) for seen in frames if seen.frame.kind not in _OMITTED)
     if reader.undecodable is not None:
         yield {"kind": "undecodable", "exchange": exchange.number, "text": reader.undecodable}
 
 
-def _frame(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[str, Any]:
+def _frame(recording: Recording, exchange: Exchange, seen: TimedFrame) -> dict[str, Any]:
     frame = seen.frame
-    facts = facts_of(frame) if frame.kind is FrameKind.MESSAGE else None
+    event = seen if isinstance(seen, Event) else None
     return {
-        "kind": facts.kind if facts else frame.kind,
+        "kind": event.kind if event else frame.kind,
         "exchange": exchange.number,
-        "event": seen.event,
+        "event": event.number if event else None,
         "time_ns": seen.time_ns,
         "time": recording.info.iso_time(seen.time_ns),
-        "id": frame.id if facts else None,
-        "name": frame.event if facts else None,
-        "sequence": facts.sequence if facts else None,
+        "id": event.id if event else None,
+        "name": event.name if event else None,
+        "sequence": event.sequence if event else None,
         "start": frame.start,
         "end": frame.end,
-        **(content(frame.data) if facts else content(frame.raw, parse=False)),
+        **(content(event.data) if event else content(frame.raw, parse=False)),
     }
 
 
@@ -135,6 +136,6 @@ def _raw_frames(recording: Recording, number: int, first: int, last: int) -> Ite
     """Yield the bytes of the frames of a stream from one event to another."""
     for seen in recording.frames(number, first):
         yield seen.frame.raw
-        if seen.event == last:
+        if isinstance(seen, Event) and seen.number == last:
             return
     raise InputError(f"Exchange {number} has no event {last}.")

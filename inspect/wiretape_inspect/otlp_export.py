@@ -29,7 +29,7 @@ from urllib3.exceptions import TimeoutError as Urllib3Timeout
 from wiretape import __version__
 from wiretape.contract import OPERATIONS
 from wiretape.errors import InputError
-from wiretape.event_facts import EventFacts, facts_of
+from wiretape.event import Event as RecordedEvent
 from wiretape.observations import Ending, header
 from wiretape.recording import Exchange, Recording, open_recording, redact_urls
 from wiretape.rules import CATALOGUE, Finding, Severity
@@ -281,26 +281,23 @@ def _stream_events(recording: Recording, exchange: Exchange) -> tuple[list[Event
     started = recording.info.started_unix_ns
     events: list[Event] = []
     counts: _Attributes = {"wiretape.events": 0, "wiretape.deltas": 0}
-    for seen in recording.frames(exchange.number):
-        if seen.event is None:
-            continue
-        facts = facts_of(seen.frame)
-        counts["wiretape.events"] = seen.event
-        if facts.kind == "delta":
+    for event in recording.events(exchange.number):
+        counts["wiretape.events"] = event.number
+        if event.kind == "delta":
             counts["wiretape.deltas"] = int(counts["wiretape.deltas"]) + 1
         elif len(events) < EVENT_LIMIT:
-            name = shorten(facts.type) or "message"
-            events.append(Event(name, _event_attributes(seen.event, facts), started + seen.time_ns))
+            name = shorten(event.type) or "message"
+            events.append(Event(name, _event_attributes(event), started + event.time_ns))
     return events, counts
 
 
-def _event_attributes(number: int, facts: EventFacts) -> _Attributes:
+def _event_attributes(event: RecordedEvent) -> _Attributes:
     attributes: dict[str, str | int | None] = {
-        "wiretape.event": number,
-        "wiretape.event.id": facts.id,
-        "wiretape.sequence": facts.sequence,
-        "wiretape.run_id": facts.run_id,
-        "gen_ai.tool.call.id": facts.tool_call_id,
+        "wiretape.event": event.number,
+        "wiretape.event.id": event.id,
+        "wiretape.sequence": event.sequence,
+        "wiretape.run_id": event.run_id,
+        "gen_ai.tool.call.id": event.tool_call_id,
     }
     return _clean(attributes)
 

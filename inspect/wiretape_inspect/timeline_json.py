@@ -2,14 +2,14 @@
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import chain
 from typing import Any
 
 import orjson
 
 from wiretape.content_encoding import is_identity
-from wiretape.frame_reader import SeenFrame
+from wiretape.event import Event, TimedFrame
 from wiretape.json_codec import dump_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
@@ -17,7 +17,7 @@ from wiretape.rules import CATALOGUE, Finding, Rule, explanation_of
 from wiretape.rules.state.client_state import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
-from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
+from wiretape_inspect.event_detail import Chunk, EventContext, chunks
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filter_match import CompiledFilter
@@ -86,14 +86,35 @@ def exchange_row(exchange: Exchange) -> dict[str, Any]:
 
 def row_document(exchange: int, row: StreamRow) -> dict[str, Any]:
     """Return a row of a stream: `row` names its type, the other keys are its fields."""
-    values = {field.name: getattr(row, field.name) for field in fields(row)}
-    return {"row": _ROW_NAMES[type(row)], "exchange": exchange, **values}
+    return {"row": _ROW_NAMES[type(row)], "exchange": exchange, **_values(row)}
+
+
+def _values(row: StreamRow) -> dict[str, Any]:
+    if not isinstance(row, EventRow):
+        return {field.name: getattr(row, field.name) for field in fields(row)}
+    event = row.event
+    return {
+        "event": event.number,
+        "time_ns": event.time_ns,
+        "gap_ns": row.gap_ns,
+        "type": event.type,
+        "kind": event.kind,
+        "id": event.id,
+        "sequence": event.sequence,
+        "run_id": event.run_id,
+        "tool_call_id": event.tool_call_id,
+        "preview": row.preview,
+        "note": event.note,
+        "start": event.frame.start,
+        "end": event.frame.end,
+        "findings": row.findings,
+    }
 
 
 def row_json(exchange: int, row: StreamRow) -> str:
     """Encode a row as `dump_json` does, in half the time."""
     try:
-        values = orjson.dumps(row)
+        values = orjson.dumps(_values(row) if isinstance(row, EventRow) else row)
     except orjson.JSONEncodeError:
         return dump_json(row_document(exchange, row))
     return escape_json(f'{{"row":"{_ROW_NAMES[type(row)]}","exchange":{exchange},{values[1:].decode()}')
@@ -128,33 +149,33 @@ def detail_document(recording: Recording, exchange: Exchange, context: EventCont
     Has the keys of its row, and `fields` (`[[name, value]]`), `cursor`, `chunks` (`[[start, end, time_ns]]` of the body
     as it arrived; null if that is encoded), `data` as text, `base64` (all its bytes), and `state`.
     """
-    seen = context.seen
-    findings = tuple(finding for finding in recording.findings(exchange.number) if finding.event == seen.event)
-    event_chunks = list(chunks(recording, exchange, seen.frame.start, seen.frame.end))
-    event = event_document(exchange, seen, context.since_ns, findings, event_chunks)
-    state = state_at(recording, exchange, seen.event or 0)
-    return {**event, "base64": b64encode(seen.frame.raw).decode(), "state": state}
+    event = context.event
+    findings = tuple(finding for finding in recording.findings(exchange.number) if finding.event == event.number)
+    event_chunks = list(chunks(recording, exchange, event.frame.start, event.frame.end))
+    document = event_document(exchange, event, context.since_ns, findings, event_chunks)
+    state = state_at(recording, exchange, event.number)
+    return {**document, "base64": b64encode(event.raw).decode(), "state": state}
 
 
 def event_document(
     exchange: Exchange,
-    seen: SeenFrame,
+    event: Event,
     since_ns: int,
     findings: tuple[Finding, ...],
     event_chunks: Sequence[Chunk],
 ) -> dict[str, Any]:
     """Return one event in detail without `base64` and `state`; `since_ns` is when the previous event arrived."""
     return {
-        **row_document(exchange.number, replace(detail_row(seen, since_ns), findings=findings)),
-        "fields": [[_decode(name), _decode(value)] for name, value in seen.frame.fields],
-        "cursor": _decode(seen.frame.last_event_id),
-        "may_be_unread": may_be_unread(seen.time_ns, exchange.ending, exchange.ended_ns),
+        **row_document(exchange.number, EventRow(event, event.time_ns - since_ns, findings, is_whole=True)),
+        "fields": [[_decode(name), _decode(value)] for name, value in event.frame.fields],
+        "cursor": _decode(event.frame.last_event_id),
+        "may_be_unread": may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns),
         "chunks": _chunks_of_identity(exchange, event_chunks),
-        "data": _decode(seen.frame.data),
+        "data": _decode(event.data),
     }
 
 
-def cut_event_document(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[str, Any]:
+def cut_event_document(recording: Recording, exchange: Exchange, seen: TimedFrame) -> dict[str, Any]:
     """Return the location of the bytes of an event that was cut off."""
     frame = seen.frame
     found = list(chunks(recording, exchange, frame.start, frame.end))
@@ -215,11 +236,10 @@ def explained_rule(rule: Rule) -> dict[str, str]:
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
     """Yield a row for each message of a stream from number `first` to `last`, including deltas."""
     since_ns = exchange.began_ns
-    for seen in recording.frames(exchange.number, max(first - 1, 1)):
-        if seen.event is None:
-            continue
-        if seen.event > last:
+    for event in recording.events(exchange.number, max(first - 1, 1)):
+        if event.number > last:
             return
-        if seen.event >= first:
-            yield dump_json(row_document(exchange.number, detail_row(seen, since_ns)))
-        since_ns = seen.time_ns
+        if event.number >= first:
+            row = EventRow(event, event.time_ns - since_ns, is_whole=True)
+            yield dump_json(row_document(exchange.number, row))
+        since_ns = event.time_ns

@@ -5,7 +5,7 @@ from itertools import chain
 
 from wiretape.content_encoding import decode_beginning
 from wiretape.contract import FAILURE_TYPES
-from wiretape.event_facts import PREVIEW, preview_of
+from wiretape.event_preview import PREVIEW, preview_of
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Recording
@@ -112,15 +112,16 @@ def _cells(
 
 
 def _event(row: EventRow) -> list[Part]:
-    mark = format_integer(row.sequence) if row.sequence is not None else "Δ" if row.kind == "delta" else "·"
-    parts = _columns(row.event, mark, row.time_ns, row.gap_ns)
-    parts.append((f"{row.type or '(no type)':<19}", "bad" if row.type in FAILURE_TYPES else row.kind))
-    if row.id is not None:
-        parts += ["  ", (row.id or "(empty id)", "id")]
-    if row.tool_call_id is not None:
-        parts += ["  ", (row.tool_call_id, "call")]
-    if row.note:
-        parts.append((f"  [{row.note}]", "bad"))
+    event = row.event
+    mark = format_integer(event.sequence) if event.sequence is not None else "Δ" if event.kind == "delta" else "·"
+    parts = _columns(event.number, mark, event.time_ns, row.gap_ns)
+    parts.append((f"{event.type or '(no type)':<19}", "bad" if event.type in FAILURE_TYPES else event.kind))
+    if event.id is not None:
+        parts += ["  ", (event.id or "(empty id)", "id")]
+    if event.tool_call_id is not None:
+        parts += ["  ", (event.tool_call_id, "call")]
+    if event.note:
+        parts.append((f"  [{event.note}]", "bad"))
     return [*parts, f"  {row.preview}"]
 
 

@@ -37,7 +37,7 @@ def runs(*groups):
 
 
 def rows(seen):
-    return [(found.frame.kind.value, found.frame.raw, found.time_ns, found.event) for found in seen]
+    return [(found.frame.kind.value, found.frame.raw, found.time_ns, getattr(found, "number", None)) for found in seen]
 
 
 def test_a_frame_has_the_time_of_its_last_byte_and_events_are_numbered():

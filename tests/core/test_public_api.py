@@ -90,16 +90,9 @@ def test_a_recording_gives_exchanges_events_and_findings(traffic, tmp_path):
 
 
 def test_data_that_is_not_json_has_no_fields():
-    frame = wiretape.Parser().feed(b"event: odd\ndata: [1\n\n")
-    seen = wiretape.frame_reader.SeenFrame(frame[0], 5, 1)
-    event = wiretape.Event.of(3, seen)
+    (frame,) = wiretape.Parser().feed(b"event: odd\ndata: [1\n\n")
+    event = wiretape.Event(3, frame, 5, 1)
     assert (event.json, event.type, event.sequence, event.run_id, event.kind) == (None, "odd", None, None, "ephemeral")
-
-
-def test_a_comment_is_not_an_event():
-    (comment,) = wiretape.Parser().feed(b": hello\n")
-    with pytest.raises(ValueError, match="A comment frame is not an event"):
-        wiretape.Event.of(1, wiretape.frame_reader.SeenFrame(comment, 5, None))
 
 
 def test_the_bytes_of_a_stream_are_checked():

@@ -8,8 +8,9 @@ import pytest
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Exchange
 from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.timeline_json import row_document
 from wiretape_inspect.view.delta_folding import stream_rows
-from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow
+from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, LostRow, OversizedRow, PauseRow
 
 MS = 1_000_000
 
@@ -67,21 +68,24 @@ def test_a_durable_event_has_a_complete_row():
     raw = event("tool.started", "e7", sequence=7, run_id="r1", content={"tool_call_id": "t1", "name": "f", "input": 3})
     row = rows((500, raw))[0]
 
-    assert row == EventRow(
-        event=1,
-        time_ns=500 * MS,
-        gap_ns=500 * MS - 10,
-        type="tool.started",
-        kind="durable",
-        id="e7",
-        sequence=7,
-        run_id="r1",
-        tool_call_id="t1",
-        preview="f(3)",
-        note="",
-        start=0,
-        end=len(raw),
-    )
+    assert row_document(1, row) == {
+        "row": "event",
+        "exchange": 1,
+        "event": 1,
+        "time_ns": 500 * MS,
+        "gap_ns": 500 * MS - 10,
+        "type": "tool.started",
+        "kind": "durable",
+        "id": "e7",
+        "sequence": 7,
+        "run_id": "r1",
+        "tool_call_id": "t1",
+        "preview": "f(3)",
+        "note": "",
+        "start": 0,
+        "end": len(raw),
+        "findings": (),
+    }
 
 
 def test_a_run_of_deltas_is_one_row_with_its_numbers():
@@ -241,7 +245,7 @@ def test_an_undecodable_body_has_its_reason_in_the_end_row():
 def test_an_event_outside_the_contract_is_shown_unchanged(raw, note, preview):
     row = rows((10, raw))[0]
 
-    assert (row.note, row.preview, row.sequence) == (note, preview, None)
+    assert (row.event.note, row.preview, row.event.sequence) == (note, preview, None)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def found(path, written, findings=()):
         take = compile_filter(parse_filter(written))
         rows = list(timeline_text.matching_rows(recording, recording.exchange(1), findings, take) or ())
     events = [row for row in rows if isinstance(row, DeltaRow | EventRow)]
-    return [number for row in events for number in range(row.event, getattr(row, "last_event", row.event) + 1)]
+    return [number for row in events for number in range(row.numbers[0], row.numbers[1] + 1)]
 
 
 def test_a_text_over_several_deltas_matches_those_that_have_a_part_of_it(tape, delta, run):

@@ -5,12 +5,8 @@ import sys
 
 import pytest
 
-from wiretape.event_facts import facts_of
-from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import dump_json
-from wiretape.rules import ParsedEvent
 from wiretape.safe_text import printable
-from wiretape.sse import Frame, FrameKind
 
 SURROGATE = (
     r'{"type":"message.completed","id":"e1","sequence":7,"session_id":"s1","run_id":"r\udfff","content":{"x":"\ud800"}}'
@@ -105,15 +101,6 @@ def test_odd_json_breaks_neither_terminal_nor_json(run, recorded, command):
     if "json" in command:
         texts = result.stdout.splitlines() if "sessions" not in command else [result.stdout]
         assert all(isinstance(json.loads(text), dict) for text in texts)
-
-
-@pytest.mark.parametrize("data", [SURROGATE, *[LONG.replace("DIGITS", str(n)) for n in SEQUENCES.values()], BAD_BYTE])
-def test_facts_are_those_that_the_checker_reads(data):
-    raw = b"id: e1\ndata: " + (data.encode() if isinstance(data, str) else data) + b"\n\n"
-    fields = ((b"id", b"e1"), (b"data", raw[13:-2]))
-    frame = Frame(FrameKind.MESSAGE, 0, raw, fields, b"e1")
-    message, facts = ParsedEvent(SeenFrame(frame, 0, 1)), facts_of(frame)
-    assert (facts.type, facts.sequence, facts.kind) == (message.type, message.sequence, "durable")
 
 
 def test_json_lines_write_whatever_a_field_holds():

@@ -2,6 +2,7 @@
 
 import gzip
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 import orjson
@@ -9,7 +10,7 @@ import pytest
 
 from wiretape.observations import Side
 from wiretape.recording import derived_tables, open_recording
-from wiretape.rules import Finding, Party, Severity
+from wiretape.rules import Checker, Finding, Party, Severity
 
 TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
 CHUNKS = [
@@ -42,7 +43,7 @@ def test_the_events_view_matches_the_frames(begin, path, new_talk) -> None:
     writer.close(talk.tick())
     rows = query(path, "SELECT * FROM events ORDER BY event")
     with open_recording(path) as recording:
-        messages = [seen for seen in recording.frames(1) if seen.event]
+        messages = list(recording.events(1))
     assert [row["data"] for row in rows] == [
         seen.frame.data.decode("utf-8", "replace") if seen.frame.is_dispatched else None for seen in messages
     ]
@@ -53,6 +54,25 @@ def test_the_events_view_matches_the_frames(begin, path, new_talk) -> None:
     assert (call["tool_call_id"], call["outcome"], call["events"]) == ("t1", "tool.completed", 2)
     stored = query(path, "SELECT event FROM frame WHERE data IS NOT NULL ORDER BY event")
     assert [row["event"] for row in stored] == [2, 3, 4], "only data that is not contiguous in one segment"
+
+
+def test_the_index_and_the_rules_decode_the_data_of_an_event_once(begin, path, monkeypatch, new_talk) -> None:
+    """Deltas that are only counted, durable events, and data that is not JSON."""
+    decoded, loads = Counter[bytes](), orjson.loads
+    monkeypatch.setattr(orjson, "loads", lambda data: decoded.update([data]) or loads(data))
+    delta = b'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"%d"}}\n\n'
+    writer, talk = begin()
+    checker = Checker(readers=writer.stream_readers)
+    writer.feed(talk.stream(*(delta % number for number in range(3)), *CHUNKS, b"data: no JSON\n\n"))
+    writer.commit()
+    while writer.derive(checker.feed_read):
+        pass
+    writer.close(talk.tick())
+    monkeypatch.undo()
+    with open_recording(path) as recording:
+        assert "EVT001" in {found.code for found in recording.findings()}
+        data = [event.data for event in recording.events()]
+    assert {text: decoded[text] for text in data} == dict.fromkeys(data, 1)
 
 
 def test_the_events_of_an_encoded_stream_are_indexed(begin, path, new_talk) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wiretape.event import Event
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.session.log_builder import build_sessions
 from wiretape_replay.session.session_log import EntryKind, LogReader, UnknownCursorError
@@ -54,7 +55,7 @@ def build(seed, steps):
 
 
 def ids_on(frames):
-    return [seen.frame.id for seen in frames if seen.event is not None and seen.frame.id is not None]
+    return [seen.id for seen in frames if isinstance(seen, Event) and seen.id is not None]
 
 
 def durable(entries):
@@ -85,11 +86,11 @@ def test_entries_are_recorded_frames_in_order_of_time_and_no_live_event_is_missi
         assert all(before.time_ns <= after.time_ns for before, after in pairwise(entries))
         taken = {entry.source: entry.data for entry in entries if entry.source and entry.source[1]}
         recorded = {
-            (number, seen.event): seen.frame
+            (number, seen.number): seen.frame
             for number, (named, frames) in streams.items()
             if named == session_id
             for seen in frames
-            if seen.event is not None
+            if isinstance(seen, Event)
         }
         assert taken.items() <= {event: frame.raw for event, frame in recorded.items()}.items()
         live = {frame.raw for frame in recorded.values() if frame.id is None}

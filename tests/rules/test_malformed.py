@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from wiretape.contract import DELTA_TYPES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.rules import CATALOGUE, Checker, rule_runner
-from wiretape.rules import checker as checker_module
-from wiretape.rules.parsed_event import ParsedEvent
+from wiretape.rules.rule_runner import RuleRunner
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
 
@@ -159,16 +158,17 @@ def test_deltas_that_are_only_counted_have_the_same_findings_as_all_others(query
 
 
 def test_repeated_deltas_are_only_counted(monkeypatch):
-    parsed = []
+    judged_by_rules = []
+    run_event = RuleRunner.run_event
 
-    def parse(seen):
-        parsed.append(seen)
-        return ParsedEvent(seen)
+    def note(runner, event, stream):
+        judged_by_rules.append(event.number)
+        run_event(runner, event, stream)
 
-    monkeypatch.setattr(checker_module, "ParsedEvent", parse)
+    monkeypatch.setattr(RuleRunner, "run_event", note)
     found, _ = judged(3 * _DELTA + durable(1, b"message.completed") + 3 * _DELTA)
     assert {finding.code for finding in found} == {"CLI001", "AUTH001"}
-    assert [seen.event for seen in parsed] == [1, 4]
+    assert judged_by_rules == [1, 4]
 
 
 @given(JSON, st.sampled_from([200, 201, 400, 401, 409, 429, 503]))

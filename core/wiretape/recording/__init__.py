@@ -20,7 +20,6 @@ from wiretape.recording.recording_file import delete_recording as delete_recordi
 from wiretape.recording.recording_file import lock_for_writing as lock_for_writing
 from wiretape.recording.recording_file import mark_as_probe as mark_as_probe
 from wiretape.recording.recording_reader import Gap as Gap
-from wiretape.recording.recording_reader import IndexedEvent as IndexedEvent
 from wiretape.recording.recording_reader import Recording as Recording
 from wiretape.recording.recording_reader import TailPosition as TailPosition
 from wiretape.recording.recording_writer import Writer as Writer

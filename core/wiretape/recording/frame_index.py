@@ -4,11 +4,10 @@ import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
 
-import orjson
-
-from wiretape.frame_reader import ReadObservation, SeenFrame
+from wiretape.event import Event, TimedFrame
+from wiretape.event_preview import is_utf8
+from wiretape.frame_reader import ReadObservation
 from wiretape.observations import ExchangeEnded, ResponseStarted, header
 from wiretape.sse import FrameKind
 
@@ -18,7 +17,6 @@ _LARGEST = 2**63
 _MESSAGE = FrameKind.MESSAGE.value
 _BLANK = FrameKind.BLANK
 _NO_EVENT = (None,) * 10
-_EMPTY: dict[str, Any] = {}
 _USUAL_PREFIX = b"\ndata: "
 _Row = tuple[object, ...]
 _MOST_WORDS = 10_000
@@ -70,53 +68,37 @@ class FrameIndex:
         """Forget which texts the table `word` contains: a rollback may have removed some."""
         self._words.clear()
 
-    def _add_rows(self, rows: list[_Row], exchange: int, frames: Sequence[SeenFrame]) -> None:
+    def _add_rows(self, rows: list[_Row], exchange: int, frames: Sequence[TimedFrame]) -> None:
         starts = self._starts.get(exchange, []) if self._is_identity[exchange] else []
         rows += [self._row(exchange, starts, seen) for seen in _join_blank_lines(frames)]
         del starts[: max(0, bisect_right(starts, frames[-1].frame.start) - 1)]
 
-    def _row(self, exchange: int, starts: list[int], seen: SeenFrame) -> _Row:
-        # This runs for every event: reading a field by its name, or calling a function, takes as long as the rest.
-        frame, time_ns, event = seen
-        kind, start, raw, fields, _ = frame
-        if event is None:
-            return (exchange, start, len(raw), self._word(kind), time_ns, *_NO_EVENT)
-        lines, name, identity = [], b"", None
-        for key, value in fields:
-            if key == b"data":
-                lines.append(value)
-            elif key == b"event":
-                name = value
-            elif key == b"id" and 0 not in value:
-                identity = value
-        data = lines[0] if len(lines) == 1 else b"\n".join(lines)
-        document, text = _EMPTY, None
-        try:
-            document = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            text = _replace_invalid(data)
-        if type(document) is not dict:
-            document = _EMPTY
+    def _row(self, exchange: int, starts: list[int], seen: TimedFrame) -> _Row:
+        # This runs for every event: calling a function, or reading a field by its name, takes as long as the rest.
+        kind, start, raw, _, _ = seen.frame
+        word = self._word
+        if not isinstance(seen, Event):
+            return (exchange, start, len(raw), word(kind), seen.time_ns, *_NO_EVENT)
+        document, data, id_line = seen.document, seen.data, seen.id_line
+        text = data.decode("utf-8", "replace") if seen.has_unusual_json and not is_utf8(data) else None
         pointer: tuple[int | None, int | None] | None = None
         if text is None:
-            pointer = _pointer(start, raw, data, starts) if len(lines) == 1 and starts else None
-            if pointer is None and lines:
+            pointer = _pointer(start, raw, data, starts) if starts and seen.has_data and b"\n" not in data else None
+            if pointer is None and seen.has_data:
                 text = data.decode()
-        sequence, type_, run_id = document.get("sequence"), document.get("type"), document.get("run_id")
-        call_id = _call_id(document.get("content")) or _call_id(document.get("data"))
-        word = self._word
+        sequence, type_, run_id, call_id = seen.sequence, document.get("type"), seen.run_id, seen.tool_call_id
         return (
             exchange,
             start,
             len(raw),
             word(_MESSAGE),
-            time_ns,
-            event,
-            word(name.decode("utf-8", "replace")) if name else None,
-            identity.decode("utf-8", "replace") if identity is not None else None,
-            sequence if type(sequence) is int and -_LARGEST <= sequence < _LARGEST else None,
+            seen.time_ns,
+            seen.number,
+            word(seen.name) if seen.event_line else None,
+            seen.id if id_line is not None else None,
+            sequence if sequence is not None and -_LARGEST <= sequence < _LARGEST else None,
             word(type_) if type(type_) is str else None,
-            word(run_id) if type(run_id) is str else None,
+            word(run_id) if run_id is not None else None,
             word(call_id) if call_id is not None else None,
             *(pointer or (None, None)),
             text,
@@ -125,43 +107,30 @@ class FrameIndex:
     def _word(self, text: str) -> int:
         number = self._words.get(text)
         if number is None:
-            self._connection.execute("INSERT OR IGNORE INTO word (text) VALUES (?)", (text,))
-            (number,) = self._connection.execute("SELECT id FROM word WHERE text = ?", (text,)).fetchone()
+            # JSON can escape a lone surrogate, which SQLite cannot store.
+            stored = text.encode("utf-8", "replace").decode()
+            self._connection.execute("INSERT OR IGNORE INTO word (text) VALUES (?)", (stored,))
+            (number,) = self._connection.execute("SELECT id FROM word WHERE text = ?", (stored,)).fetchone()
             if len(self._words) > _MOST_WORDS:
                 self._words.clear()
             self._words[text] = number
         return number
 
 
-def _join_blank_lines(frames: Sequence[SeenFrame]) -> Sequence[SeenFrame]:
+def _join_blank_lines(frames: Sequence[TimedFrame]) -> Sequence[TimedFrame]:
     """Join consecutive blank lines of one chunk into one frame: there can be millions."""
-    first, last = frames[0].event, frames[-1].event
-    if first is not None and last is not None and last - first == len(frames) - 1:
+    first, last = frames[0], frames[-1]
+    if isinstance(first, Event) and isinstance(last, Event) and last.number - first.number == len(frames) - 1:
         return frames  # events only, as nearly always
-    runs: list[SeenFrame] = []
+    runs: list[TimedFrame] = []
     for is_blank, group in groupby(frames, lambda seen: seen.frame.kind is _BLANK and seen.time_ns):
         if is_blank is False:
             runs += group
         else:
             begin, *more = group
             raw = b"".join([begin.frame.raw, *(seen.frame.raw for seen in more)])
-            runs.append(begin._replace(frame=begin.frame._replace(raw=raw)))
+            runs.append(TimedFrame(begin.exchange, begin.frame._replace(raw=raw), begin.time_ns))
     return runs
-
-
-def _replace_invalid(data: bytes) -> str | None:
-    """Return data that is not valid UTF-8 as text; None if it is valid."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "replace")
-    return None
-
-
-def _call_id(part: object) -> str | None:
-    """Return the tool call id in the `content` or `data` of an event."""
-    value = part.get("tool_call_id") if type(part) is dict else None
-    return value if type(value) is str else None
 
 
 def _pointer(start: int, raw: bytes, value: bytes, starts: list[int]) -> tuple[int, int] | None:

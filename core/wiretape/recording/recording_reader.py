@@ -13,9 +13,9 @@ import orjson
 
 from wiretape.content_encoding import is_identity
 from wiretape.errors import RecordingError
-from wiretape.event_facts import Event
+from wiretape.event import Event, TimedFrame
 from wiretape.files import is_pipe, read_error
-from wiretape.frame_reader import SeenFrame, StreamPosition, read_frames
+from wiretape.frame_reader import StreamPosition, read_frames
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
 from wiretape.recording import schema
 from wiretape.recording.interleave import Bounds, read_observations
@@ -54,7 +54,7 @@ _ID_BEFORE = """
 SELECT sse_id FROM frame WHERE exchange_id = ? AND start < ? AND sse_id IS NOT NULL ORDER BY start DESC LIMIT 1
 """
 _EVENTS = """
-SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), f.sse_id, f.sequence, r.text, c.text
+SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), r.text, c.text, f.sequence
 FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name
   LEFT JOIN word r ON r.id = f.run_id LEFT JOIN word c ON c.id = f.tool_call_id
 WHERE f.exchange_id = ? AND f.start < ? AND f.event IS NOT NULL
@@ -104,17 +104,8 @@ class Gap(NamedTuple):
     """The event that ended it."""
 
 
-class IndexedEvent(NamedTuple):
-    """An event, as far as the index describes it."""
-
-    event: int
-    time_ns: int
-    type: str
-    """The JSON `type`, else the name on the `event:` line, else empty."""
-    id: str | None
-    sequence: int | None
-    run_id: str | None
-    tool_call_id: str | None
+IndexedFacts = tuple[int, int, str, str | None, str | None, int | None]
+"""Of an indexed event its number, its time, the type, the run, the tool call and the sequence."""
 
 
 def open_database(path: Path, *, name: Path | None = None, check_rows: bool = True) -> "Recording":
@@ -237,7 +228,7 @@ class Recording:
                 yield unpack_run(row)
             yield from losses
 
-    def frames(self, number: int, event: int = 1) -> Iterator[SeenFrame]:
+    def frames(self, number: int, event: int = 1) -> Iterator[TimedFrame]:
         """Stream the frames of an event stream, decoded and numbered, starting at event number `event`.
 
         Earlier frames are skipped with the help of the index, unless the body is encoded.
@@ -245,24 +236,24 @@ class Recording:
         encoding = self.exchange(number).content_encoding
         position = self.position_of_event(number, event) if event > 1 and is_identity(encoding) else None
         if position is not None:
-            found = read_frames(encoding, self.body(number, Side.RESPONSE, position.start), position)
+            found = read_frames(encoding, self.body(number, Side.RESPONSE, position.start), position, exchange=number)
             first = next(found, None)
             # The bytes are authoritative: ignore the index if it contradicts them.
-            if first is not None and (first.event, first.frame.start) == (event, position.start):
+            if isinstance(first, Event) and (first.number, first.frame.start) == (event, position.start):
                 yield first
                 yield from found
                 return
-        every = read_frames(encoding, self.body(number, Side.RESPONSE))
-        yield from every if event <= 1 else dropwhile(lambda seen: (seen.event or 0) < event, every)
+        every = read_frames(encoding, self.body(number, Side.RESPONSE), exchange=number)
+        yield from every if event <= 1 else dropwhile(lambda seen: not _is_event_from(seen, event), every)
 
-    def events(self, number: int | None = None) -> Iterator[Event]:
-        """Stream the events of one exchange, or of all, in the order of the exchanges."""
+    def events(self, number: int | None = None, event: int = 1) -> Iterator[Event]:
+        """Stream the events of one exchange, from event number `event` on, or of all, in the order of the exchanges."""
         if number is None:
             numbers = [exchange.number for exchange in self.exchanges() if exchange.is_stream]
         else:
             numbers = [number]
         for each in numbers:
-            yield from (Event.of(each, seen) for seen in self.frames(each) if seen.event is not None)
+            yield from (seen for seen in self.frames(each, event) if isinstance(seen, Event))
 
     def position_of_event(self, number: int, event: int) -> StreamPosition | None:
         """Return the position just before an event of a stream; None if the index does not contain it."""
@@ -323,11 +314,11 @@ class Recording:
             time_ns: int | None = self._connection.execute(query, (number,)).fetchone()[0]
             return time_ns
 
-    def indexed_events(self, number: int, before: int, without: Collection[str] = ()) -> Iterator[IndexedEvent]:
-        """Stream the indexed events that begin before the offset `before`, except the types in `without`."""
+    def indexed_facts(self, number: int, before: int, without: Collection[str] = ()) -> Iterator[IndexedFacts]:
+        """Stream the facts of the indexed events that begin before an offset, except of the types in `without`."""
         with _report_damage(self.path):
             for row in self._connection.execute(_EVENTS, (number, before, orjson.dumps(list(without)).decode())):
-                yield IndexedEvent(*row)
+                yield tuple(row)
 
     def captures(self) -> list[Capture]:
         """Return the runs of the programs that recorded, in order."""
@@ -367,6 +358,11 @@ class Recording:
         with _report_damage(self.path):
             query = "SELECT 1 FROM finding WHERE id = ?"
             return since.finding > 0 and self._connection.execute(query, (since.finding,)).fetchone() is None
+
+
+def _is_event_from(seen: TimedFrame, number: int) -> bool:
+    """Whether a frame is an event with this number or a larger one."""
+    return isinstance(seen, Event) and seen.number >= number
 
 
 def _describe_numbers(count: int, first: int, last: int) -> str:

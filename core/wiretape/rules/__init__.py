@@ -1,5 +1,6 @@
 """The rules, and the checker that runs them over observations."""
 
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     AFTER_COMMENT,
     ANY_SHAPE,
@@ -33,7 +34,6 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.checker import Checker
 from wiretape.rules.families import BUILT_IN, CATALOGUE, EVERYWHERE, explanation_of
 from wiretape.rules.finding import Finding, Location, Party, Severity, Tally, Verdict
-from wiretape.rules.parsed_event import FramedEvent, ParsedEvent, Shape
 from wiretape.rules.quoting import describe, format_number, quote
 from wiretape.rules.selection import EVERY, Settings, UnknownCodeError, codes_of, family_names, selected, weight
 from wiretape.rules.state.event_log import json_hash
@@ -64,17 +64,16 @@ __all__ = [
     "Check",
     "Checker",
     "ErrorBody",
+    "Event",
     "EventStream",
     "ExchangeState",
     "Explanation",
     "Finding",
-    "FramedEvent",
     "Inconclusive",
     "Later",
     "Location",
     "Need",
     "Outcome",
-    "ParsedEvent",
     "Party",
     "Problem",
     "Rule",

@@ -12,7 +12,7 @@ runs at every trigger of that type (an event, a request, …) and returns
 How a rule is counted is declared in the decorator and done by the engine (`rule_runner`): on which events or errors the
 rule runs, what it needs to be decided, how often it reports the same thing, and which other rules report it already.
 
-Rules only read.  An event is parsed once for all rules (`wiretape.rules.parsed_event`), and everything that has to be
+Rules only read.  An event is read once for all rules (`wiretape.event`), and everything that has to be
 remembered between two triggers is in `wiretape.rules.state`.
 """
 
@@ -23,9 +23,9 @@ from enum import StrEnum
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, Generic, ParamSpec
 
+from wiretape.event import Event, Shape
 from wiretape.observations import Ending
 from wiretape.rules.finding import Location, Party, Severity
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.resume_state import ResumeState
@@ -146,7 +146,7 @@ class Trigger(Generic[P]):
     name: str
 
 
-EVENT: Trigger[[ParsedEvent, StreamState]] = Trigger("event")
+EVENT: Trigger[[Event, StreamState]] = Trigger("event")
 """An event arrived on a stream of the service (or of another, for rules that apply everywhere)."""
 REQUEST: Trigger[[ExchangeState]] = Trigger("request")
 """The headers of a request arrived, unless an import invented it."""
@@ -296,7 +296,7 @@ def rule(
 
     The parameters are described at `Rule` and `Check`; `also` are further functions of the rule that run on other
     triggers.  A rule that applies `everywhere` is not only about the service's own traffic; on other event streams it
-    gets a `FramedEvent` and an `EventStream`, whatever the shapes and types.  Raises ValueError for an invalid code or
+    gets an `Event` and an `EventStream`, whatever the shapes and types.  Raises ValueError for an invalid code or
     name, and for a function without a docstring.
     """
     if not _CODE.fullmatch(code):

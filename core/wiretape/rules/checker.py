@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream
-from wiretape.frame_reader import ReadObservation, SeenFrame, StreamReaders
+from wiretape.event import Event, TimedFrame
+from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -32,7 +33,6 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.families import BUILT_IN
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
-from wiretape.rules.parsed_event import FramedEvent, ParsedEvent
 from wiretape.rules.rule_runner import FOREVER, RuleRunner
 from wiretape.rules.selection import Settings
 from wiretape.rules.state.client_state import ClientRegistry
@@ -236,7 +236,7 @@ class Checker:
         self._runner.run(EXCHANGE_END, (state, ended.ending), location, is_service=state.is_service)
         state.after_end(ended.ending)
 
-    def _end_stream(self, stream: StreamState, ended: ExchangeEnded, frames: Sequence[SeenFrame]) -> None:
+    def _end_stream(self, stream: StreamState, ended: ExchangeEnded, frames: Sequence[TimedFrame]) -> None:
         self._add_frames(stream, [seen for seen in frames if seen.frame.kind is not FrameKind.TAIL])
         self._add_silence(stream, stream.silence.end(ended.time_ns))
         location = Location(ended.exchange, ended.time_ns)
@@ -249,7 +249,7 @@ class Checker:
             self._end_replay(stream.resume, location)
 
     def _add_frames_and_silences(
-        self, stream: StreamState, silences: list[Silence], frames: Sequence[SeenFrame]
+        self, stream: StreamState, silences: list[Silence], frames: Sequence[TimedFrame]
     ) -> None:
         """Add frames, and the silences that ended between them, in order of time."""
         for silence in silences:
@@ -259,27 +259,25 @@ class Checker:
             self._add_silence(stream, silence)
         self._add_frames(stream, frames)
 
-    def _add_frames(self, stream: StreamState, frames: Iterable[SeenFrame]) -> None:
+    def _add_frames(self, stream: StreamState, frames: Iterable[TimedFrame]) -> None:
+        repeat_delta = self._runner.repeat_delta
         for seen in frames:
-            # Reading a field by its name takes four times as long.
-            frame, _, event = seen
-            kind = frame[0]
             if stream.last_comment is not None:
-                self._follow_comment(stream, stream.last_comment, kind)
-            if event is not None:
-                if not self._runner.repeat_delta(seen, stream.exchange):
+                self._follow_comment(stream, stream.last_comment, seen.frame.kind)
+            if isinstance(seen, Event):
+                if not repeat_delta(seen):
                     self._add_event(stream, seen)
                 stream.last_event = seen
                 self.events += 1
-            elif kind is _COMMENT:
-                stream.last_comment = seen
-            if kind is _OVERSIZED:
+            elif seen.frame.kind is _OVERSIZED:
                 self.events += stream.add_oversized(seen)
                 self._lose_events(stream)
-            else:
-                stream.has_unknown_end = False
+                continue
+            elif seen.frame.kind is _COMMENT:
+                stream.last_comment = seen
+            stream.has_unknown_end = False
 
-    def _follow_comment(self, stream: StreamState, comment: SeenFrame, kind: FrameKind) -> None:
+    def _follow_comment(self, stream: StreamState, comment: TimedFrame, kind: FrameKind) -> None:
         location = Location(stream.exchange, comment.time_ns, byte_offset=comment.frame.start)
         self._runner.run(AFTER_COMMENT, (stream, kind), location)
         stream.last_comment = None
@@ -288,15 +286,15 @@ class Checker:
         """Run the rules on a silence, whose location is the event before it."""
         if silence is not None:
             last = stream.last_event
-            location = Location(stream.exchange, 0) if last is None else ParsedEvent(last).location(stream.exchange)
+            location = Location(stream.exchange, 0) if last is None else Location.of(last)
             self._runner.run(SILENCE, (silence,), replace(location, time_ns=silence.ended_ns))
 
     def _add_other_frames(self, stream: EventStream, read: ReadObservation) -> None:
         """Add frames of a stream that is not the service's."""
         for seen in read.frames:
-            if seen.event is not None:
+            if isinstance(seen, Event):
                 self.events += 1
-                self._runner.run_other_event(FramedEvent(seen), stream)
+                self._runner.run_other_event(seen, stream)
             elif seen.frame.kind is _OVERSIZED:
                 self.events += stream.add_oversized(seen)
             if seen.frame.kind is not FrameKind.TAIL:
@@ -305,8 +303,7 @@ class Checker:
             stream.undecodable = stream.undecodable or read.undecodable
             stream.has_unknown_end = True
 
-    def _add_event(self, stream: StreamState, seen: SeenFrame) -> None:
-        event = ParsedEvent(seen)
+    def _add_event(self, stream: StreamState, event: Event) -> None:
         session = stream.session
         if session.first_event is None and event.is_durable:
             stream.begin_session(event)
@@ -316,7 +313,7 @@ class Checker:
             self._report_overlaps(session)
         resume = stream.resume
         if resume is not None and resume.is_over and not resume.is_checked:
-            self._end_replay(resume, event.location(stream.exchange))
+            self._end_replay(resume, Location.of(event))
 
     def _report_overlaps(self, session: SessionState) -> None:
         overlaps, session.runs.overlaps = session.runs.overlaps, []
@@ -329,13 +326,13 @@ class Checker:
 
     def _count_events(self, read: ReadObservation) -> None:
         """Count the events of a response that is not a success, but has the media type of event streams."""
-        self.events += sum(seen.event is not None for seen in read.frames)
+        self.events += sum(isinstance(seen, Event) for seen in read.frames)
 
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()
         self._runner.count_lost_events(stream.exchange)
 
 
-def _stream_end(stream: EventStream, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> StreamEnd:
+def _stream_end(stream: EventStream, ended: ExchangeEnded, frames: Iterable[TimedFrame]) -> StreamEnd:
     tails = [seen.frame for seen in frames if seen.frame.kind is FrameKind.TAIL and seen.frame.fields]
     return StreamEnd(stream, ended.ending, ended.time_ns, tails[0] if tails else None)

@@ -3,6 +3,10 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from wiretape.event import Event
+
+_BEYOND_INT64 = 2**63
+
 
 class Severity(StrEnum):
     """Severity of a broken rule, worst first."""
@@ -51,6 +55,14 @@ class Location:
     """The sequence in the event itself, if it is a 64-bit integer."""
     byte_offset: int | None = None
     """Offset of the first byte of the event in the (decoded) body."""
+
+    @classmethod
+    def of(cls, event: Event) -> "Location":
+        """The location of an event."""
+        sequence = event.sequence
+        if sequence is not None and not -_BEYOND_INT64 <= sequence < _BEYOND_INT64:
+            sequence = None
+        return cls(event.exchange, event.time_ns, event.number, sequence, event.frame.start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from wiretape.contract import EVENT_TYPES, RUN_STARTED, TERMINAL_RUN_TYPES
-from wiretape.contract.schemas import is_valid_delta
-from wiretape.frame_reader import SeenFrame
+from wiretape.contract.schemas import NO_SCHEMA_ERRORS, is_valid_delta
+from wiretape.event import Event, Shape, is_header_safe
 from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (
     ANY_SHAPE,
@@ -42,13 +42,13 @@ from wiretape.rules.catalogue import (
     catalogue_of,
 )
 from wiretape.rules.finding import Finding, Location, Severity, Tally
-from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, FramedEvent, ParsedEvent, Shape, is_header_safe
 from wiretape.rules.selection import Settings
 from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import EventStream, StreamState
 
 FOREVER = 1 << 63
 """Later than every time."""
+_PLAIN_FIELDS = frozenset({(b"data",), (b"event", b"data"), (b"data", b"event")})
 _PLAIN = ""
 """Stands for the type of plain events of streams that are not the service's."""
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
@@ -57,10 +57,9 @@ _MOST_PROBLEMS = 20
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
-def is_ordinary(event: ParsedEvent) -> bool:
+def is_ordinary(event: Event) -> bool:
     """Whether an event is a delta or a durable event with unremarkable framing and JSON."""
-    name = event.type
-    if event.has_rare_fields or name is None or event.event_line != _ENCODED_TYPES.get(name, b""):
+    if event.has_rare_fields or event.event_line != _ENCODED_TYPES.get(event.type, b""):
         return False
     if event.is_delta:
         if event.id_line is not None or event.has_sequence:
@@ -69,27 +68,28 @@ def is_ordinary(event: ParsedEvent) -> bool:
         return False
     if event.find_schema_errors() is not NO_SCHEMA_ERRORS or not (event.frame[2].isascii() or event.is_utf8):
         return False
-    return _has_unique_keys(event.data or b"", event.document)
+    return _has_unique_keys(event)
 
 
-def _has_unique_keys(data: bytes, document: dict[str, Any]) -> bool:
+def _has_unique_keys(event: Event) -> bool:
     """Whether no key of an object is certainly repeated in its JSON."""
     try:
         # That is so if the JSON is written as usual, which is quick to see.
-        if orjson.dumps(document) == data:
+        if orjson.dumps(event.document) == event.data:
             return True
     except TypeError:
         return False
-    return find_repeated_keys(data, document) == []
+    return find_repeated_keys(event.data, event.document) == []
 
 
-def is_plain(event: FramedEvent) -> bool:
-    """Whether the framing of an event is unremarkable: ASCII, with data, without an id."""
-    return not (event.has_rare_fields or event.data is None or event.id_line is not None) and event.frame.raw.isascii()
+def is_plain(event: Event) -> bool:
+    """Whether the framing of an event is unremarkable: ASCII, one data line, and at most one other, the name."""
+    frame = event.frame
+    return tuple([name for name, _ in frame.fields]) in _PLAIN_FIELDS and frame.raw.isascii()
 
 
-def _has_ordinary_id(event: ParsedEvent) -> bool:
-    identity = event.id
+def _has_ordinary_id(event: Event) -> bool:
+    identity = event.cursor
     if event.sequence is None or identity is None or not is_header_safe(identity):
         return False
     return bool(event.document.get("id") == identity)
@@ -168,7 +168,7 @@ class RuleRunner:
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
         self._numbers = count()
         self._reported: WeakKeyDictionary[StreamState | SessionState, set[tuple[str, Hashable]]] = WeakKeyDictionary()
-        self._steady_deltas: dict[int, ParsedEvent] = {}
+        self._steady_deltas: dict[int, Event] = {}
         checks = self._make_entries(settings)
         on_event = [(check, entry) for check, entry in checks if check.trigger.name == EVENT.name]
         names = set(EVENT_TYPES).union(*(check.types for check, _ in on_event if check.types is not None))
@@ -215,12 +215,12 @@ class RuleRunner:
             entry.held = 0
         return self._tallies
 
-    def run_event(self, event: ParsedEvent, stream: StreamState) -> None:
+    def run_event(self, event: Event, stream: StreamState) -> None:
         """Run the rules on an event of a stream."""
         is_steady = False
         others: list[tuple[_Entry, Outcome]] = []
         if is_ordinary(event):
-            name = event.type or ""
+            name = event.type
             ordinary = self._ordinary.get(name)
             if ordinary is None:
                 ordinary = self._ordinary[name] = self._run_first_ordinary(self._entries(event), event, stream)
@@ -237,7 +237,7 @@ class RuleRunner:
             if outcome is not None:
                 others.append((entry, outcome))
         if others:
-            self._settle_all(others, (event, stream), event.location(stream.exchange))
+            self._settle_all(others, (event, stream), Location.of(event))
         if is_steady:
             self._steady_deltas[stream.exchange] = event
         elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
@@ -245,36 +245,28 @@ class RuleRunner:
         ):
             del self._steady_deltas[stream.exchange]
 
-    def repeat_delta(self, seen: SeenFrame, exchange: int) -> bool:
+    def repeat_delta(self, event: Event) -> bool:
         """Count an ordinary delta with the type and the run of the one before for which all rules held.
 
         Returns False for any other event: the rules have to run.
         """
-        before = self._steady_deltas.get(exchange)
+        before = self._steady_deltas.get(event.exchange)
         if before is None:
             return False
-        _, _, raw, fields, _ = seen[0]
-        if len(fields) != 2:
+        if not event.is_delta or event.type != before.type or event.run_id != before.run_id:
             return False
-        (first, name), (second, data) = fields
-        if name != before.event_line or first != b"event" or second != b"data":
+        if event.event_line != before.event_line or event.id_line is not None or event.has_rare_fields:
             return False
-        try:
-            document = orjson.loads(data)
-        except orjson.JSONDecodeError:
+        if event.has_unusual_json or not is_valid_delta(event.document) or not _has_unique_keys(event):
             return False
-        if type(document) is not dict or document.get("type") != before.type or document.get("run_id") != before.run_id:
+        if not (event.frame[2].isascii() or event.is_utf8):
             return False
-        if not is_valid_delta(document) or not _has_unique_keys(data, document):
-            return False
-        if not raw.isascii() and FramedEvent(seen).invalid_utf8_at is not None:
-            return False
-        ordinary = self._ordinary[before.type or ""]
+        ordinary = self._ordinary[before.type]
         ordinary.count += 1
         ordinary.repeated += 1
         return True
 
-    def run_other_event(self, event: FramedEvent, stream: EventStream) -> None:
+    def run_other_event(self, event: Event, stream: EventStream) -> None:
         """Run the rules that apply everywhere on an event of a stream that is not the service's."""
         entries = self._on_other_event
         if is_plain(event):
@@ -285,13 +277,13 @@ class RuleRunner:
             entries = ordinary.run
         outcomes = [(entry, outcome) for entry in entries if (outcome := entry.function(event, stream)) is not None]
         if outcomes:
-            self._settle_all(outcomes, (event, stream), event.location(stream.exchange))
+            self._settle_all(outcomes, (event, stream), Location.of(event))
 
-    def _entries(self, event: ParsedEvent) -> list[_Entry]:
+    def _entries(self, event: Event) -> list[_Entry]:
         shape = event.shape
-        return self._of_type[shape].get(event.type or "", self._of_shape[shape])
+        return self._of_type[shape].get(event.type, self._of_shape[shape])
 
-    def _run_first_ordinary(self, entries: list[_Entry], event: FramedEvent, stream: EventStream) -> _OrdinaryEvents:
+    def _run_first_ordinary(self, entries: list[_Entry], event: Event, stream: EventStream) -> _OrdinaryEvents:
         """Run the fast-path rules on the first ordinary event of a type."""
         run: list[_Entry] = []
         held: list[_Entry] = []

@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wiretape.event_facts import kind_and_sequence
+from wiretape.event import Event, TimedFrame
 from wiretape.files import PATH
-from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import dump_json
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import Ending
@@ -60,7 +59,7 @@ class SessionSummary:
     findings: Counter[str] = field(default_factory=Counter)
     """By severity."""
 
-    def add(self, exchange: Exchange, frames: Iterable[SeenFrame], findings: Iterable[Finding]) -> None:
+    def add(self, exchange: Exchange, frames: Iterable[TimedFrame], findings: Iterable[Finding]) -> None:
         """Add an exchange of this session."""
         if self.first_ns is None:
             self.first_ns = exchange.request.time_ns
@@ -77,14 +76,13 @@ class SessionSummary:
         in_event = in_event and exchange.ending is not Ending.OPEN
         self.endings[ending_label(exchange.ending, stream=True, in_event=in_event)] += 1
 
-    def _add_frame(self, seen: SeenFrame) -> None:
+    def _add_frame(self, seen: TimedFrame) -> None:
         self.last_ns = max(self.last_ns, seen.time_ns)
-        if seen.event is None:
+        if not isinstance(seen, Event):
             return
-        kind, sequence = kind_and_sequence(seen.frame)
-        self.kinds[kind] += 1
-        if sequence is not None and (self.last_sequence is None or sequence > self.last_sequence):
-            self.last_sequence = sequence
+        self.kinds[seen.kind] += 1
+        if seen.sequence is not None and (self.last_sequence is None or seen.sequence > self.last_sequence):
+            self.last_sequence = seen.sequence
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any
 
-from wiretape.event_facts import compact_json, facts_of
+from wiretape.event_preview import compact_json
 from wiretape.json_codec import dump_json
 from wiretape.json_diff import MISSING, Difference
 from wiretape.labels import count_of
@@ -126,11 +126,10 @@ def _preview(recording: Recording, location: DiffLocation | None) -> dict[str, A
     """Return the type, the sequence and the content of an event; None if there is no event."""
     if location is None or location.event is None:
         return None
-    seen = next(recording.frames(location.exchange, location.event), None)
-    if seen is None:
+    event = next(recording.events(location.exchange, location.event), None)
+    if event is None:
         return None
-    facts = facts_of(seen.frame)
-    return {"type": facts.type, "sequence": facts.sequence, "text": facts.text}
+    return {"type": event.type, "sequence": event.sequence, "text": event.text}
 
 
 def _documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:

@@ -7,8 +7,7 @@ from itertools import islice, pairwise
 from typing import Literal
 
 from wiretape.errors import InputError
-from wiretape.event_facts import EventFacts, facts_of
-from wiretape.frame_reader import SeenFrame
+from wiretape.event import Event
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
 from wiretape_inspect.diff.alignment import find_delays, out_of_order
@@ -127,16 +126,13 @@ def _events(recording: Recording, exchange: Exchange) -> tuple[dict[str, _Event]
     """
     found: dict[str, _Event] = {}
     again: list[tuple[str, _Event]] = []
-    for seen in recording.frames(exchange.number):
-        if seen.event is None or not seen.frame.id:
+    for event in recording.events(exchange.number):
+        if not event.id or event.kind == "delta":
             continue
-        facts = facts_of(seen.frame)
-        if facts.kind == "delta":
-            continue
-        if seen.frame.id in found:
-            again.append((seen.frame.id, _event(seen, facts)))
+        if event.id in found:
+            again.append((event.id, _event(event)))
         else:
-            found[seen.frame.id] = _event(seen, facts)
+            found[event.id] = _event(event)
     return found, again
 
 
@@ -164,9 +160,9 @@ def _again(event: _Event, other: _Event) -> Status:
     return "repeated" if other.digest == event.digest else "changed"
 
 
-def _event(seen: SeenFrame, facts: EventFacts) -> _Event:
-    shown = ConnectionEvent(seen.event or 0, facts.sequence, seen.time_ns, facts.type, facts.text)
-    content = seen.frame.event.encode() + b"\n" + seen.frame.data
+def _event(event: Event) -> _Event:
+    shown = ConnectionEvent(event.number, event.sequence, event.time_ns, event.type, event.text)
+    content = event.name.encode() + b"\n" + event.data
     return _Event(shown, blake2b(content, digest_size=16).digest())
 
 

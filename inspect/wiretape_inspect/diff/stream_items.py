@@ -7,8 +7,8 @@ from typing import IO, Any
 
 import orjson
 
-from wiretape.event_facts import classify, delta_text
-from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.event import Event, TimedFrame
+from wiretape.frame_reader import FrameReader
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.json_path import JsonPath
 from wiretape.observations import BytesArrived, Side
@@ -23,7 +23,6 @@ _COMPARED_FIELDS = frozenset({b"event", b"retry"})
 _VARYING_MEMBERS = frozenset({"id", "sequence"})
 """Top-level members in which events of the same content may differ."""
 _MAX_INTERNED = 1000
-_MESSAGE = FrameKind.MESSAGE.value
 _interned: dict[tuple[tuple[bytes, bytes], ...], tuple[tuple[bytes, bytes], ...]] = {}
 
 
@@ -91,16 +90,15 @@ class EventItem:
         "type",
     )
 
-    def __init__(self, seen: SeenFrame, event_type: str, sequence: int | None, document: Any) -> None:
-        frame = seen.frame
-        self.event = seen.event or 0
-        self.time_ns = seen.time_ns
-        self.type = event_type
-        self.id = frame.id
-        self.lines = _compared_lines(frame)
+    def __init__(self, event: Event, document: Any) -> None:
+        self.event = event.number
+        self.time_ns = event.time_ns
+        self.type = event.type
+        self.id = event.id
+        self.lines = _compared_lines(event.frame)
         """The `event` and `retry` fields."""
-        self.sequence = sequence
-        self.data = frame.data
+        self.sequence = event.sequence
+        self.data = event.data
         self.document = document
         self.spooled: tuple[int, int] | None = None
         """Offset and size of `data` in the file while neither it nor `document` is in memory."""
@@ -161,11 +159,11 @@ class DeltaText:
         self._parts: list[str] = []
         self._kept = 0
 
-    def add(self, seen: SeenFrame, text: str) -> None:
+    def add(self, event: Event, text: str) -> None:
         """Append a delta."""
         self.length += len(text)
-        self.events.append(seen.event or 0)
-        self.times.append(seen.time_ns)
+        self.events.append(event.number)
+        self.times.append(event.time_ns)
         self.ends.append(self.length)
         if self._kept < MAX_TEXT_LENGTH:
             self._parts.append(text[: MAX_TEXT_LENGTH - self._kept])
@@ -193,7 +191,7 @@ class StreamItems:
 
     def events(self) -> Iterator[EventItem]:
         """Its events in order, without plain deltas."""
-        reader = FrameReader(self.exchange.content_encoding)
+        reader = FrameReader(self.exchange.content_encoding, exchange=self.exchange.number)
         for part in self._recording.body(self.exchange.number, Side.RESPONSE):
             yield from self._items(reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part))
         yield from self._items(last := reader.close())
@@ -202,43 +200,33 @@ class StreamItems:
 
     def event(self, number: int) -> EventItem | None:
         """The event of this number, read again."""
-        seen = next(self._recording.frames(self.exchange.number, number), None)
-        if seen is None:
-            return None
-        value = _parsed(seen.frame.data)
-        event_type, _, sequence = classify(seen.frame, value if isinstance(value, dict) else None)
-        return EventItem(seen, event_type, sequence, value)
+        event = next(self._recording.events(self.exchange.number, number), None)
+        return None if event is None else EventItem(event, _text_if_unreadable(event.value, event.data))
 
-    def _items(self, frames: list[SeenFrame]) -> Iterator[EventItem]:
+    def _items(self, frames: list[TimedFrame]) -> Iterator[EventItem]:
         for seen in frames:
-            if seen.frame.kind == _MESSAGE and (item := self._item(seen)) is not None:
+            if isinstance(seen, Event) and (item := self._item(seen)) is not None:
                 yield item
 
-    def _item(self, seen: SeenFrame) -> EventItem | None:
+    def _item(self, event: Event) -> EventItem | None:
         self.event_count += 1
-        value = _parsed(seen.frame.data)
-        members = value if isinstance(value, dict) else None
-        event_type, standing, sequence = classify(seen.frame, members)
-        text = delta_text(members) if members and standing == "delta" else None
-        if members is None or text is None:
-            return EventItem(seen, event_type, sequence, _without(value, self._options.ignored))
-        if self._options.deltas != "none":
-            run = members.get("run_id")
-            key = (event_type, run if isinstance(run, str) else None)
-            self.texts.setdefault(key, DeltaText(*key)).add(seen, text)
-        if seen.frame.id is None and sequence is None:
-            return None
-        # A delta with an id or a sequence breaks a rule; it is compared as an event as well.
-        return EventItem(seen, event_type, sequence, _without(value, self._options.ignored))
+        text = event.delta_text
+        if text is not None:
+            if self._options.deltas != "none":
+                key = (event.type, event.run_id)
+                self.texts.setdefault(key, DeltaText(*key)).add(event, text)
+            # A delta with an id or a sequence breaks a rule; it is compared as an event as well.
+            if event.id is None and event.sequence is None:
+                return None
+        return EventItem(event, _without(_text_if_unreadable(event.value, event.data), self._options.ignored))
 
 
 def comparable_document(data: bytes, ignored: tuple[JsonPath, ...]) -> Any:
     """What is compared of `data`: its JSON without the ignored values, or its text."""
-    return _without(_parsed(data), ignored)
+    return _without(_text_if_unreadable(read_json(data), data), ignored)
 
 
-def _parsed(data: bytes) -> Any:
-    value = read_json(data)
+def _text_if_unreadable(value: Any, data: bytes) -> Any:
     return data.decode("utf-8", "backslashreplace") if isinstance(value, UnreadableJson) else value
 
 

@@ -53,12 +53,12 @@ def with_omissions(rows: Iterable[StreamRow], exchange: int) -> Iterator[StreamR
     for row in rows:
         first = next_event
         if isinstance(row, EventRow | DeltaRow):
-            first = row.event
+            first = row.numbers[0]
         elif isinstance(row, EndRow):
             first = row.events + 1
         if first > next_event:
             yield {"row": "omitted", "exchange": exchange, "first": next_event, "last": first - 1, "time_ns": None}
         next_event = first
         if isinstance(row, EventRow | DeltaRow):
-            next_event = (row.last_event if isinstance(row, DeltaRow) else row.event) + 1
+            next_event = row.numbers[1] + 1
         yield row

@@ -9,7 +9,8 @@ from operator import is_not
 from typing import Any
 from urllib.parse import urlencode
 
-from wiretape.frame_reader import SeenFrame, read_frames
+from wiretape.event import Event, TimedFrame
+from wiretape.frame_reader import read_frames
 from wiretape.json_codec import base64_parts, dump_json
 from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
@@ -127,7 +128,7 @@ def _noting_cuts(rows: Iterable[StreamRow], cuts: list[tuple[int, int]]) -> Iter
     event = 1
     for row in rows:
         if isinstance(row, EventRow | DeltaRow):
-            event = row.last_event if isinstance(row, DeltaRow) else row.event
+            event = row.numbers[1]
         elif isinstance(row, CutRow):
             cuts.append((row.start, event))
         yield row
@@ -205,19 +206,17 @@ def _state_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
     followed = FollowedState(page.recording, exchange, None if window is None else _MOST_STATE_RUNS)
     block: _Block | None = None
     before: State | None = None
-    for seen in page.recording.frames(exchange.number):
-        if seen.event is None:
-            continue
-        if window is not None and seen.event > window.last:
+    for event in page.recording.events(exchange.number):
+        if window is not None and event.number > window.last:
             break
-        followed.add(seen)
-        if window is not None and seen.event not in window:
+        followed.add(event)
+        if window is not None and event.number not in window:
             continue
-        state = followed.state_after(seen)
-        if block is None or not block.continues_with(seen.event):
+        state = followed.state_after(event)
+        if block is None or not block.continues_with(event.number):
             yield from [block.json()] if block is not None else ()
-            block, before = _Block(seen.event, _BLOCK_STATES), None
-        block.add(seen.event, dump_json(find_change(before, state)))
+            block, before = _Block(event.number, _BLOCK_STATES), None
+        block.add(event.number, dump_json(find_change(before, state)))
         before = state
     if block is not None:
         yield block.json()
@@ -231,18 +230,18 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
         by_event.setdefault(finding.event or 0, []).append(finding)
     since_ns = exchange.began_ns
     for seen, chunks in _frames_with_chunks(page.recording, exchange):
-        if seen.event is None:
+        if not isinstance(seen, Event):
             continue
-        if window is not None and seen.event > window.last:
+        if window is not None and seen.number > window.last:
             return
-        if window is None or (seen.event in window and len(seen.frame.raw) <= _LARGE):
-            findings = tuple(by_event.get(seen.event, ()))
+        if window is None or (seen.number in window and len(seen.raw) <= _LARGE):
+            findings = tuple(by_event.get(seen.number, ()))
             document = timeline_json.event_document(exchange, seen, since_ns, findings, chunks)
-            yield seen.event, document | content(seen.frame.raw, parse=False)
+            yield seen.number, document | content(seen.raw, parse=False)
         since_ns = seen.time_ns
 
 
-def _frames_with_chunks(recording: Recording, exchange: Exchange) -> Iterator[tuple[SeenFrame, list[Chunk]]]:
+def _frames_with_chunks(recording: Recording, exchange: Exchange) -> Iterator[tuple[TimedFrame, list[Chunk]]]:
     """Yield each frame with the chunks that it arrived in."""
     recent = deque[Chunk]()
 
@@ -251,11 +250,11 @@ def _frames_with_chunks(recording: Recording, exchange: Exchange) -> Iterator[tu
             recent.extend(chunks_of(part) if isinstance(part, BytesArrived) else ())
             yield part
 
-    for seen in read_frames(exchange.content_encoding, noting_chunks()):
+    for seen in read_frames(exchange.content_encoding, noting_chunks(), exchange=exchange.number):
         yield seen, _chunks_of(seen, recent)
 
 
-def _chunks_of(seen: SeenFrame, recent: "deque[Chunk]") -> list[Chunk]:
+def _chunks_of(seen: TimedFrame, recent: "deque[Chunk]") -> list[Chunk]:
     """Return the chunks of a frame, and drop the chunks before it."""
     start, end = seen.frame.start, seen.frame.end
     while recent and recent[0][1] <= start:

@@ -3,14 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 from wiretape.content_encoding import decode_beginning
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, TOOL_TYPES
-from wiretape.event_facts import EventFacts, facts_of
-from wiretape.frame_reader import SeenFrame
-from wiretape.json_codec import read_json
+from wiretape.event import Event, TimedFrame
 from wiretape.observations import Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
@@ -33,20 +29,20 @@ _REQUEST_HEADERS = ("Authorization", CURSOR_HEADER)
 _RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", RETRY_AFTER)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LocatedFrame:
     """A frame of a stream, and its location in what `wiretape export --format sse` writes."""
 
-    seen: SeenFrame
+    seen: TimedFrame
     line: int
     """Number of its first line there, from 1."""
     exported: int
     """Its offset there, which is less than in the body if bytes were lost."""
 
-    @cached_property
-    def facts(self) -> EventFacts:
-        """What the event says about itself."""
-        return facts_of(self.seen.frame)
+    @property
+    def event(self) -> Event | None:
+        """The frame, if it is an event."""
+        return self.seen if isinstance(self.seen, Event) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +62,15 @@ class LocatedFinding:
     def kind(self) -> DefectKind:
         """What it has in common with findings of the same defect."""
         finding, exchange, frame = self.finding, self.exchange, self.frame
-        about = frame.facts.type if frame is not None and frame.seen.event is not None else ""
+        event = frame.event if frame is not None else None
+        about = event.type if event is not None else ""
         if finding.event is None and exchange.response is not None and not exchange.is_stream:
             about = f"status {exchange.response.status}"
-        is_tool_event = frame is not None and frame.facts.type in TOOL_TYPES
         return DefectKind(
             code=finding.code,
             request=request_template(exchange.request.method, exchange.request.target),
             about=about,
-            tool=_tool_name(frame.seen.frame.data) if frame is not None and is_tool_event else "",
+            tool=(event.tool_name or "") if event is not None and event.type in TOOL_TYPES else "",
             expected=expected_pattern(finding.message),
         )
 
@@ -130,9 +126,9 @@ class _StreamLocator:
     def position(self) -> _Position:
         """The position of the previous event."""
         before = self._before
-        if before is None or not before.seen.event or before.seen.event == 1:
+        if before is None or before.event is None or before.event.number == 1:
             return _BEGINNING
-        return _Position(before.seen.event, before.seen.frame.start, before.line, before.exported)
+        return _Position(before.event.number, before.seen.frame.start, before.line, before.exported)
 
     def find(self, offset: int) -> tuple[LocatedFrame | None, LocatedFrame | None]:
         """Return the frame at an offset and the event before it; None if there is no such frame."""
@@ -142,7 +138,7 @@ class _StreamLocator:
             following = next(self._frames, None)
             if following is None:
                 return None, None
-            if self._frame is not None and self._frame.seen.event is not None:
+            if self._frame is not None and self._frame.event is not None:
                 self._before = self._frame
             self._frame, self._reached = following, following.seen.frame.start
         return (self._frame, self._before) if self._reached == offset else (None, None)
@@ -174,21 +170,20 @@ def evidence(recording: Recording, located: LocatedFinding, width: int = EVIDENC
     return Evidence(None, [])
 
 
-def _frame_evidence(seen: SeenFrame, before: LocatedFrame | None, width: int) -> Evidence:
+def _frame_evidence(seen: TimedFrame, before: LocatedFrame | None, width: int) -> Evidence:
     """The lines of a frame, after one line about the previous event."""
-    lines = [] if before is None else [_previous_event(before, seen, width)]
-    mark = "" if seen.event is None else str(seen.event)
+    lines = [] if before is None or before.event is None else [_previous_event(before.event, seen, width)]
+    mark = str(seen.number) if isinstance(seen, Event) else ""
     lines += zip([mark] + [""] * _MAX_LINES, _excerpt(seen.frame.raw, width), strict=False)
     return Evidence(seen.frame.end, lines)
 
 
-def _previous_event(before: LocatedFrame, seen: SeenFrame, width: int) -> tuple[str, str]:
-    facts = before.facts
-    parts = [facts.type or "(no type)"]
-    parts += [f"id {facts.id}"] if facts.id is not None else []
-    parts += [f"sequence {format_integer(facts.sequence)}"] if facts.sequence is not None else []
-    text = f"({' · '.join(parts)}, {format_duration(seen.time_ns - before.seen.time_ns)} before)"
-    return str(before.seen.event), shorten_line(text, width)
+def _previous_event(before: Event, seen: TimedFrame, width: int) -> tuple[str, str]:
+    parts = [before.type or "(no type)"]
+    parts += [f"id {before.id}"] if before.id is not None else []
+    parts += [f"sequence {format_integer(before.sequence)}"] if before.sequence is not None else []
+    text = f"({' · '.join(parts)}, {format_duration(seen.time_ns - before.time_ns)} before)"
+    return str(before.number), shorten_line(text, width)
 
 
 def _excerpt(raw: bytes, width: int) -> list[str]:
@@ -242,13 +237,3 @@ def bytes_at(recording: Recording, located: LocatedFinding) -> bytes | None:
     if located.finding.byte_offset is not None or exchange.is_stream or not exchange.response_bytes:
         return None
     return _body_beginning(recording, exchange, MAX_BYTES)
-
-
-def _tool_name(data: bytes) -> str:
-    """Return the name of the tool that a tool event is about."""
-    fields: Any = read_json(data)
-    for key in ("content", "data"):
-        part = fields.get(key) if isinstance(fields, dict) else None
-        if isinstance(part, dict) and isinstance(part.get("name"), str):
-            return str(part["name"])
-    return ""

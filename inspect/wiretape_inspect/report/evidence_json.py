@@ -60,7 +60,8 @@ def mark_offending(located: LocatedFinding, found: Evidence) -> Mark | None:
     """Return what a finding is about in the lines of its evidence; None if they do not show it."""
     before = located.before
     # The first line is about the previous event, if there is one.
-    first = 0 if before is None or not found.lines or found.lines[0][0] != str(before.seen.event) else 1
+    number = str(before.event.number) if before is not None and before.event is not None else None
+    first = 1 if found.lines and found.lines[0][0] == number else 0
     mark = find_offending(located.finding.message, [text for _, text in found.lines[first:]])
     return None if mark is None else replace(mark, line=mark.line + first)
 
@@ -72,9 +73,10 @@ def locate_one(recording: Recording, finding: Finding) -> LocatedFinding:
     frame = before = None
     for seen in recording.frames(finding.exchange, max(finding.event - 1, 1)):
         frame = LocatedFrame(seen, 0, 0)
-        if seen.event is not None and seen.event >= finding.event:
-            break
-        before = frame if seen.event is not None else before
+        if frame.event is not None:
+            if frame.event.number >= finding.event:
+                break
+            before = frame
     return LocatedFinding(0, finding, recording.exchange(finding.exchange), frame, before)
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from wiretape import __version__
+from wiretape.event import Event
 from wiretape.rules import CATALOGUE, EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import case_document, probe_document
-from wiretape_inspect.report.evidence import LocatedFinding, LocatedFrame, bytes_at, locate
+from wiretape_inspect.report.evidence import LocatedFinding, bytes_at, locate
 from wiretape_inspect.report.fingerprint import split_message
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import show_command
@@ -157,6 +158,7 @@ def rule_document(report: Report, rule: Rule, options: ReportOptions) -> dict[st
 def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
     """Return a finding with its evidence."""
     frame, finding, request = located.frame, located.finding, located.exchange.request
+    event = frame.event if frame else None
     data = bytes_at(report.recording, located)
     reason = report.suppressed.get(located.index)
     expected, actual = split_message(finding.message) or (None, None)
@@ -164,27 +166,27 @@ def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
         **msgspec.to_builtins(finding),
         "time": report.recording.info.iso_time(finding.time_ns),
         "request": {"method": request.method, "target": request.target},
-        "type": (frame.facts.type or None) if frame else None,
-        "sse_id": frame.facts.id if frame else None,
+        "type": (event.type or None) if event else None,
+        "sse_id": event.id if event else None,
         "byte_length": len(frame.seen.frame.raw) if frame else None,
         "base64": None if data is None else b64encode(data).decode(),
         "expected": expected,
         "actual": actual,
-        "related": [_related(located.before)] if located.before else [],
+        "related": [_related(located.before.event)] if located.before and located.before.event else [],
         "fingerprint": located.kind.fingerprint,
         "suppressed_by": None if reason is None else {"kind": "baseline", "reason": reason},
         "see": show_command(PurePath(report.file).name, finding),
     }
 
 
-def _related(before: LocatedFrame) -> dict[str, Any]:
+def _related(before: Event) -> dict[str, Any]:
     return {
         "what": "the previous event",
-        "event": before.seen.event,
-        "type": before.facts.type or None,
-        "sse_id": before.facts.id,
-        "sequence": before.facts.sequence,
-        "byte_offset": before.seen.frame.start,
+        "event": before.number,
+        "type": before.type or None,
+        "sse_id": before.id,
+        "sequence": before.sequence,
+        "byte_offset": before.frame.start,
     }
 
 

@@ -14,8 +14,7 @@ from wiretape.contract import (
     REASONING_MESSAGE,
     RUN_STARTED,
 )
-from wiretape.event_facts import EventFacts, facts_of, final_text
-from wiretape.frame_reader import SeenFrame
+from wiretape.event import Event
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, SessionState, Span, request_cursor
 
@@ -87,17 +86,17 @@ class FollowedState:
         """Begin before the first event.  `most_runs` limits the runs of each state to the last ones."""
         self._history, self._connections = _history_before(recording, exchange)
         self._history.most_runs = most_runs
-        self._exchange = exchange.number
         self._cursor = request_cursor(exchange)
 
-    def add(self, seen: SeenFrame) -> None:
+    def add(self, event: Event) -> None:
         """Add the next event."""
-        self._history.note_name(self._history.add_event(self._exchange, seen))
-        self._cursor = cursor_after(seen, self._cursor)
+        self._history.add_event(event)
+        self._history.note_name(event)
+        self._cursor = cursor_after(event, self._cursor)
 
-    def state_after(self, seen: SeenFrame) -> State:
+    def state_after(self, event: Event) -> State:
         """Return the state just after the event that was added last."""
-        state = self._history.state(self._exchange, seen.event or 0, seen.time_ns, self._cursor or None)
+        state = self._history.state(event.exchange, event.number, event.time_ns, self._cursor or None)
         return replace(state, connections=self._connections)
 
 
@@ -110,11 +109,11 @@ def _history_before(recording: Recording, exchange: Exchange) -> tuple["ClientHi
     return history, (*(link.number for link in chain), exchange.number)
 
 
-def cursor_after(seen: SeenFrame, cursor: str | None) -> str | None:
+def cursor_after(event: Event, cursor: str | None) -> str | None:
     """Return the cursor that a client has after an event, if it had `cursor` before."""
-    if seen.frame.id is None and not seen.frame.last_event_id:
+    if event.id is None and not event.frame.last_event_id:
         return cursor
-    return seen.frame.last_event_id.decode("utf-8", "replace")
+    return event.frame.last_event_id.decode("utf-8", "replace")
 
 
 def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange]:
@@ -151,14 +150,12 @@ class ClientHistory:
         number = exchange.number
         indexed, begins = self._read_index(exchange, until)
         cursor, last_event, time_ns = request_cursor(exchange), 0, exchange.request.time_ns
-        for seen in self._recording.frames(number, min(*begins.values(), max(indexed, 1))):
-            if seen.event is None:
-                continue
-            if until is not None and seen.event > until:
+        for event in self._recording.events(number, min(*begins.values(), max(indexed, 1))):
+            if until is not None and event.number > until:
                 break
-            last_event, time_ns = seen.event, seen.time_ns
-            cursor = cursor_after(seen, cursor)
-            self.add_event(number, seen, indexed, begins)
+            last_event, time_ns = event.number, event.time_ns
+            cursor = cursor_after(event, cursor)
+            self.add_event(event, indexed, begins)
         return self.state(number, last_event, time_ns, cursor or None)
 
     def _read_index(self, exchange: Exchange, until: int | None) -> tuple[int, dict[str, int]]:
@@ -167,54 +164,50 @@ class ClientHistory:
         if not is_identity(exchange.content_encoding):
             return last, begins
         position = self._recording.position_of_event(number, until) if until is not None else None
-        for entry in self._recording.indexed_events(number, position.start if position else _END, DELTA_TYPES):
-            if until is not None and entry.event > until:
+        before = position.start if position else _END
+        facts = self._recording.indexed_facts(number, before, DELTA_TYPES)
+        for event, time_ns, type_, run_id, call, sequence in facts:
+            if until is not None and event > until:
                 break
-            last = entry.event
-            self._add(
-                entry.type, entry.run_id, entry.tool_call_id, entry.sequence, EventLocation(number, last, entry.time_ns)
-            )
+            last = event
+            self._add(type_, run_id, call, sequence, EventLocation(number, event, time_ns))
             for name in begins:
-                if entry.type == _FINAL[name] or name in _RESETS.get(entry.type, ()):
+                if type_ == _FINAL[name] or name in _RESETS.get(type_, ()):
                     begins[name] = last
         return last, {name: min(self._first_delta(number, name, begin), last + 1) for name, begin in begins.items()}
 
     def _first_delta(self, number: int, name: str, begin: int) -> int:
         """Read the event that began a text; return the number of its first delta, or one beyond the end."""
-        seen = next(self._recording.frames(number, begin), None) if begin else None
-        if seen is not None:
-            self._add_text(name, seen, facts_of(seen.frame))
+        event = next(self._recording.events(number, begin), None) if begin else None
+        if event is not None:
+            self._add_text(name, event)
         return self._recording.first_event_of_type(number, begin + 1, _DELTA[name]) or _END
 
-    def add_event(
-        self, number: int, seen: SeenFrame, indexed: int = 0, begins: Mapping[str, int] = _FROM_THE_FIRST
-    ) -> EventFacts:
-        """Add one more event of exchange `number`, and return its facts.
+    def add_event(self, event: Event, indexed: int = 0, begins: Mapping[str, int] = _FROM_THE_FIRST) -> None:
+        """Add one more event.
 
         Events up to `indexed` were added from the index; each text `begins` at an event.
         """
-        facts, event = facts_of(seen.frame), seen.event or 0
-        if event > indexed and facts.type not in DELTA_TYPES:
-            location = EventLocation(number, event, seen.time_ns)
-            self._add(facts.type, facts.run_id, facts.tool_call_id, facts.sequence, location)
+        if event.number > indexed and event.type not in DELTA_TYPES:
+            location = EventLocation(event.exchange, event.number, event.time_ns)
+            self._add(event.type, event.run_id, event.tool_call_id, event.sequence, location)
         for name, begin in begins.items():
-            if event >= begin:
-                self._add_text(name, seen, facts)
-        return facts
+            if event.number >= begin:
+                self._add_text(name, event)
 
-    def note_name(self, facts: EventFacts) -> None:
+    def note_name(self, event: Event) -> None:
         """Note the tool name of a call that begins with the event that was added last."""
-        call = self.activity.open_calls.get(facts.tool_call_id or "")
+        call = self.activity.open_calls.get(event.tool_call_id or "")
         if call is not None and call.began is not None and call.events == 1:
-            self._names[call.id] = facts.text
+            self._names[call.id] = event.text
 
-    def _add_text(self, name: str, seen: SeenFrame, facts: EventFacts) -> None:
-        if facts.type == _DELTA[name]:
-            self.texts[name] = self.texts[name].with_delta(facts.text if facts.characters else "")
-        elif facts.type == _FINAL[name]:
-            text = final_text(seen.frame)
+    def _add_text(self, name: str, event: Event) -> None:
+        if event.type == _DELTA[name]:
+            self.texts[name] = self.texts[name].with_delta(event.delta_text or "")
+        elif event.type == _FINAL[name]:
+            text = event.final_text
             self.texts[name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
-        elif name in _RESETS.get(facts.type, ()):
+        elif name in _RESETS.get(event.type, ()):
             self.texts[name] = JoinedText()
 
     def _add(self, type_: str, run_id: str | None, call: str | None, sequence: int | None, at: EventLocation) -> None:
@@ -252,6 +245,6 @@ def with_names(recording: Recording, calls: Iterator[Span]) -> Iterator[Span]:
     """Yield the tool calls, the first `MAX_NAMED_CALLS` with the tool name from their first event."""
     for call in islice(calls, MAX_NAMED_CALLS):
         began = call.began
-        seen = next(recording.frames(began.exchange, began.event), None) if began else None
-        yield replace(call, name=facts_of(seen.frame).text) if seen is not None else call
+        event = next(recording.events(began.exchange, began.event), None) if began else None
+        yield replace(call, name=event.text) if event is not None else call
     yield from calls

@@ -5,8 +5,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from wiretape.content_encoding import is_identity
-from wiretape.event_facts import EventFacts, facts_of, preview_of
-from wiretape.frame_reader import STREAM_START, FrameReader, SeenFrame, StreamPosition
+from wiretape.event import Event, TimedFrame
+from wiretape.event_preview import preview_of
+from wiretape.frame_reader import STREAM_START, FrameReader, StreamPosition
 from wiretape.labels import ending_label
 from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
@@ -81,7 +82,7 @@ class StreamFold:
         self._findings = _UnassignedFindings(findings, position)
         self._take = take
         self._search = JoinedTextSearch(take.wanted) if take is not None and take.wanted else None
-        self._reader = FrameReader(exchange.content_encoding, position)
+        self._reader = FrameReader(exchange.content_encoding, position, exchange=exchange.number)
         self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
         self._counts = {
@@ -149,7 +150,7 @@ class StreamFold:
             self._row_count += 1
             yield row
 
-    def _fold(self, frames: Iterable[SeenFrame]) -> Iterator[StreamRow]:
+    def _fold(self, frames: Iterable[TimedFrame]) -> Iterator[StreamRow]:
         if self._search is not None:
             yield from self._fold_searched(self._search.feed(frames))
             return
@@ -158,7 +159,7 @@ class StreamFold:
 
     def _fold_searched(self, frames: Iterable[SearchedFrame]) -> Iterator[StreamRow]:
         for searched in frames:
-            yield from self._fold_frame(searched.seen, searched.facts, searched.found)
+            yield from self._fold_frame(searched.seen, searched.found)
 
     def _end_search(self) -> Iterator[StreamRow]:
         """Fold the frames that the search holds back: no text continues after them."""
@@ -166,14 +167,13 @@ class StreamFold:
             self._search.interrupt()
             yield from self._fold_searched(self._search.release())
 
-    def _fold_frame(
-        self, seen: SeenFrame, facts: EventFacts | None = None, found: AbstractSet[str] = frozenset()
-    ) -> Iterator[StreamRow]:
+    def _fold_frame(self, seen: TimedFrame, found: AbstractSet[str] = frozenset()) -> Iterator[StreamRow]:
         self._pause.add_bytes(seen.time_ns)
+        if isinstance(seen, Event):
+            yield from self._fold_event(seen, found)
+            self._add_checkpoint(seen)
+            return
         match seen.frame.kind:
-            case FrameKind.MESSAGE:
-                yield from self._fold_event(seen, facts or facts_of(seen.frame), found)
-                self._add_checkpoint(seen)
             case FrameKind.COMMENT:
                 self._count_keep_alive(seen)
             case FrameKind.TAIL:
@@ -183,45 +183,45 @@ class StreamFold:
             case _:
                 pass
 
-    def _add_checkpoint(self, seen: SeenFrame) -> None:
+    def _add_checkpoint(self, event: Event) -> None:
         """Add a checkpoint after an event, unless a row is growing or half a line end may follow."""
-        events, (rows, before) = seen.event or 0, self._last_checkpoint
+        events, (rows, before) = event.number, self._last_checkpoint
         if self._row_count - rows < EVERY_ROWS and events - before < EVERY_EVENTS:
             return
-        frame, counts = seen.frame, self._counts
+        frame, counts = event.frame, self._counts
         if self._growing is not None or not self._has_checkpoints or not frame.raw.endswith(b"\n"):
             return
-        place = StreamPosition(frame.end, events, frame.last_event_id, seen.time_ns)
+        place = StreamPosition(frame.end, events, frame.last_event_id, event.time_ns)
         numbers = (counts["durable"], counts["delta"], counts["ephemeral"], self._keep_alives)
         self.checkpoints.append(Checkpoint(self._row_count, place, *numbers))
         self._last_checkpoint = (self._row_count, events)
 
-    def _fold_event(self, seen: SeenFrame, facts: EventFacts, found: AbstractSet[str]) -> Iterator[StreamRow]:
-        findings = self._findings.take(seen.event, seen.frame.end)
-        self._counts[facts.kind] += 1
+    def _fold_event(self, event: Event, found: AbstractSet[str]) -> Iterator[StreamRow]:
+        findings = self._findings.take(event.number, event.frame.end)
+        self._counts[event.kind] += 1
         self._in_event = False
-        gap_ns = seen.time_ns - self._pause.since_ns
-        yield from self._end_pause(seen.time_ns)
+        gap_ns = event.time_ns - self._pause.since_ns
+        yield from self._end_pause(event.time_ns)
         if self._take is not None:
-            subject = message_subject(self._exchange, seen, facts, gap_ns, findings, found=found)
+            subject = message_subject(self._exchange, event, gap_ns, findings, found=found)
             if not self._take(subject):
                 yield from self._release()
                 return
-        if facts.is_plain_delta and not findings:
-            yield from self._fold_delta(seen, facts, gap_ns)
+        if event.is_plain_delta and not findings:
+            yield from self._fold_delta(event, gap_ns)
             return
         yield from self._release()
-        yield EventRow.of(seen, facts, gap_ns, findings)
+        yield EventRow(event, gap_ns, findings)
 
-    def _fold_delta(self, seen: SeenFrame, facts: EventFacts, gap_ns: int) -> Iterator[StreamRow]:
+    def _fold_delta(self, event: Event, gap_ns: int) -> Iterator[StreamRow]:
         row = self._growing
-        if isinstance(row, DeltaRow) and (row.type, row.run_id) == (facts.type, facts.run_id):
-            self._growing = row.extended(seen, facts)
+        if isinstance(row, DeltaRow) and (row.type, row.run_id) == (event.type, event.run_id):
+            self._growing = row.extended(event)
             return
         yield from self._release()
-        self._growing = DeltaRow.of(seen, facts, gap_ns)
+        self._growing = DeltaRow.of(event, gap_ns)
 
-    def _count_keep_alive(self, seen: SeenFrame) -> None:
+    def _count_keep_alive(self, seen: TimedFrame) -> None:
         pause = self._pause
         if not pause.keep_alives:
             pause.comment = preview_of(seen.frame.raw).lstrip(":").strip()
@@ -229,14 +229,14 @@ class StreamFold:
         self._keep_alives += 1
         pause.findings += self._findings.take(None, seen.frame.end)
 
-    def _fold_cut(self, seen: SeenFrame) -> Iterator[StreamRow]:
+    def _fold_cut(self, seen: TimedFrame) -> Iterator[StreamRow]:
         yield from self._interrupt(seen.time_ns)
         frame = seen.frame
         self._in_event = True
         findings = self._findings.take(None, frame.end)
         yield from self._shown(CutRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings))
 
-    def _fold_oversized(self, seen: SeenFrame) -> Iterator[StreamRow]:
+    def _fold_oversized(self, seen: TimedFrame) -> Iterator[StreamRow]:
         frame, row = seen.frame, self._growing
         findings = self._findings.take(None, frame.end)
         if isinstance(row, OversizedRow) and row.end == frame.start:

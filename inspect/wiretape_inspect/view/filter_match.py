@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import assert_never
 
-from wiretape.event_facts import EventFacts
-from wiretape.frame_reader import SeenFrame
+from wiretape.event import Event
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape_inspect.view.filter_grammar import Condition, Filter, Range, Text
@@ -95,8 +94,7 @@ def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
 
 def message_subject(
     exchange: Exchange,
-    seen: SeenFrame,
-    facts: EventFacts,
+    event: Event,
     gap_ns: int,
     findings: Iterable[Finding],
     *,
@@ -104,18 +102,18 @@ def message_subject(
 ) -> Subject:
     """Return a message of a stream as a subject."""
     return Subject(
-        kinds=("message", facts.kind),
+        kinds=("message", event.kind),
         exchange=exchange.number,
         session=exchange.session_id,
-        run=facts.run_id,
-        event=seen.event,
-        sequence=facts.sequence,
-        type=facts.type,
-        id=facts.id,
-        tool=facts.tool_call_id,
+        run=event.run_id,
+        event=event.number,
+        sequence=event.sequence,
+        type=event.type,
+        id=event.id,
+        tool=event.tool_call_id,
         gap_ns=gap_ns,
         codes=_codes(findings),
-        texts=lambda: (seen.frame.data.decode("utf-8", "replace"), facts.text),
+        texts=lambda: (event.data.decode("utf-8", "replace"), event.text),
         found=found,
     )
 

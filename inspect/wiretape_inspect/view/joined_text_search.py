@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from wiretape.event_facts import EventFacts, facts_of
-from wiretape.frame_reader import SeenFrame
+from wiretape.event import Event, TimedFrame
 from wiretape.sse import FrameKind
 
 _MOST_HELD = 1000
@@ -17,10 +16,9 @@ _MOST_HELD = 1000
 
 @dataclass(slots=True)
 class SearchedFrame:
-    """A frame with its facts, if it is an event, and the texts of the filter that it has a part of."""
+    """A frame, and the texts of the filter that it has a part of."""
 
-    seen: SeenFrame
-    facts: EventFacts | None = None
+    seen: TimedFrame
     found: set[str] = field(default_factory=set)
 
 
@@ -36,16 +34,14 @@ class JoinedTextSearch:
         self._key: tuple[str, str | None] | None = None
         self._held: deque[SearchedFrame] = deque()
 
-    def feed(self, frames: Iterable[SeenFrame]) -> Iterator[SearchedFrame]:
+    def feed(self, frames: Iterable[TimedFrame]) -> Iterator[SearchedFrame]:
         """Yield the frames for which the search is complete."""
         for seen in frames:
-            if seen.frame.kind is FrameKind.MESSAGE:
-                searched = SearchedFrame(seen, facts_of(seen.frame))
-                self._search(searched)
-            else:
-                searched = SearchedFrame(seen)
-                if seen.frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}:
-                    self.interrupt()
+            searched = SearchedFrame(seen)
+            if isinstance(seen, Event):
+                self._search(seen, searched.found)
+            elif seen.frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}:
+                self.interrupt()
             self._held.append(searched)
             if len(self._held) > _MOST_HELD:
                 self.interrupt()
@@ -62,16 +58,15 @@ class JoinedTextSearch:
         while self._held:
             yield self._held.popleft()
 
-    def _search(self, event: SearchedFrame) -> None:
-        facts = event.facts
-        key = (facts.type, facts.run_id) if facts is not None and facts.kind == "delta" else None
+    def _search(self, event: Event, found: set[str]) -> None:
+        key = (event.type, event.run_id) if event.kind == "delta" else None
         if key is None or key != self._key:
             self.interrupt()
         self._key = key
-        if facts is not None and key is not None and facts.characters:
-            text = facts.text.lower()
+        if event.delta_text:
+            text = event.delta_text.lower()
             for each in self._beginnings:
-                each.extend(text, event.found)
+                each.extend(text, found)
 
     def _complete(self) -> Iterator[SearchedFrame]:
         """Yield the frames before the first delta that a text may continue after."""

@@ -85,7 +85,6 @@ def runs_and_calls(recording: Recording, exchanges: Iterable[Exchange]) -> RunsA
     activity = RunsAndCalls()
     for exchange in exchanges:
         if exchange.is_stream:
-            for entry in recording.indexed_events(exchange.number, _END, DELTA_TYPES):
-                location = EventLocation(exchange.number, entry.event, entry.time_ns)
-                activity.add(entry.type, entry.run_id, entry.tool_call_id, location)
+            for event, time_ns, type_, run_id, call, _ in recording.indexed_facts(exchange.number, _END, DELTA_TYPES):
+                activity.add(type_, run_id, call, EventLocation(exchange.number, event, time_ns))
     return activity

@@ -4,10 +4,10 @@ Rows are derived from events.  An event has its own row, except that consecutive
 keep-alives are counted in a `PauseRow`.  An event with a finding is never folded.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wiretape.event_facts import PREVIEW, EventFacts, EventKind, truncate
-from wiretape.frame_reader import SeenFrame
+from wiretape.event import Event
+from wiretape.event_preview import PREVIEW, truncate
 from wiretape.observations import Ending
 from wiretape.rules import Finding
 
@@ -19,46 +19,22 @@ GAP_NS = 1_000_000_000
 class EventRow:
     """One event."""
 
-    event: int
-    """Number of the event on its connection, from 1."""
-    time_ns: int
+    event: Event
     gap_ns: int
     """Time since the previous event, or since the response began."""
-    type: str
-    """The JSON `type`, or else the name on the `event:` line, or else empty."""
-    kind: EventKind
-    id: str | None
-    """The SSE id."""
-    sequence: int | None
-    run_id: str | None
-    tool_call_id: str | None
-    preview: str
-    note: str
-    """What is unusual about the event, in a few words; usually empty."""
-    start: int
-    """Offset of its first byte in the decoded body; `end` is the offset after its last byte."""
-    end: int
     findings: tuple[Finding, ...] = ()
+    is_whole: bool = False
+    """Whether the row shows the whole text of the event, not only a preview."""
 
-    @classmethod
-    def of(cls, seen: SeenFrame, facts: EventFacts, gap_ns: int, findings: tuple[Finding, ...] = ()) -> "EventRow":
-        """The row of an event."""
-        return cls(
-            event=seen.event or 0,
-            time_ns=seen.time_ns,
-            gap_ns=gap_ns,
-            type=facts.type,
-            kind=facts.kind,
-            id=facts.id,
-            sequence=facts.sequence,
-            run_id=facts.run_id,
-            tool_call_id=facts.tool_call_id,
-            preview=truncate(facts.text),
-            note=facts.note,
-            start=seen.frame.start,
-            end=seen.frame.end,
-            findings=findings,
-        )
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The number of the event, twice."""
+        return self.event.number, self.event.number
+
+    @property
+    def preview(self) -> str:
+        """The text that the row shows."""
+        return self.event.text if self.is_whole else truncate(self.event.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +57,40 @@ class DeltaRow:
     start: int
     end: int
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The numbers of the first and the last delta."""
+        return self.event, self.last_event
+
     @classmethod
-    def of(cls, seen: SeenFrame, facts: EventFacts, gap_ns: int) -> "DeltaRow":
+    def of(cls, event: Event, gap_ns: int) -> "DeltaRow":
         """The row of a single delta."""
         return cls(
-            event=seen.event or 0,
-            last_event=seen.event or 0,
-            time_ns=seen.time_ns,
+            event=event.number,
+            last_event=event.number,
+            time_ns=event.time_ns,
             gap_ns=gap_ns,
-            until_ns=seen.time_ns,
-            type=facts.type,
-            run_id=facts.run_id,
+            until_ns=event.time_ns,
+            type=event.type,
+            run_id=event.run_id,
             count=1,
-            characters=facts.characters,
-            preview=facts.text[:PREVIEW],
-            start=seen.frame.start,
-            end=seen.frame.end,
+            characters=len(event.delta_text or ""),
+            preview=event.text[:PREVIEW],
+            start=event.frame.start,
+            end=event.frame.end,
         )
 
-    def extended(self, seen: SeenFrame, facts: EventFacts) -> "DeltaRow":
+    def extended(self, event: Event) -> "DeltaRow":
         """The row with one more delta."""
         room = PREVIEW - len(self.preview)
-        return DeltaRow(
-            event=self.event,
-            last_event=seen.event or 0,
-            time_ns=self.time_ns,
-            gap_ns=self.gap_ns,
-            until_ns=seen.time_ns,
-            type=self.type,
-            run_id=self.run_id,
+        return replace(
+            self,
+            last_event=event.number,
+            until_ns=event.time_ns,
             count=self.count + 1,
-            characters=self.characters + facts.characters,
-            preview=self.preview + facts.text[:room] if room else self.preview,
-            start=self.start,
-            end=seen.frame.end,
+            characters=self.characters + len(event.delta_text or ""),
+            preview=self.preview + event.text[:room] if room else self.preview,
+            end=event.frame.end,
         )
 
 

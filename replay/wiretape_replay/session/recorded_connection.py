@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wiretape.contract import CURSOR_HEADER, KEEP_ALIVE_SECONDS, cursor_in, deltas_requested
-from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.event import Event, Shape, TimedFrame
+from wiretape.frame_reader import FrameReader
 from wiretape.observations import BytesArrived, BytesLost, Ending, header
 from wiretape.recording import Exchange
-from wiretape.rules import ParsedEvent, Shape, json_hash
+from wiretape.rules import json_hash
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape_replay.session.log_warnings import LogWarnings
 from wiretape_replay.session.session_log import EntryKind, LogEntry
@@ -69,7 +70,7 @@ class DraftEntry:
         )
 
 
-def draft_of_message(message: ParsedEvent, exchange: int) -> DraftEntry:
+def draft_of_message(message: Event, exchange: int) -> DraftEntry:
     """The draft for a message, read as the rules read it.
 
     A message with an id is durable, whatever else it contains, because clients may resume with that id.  So is an
@@ -81,22 +82,20 @@ def draft_of_message(message: ParsedEvent, exchange: int) -> DraftEntry:
     return DraftEntry(
         EntryKind.DURABLE if is_durable else EntryKind.EPHEMERAL,
         message.time_ns,
-        message.frame.raw,
+        message.raw,
         exchange,
         message.number,
         event_id,
-        _interned(message.type),
+        _interned(message.type or None),
         message.sequence,
         _interned(message.run_id),
         _interned(calls[0]) if calls else None,
     )
 
 
-def _id_of(message: ParsedEvent) -> str | None:
+def _id_of(message: Event) -> str | None:
     """The id as a client would send it back; bytes that are not UTF-8 become U+FFFD."""
-    if message.id is None and message.has_id:
-        return message.frame.id or None
-    return message.id
+    return message.id or None
 
 
 def _interned(text: str | None) -> str | None:
@@ -158,7 +157,7 @@ def _content(raw: bytes) -> object:
     """The content of a frame in a comparable form: JSON as values."""
     frames = Parser(limit=len(raw), start=1).feed(raw + _NEXT_FRAME)
     frame = next(frame for frame in [*frames, _NO_FRAME] if frame.kind is FrameKind.MESSAGE)
-    message = ParsedEvent(SeenFrame(frame, 0, 1))
+    message = Event(0, frame, 0, 1)
     value = json_hash(message) if message.document else None
     return message.event_line, message.data if value is None else value
 
@@ -253,7 +252,7 @@ class ConnectionReader:
 
     def read(self, body: Iterable[BytesArrived | BytesLost]) -> RecordedConnection:
         """Read the whole body."""
-        frames = FrameReader(self._connection.exchange.content_encoding)
+        frames = FrameReader(self._connection.exchange.content_encoding, exchange=self._number)
         last_ns = self._connection.begin_ns
         for part in body:
             if isinstance(part, BytesArrived):
@@ -268,7 +267,7 @@ class ConnectionReader:
         self._finish(last_ns)
         return self._connection
 
-    def _add_frames(self, seen_frames: Iterable[SeenFrame]) -> None:
+    def _add_frames(self, seen_frames: Iterable[TimedFrame]) -> None:
         for seen in seen_frames:
             kind = seen.frame.kind
             if kind is FrameKind.OVERSIZED:
@@ -276,14 +275,14 @@ class ConnectionReader:
                 continue
             self._comment = self._comment if kind is FrameKind.BLANK else None
             self._oversized = self._tail = None
-            if kind is FrameKind.MESSAGE:
-                self._add_message(ParsedEvent(seen))
+            if isinstance(seen, Event):
+                self._add_message(seen)
             elif kind is FrameKind.TAIL:
                 self._tail = self._draft(seen)
             elif kind is not FrameKind.BOM:
                 self._add_comment(seen)
 
-    def _add_message(self, message: ParsedEvent) -> None:
+    def _add_message(self, message: Event) -> None:
         draft = draft_of_message(message, self._number)
         if self._findings:
             draft.findings = self._findings.get((self._number, draft.event or 0), ())
@@ -305,7 +304,7 @@ class ConnectionReader:
         self._connection.durable.append(event)
         self._durable_ns = draft.time_ns
 
-    def _add_comment(self, seen: SeenFrame) -> None:
+    def _add_comment(self, seen: TimedFrame) -> None:
         """Add a comment, with the blank lines after it, because some clients take these for an event."""
         if self._comment is not None and seen.frame.kind is FrameKind.BLANK:
             self._comment.data += seen.frame.raw
@@ -313,7 +312,7 @@ class ConnectionReader:
         self._comment = self._draft(seen)
         self._current_stretch().comments.append(self._comment)
 
-    def _add_oversized(self, seen: SeenFrame) -> None:
+    def _add_oversized(self, seen: TimedFrame) -> None:
         if self._oversized is None:
             self._oversized = self._draft(seen)
             self._current_stretch().events.append(self._oversized)
@@ -323,7 +322,7 @@ class ConnectionReader:
             self._oversized.time_ns = seen.time_ns
         self._warnings.oversized[-1] = len(self._oversized.data)
 
-    def _draft(self, seen: SeenFrame) -> DraftEntry:
+    def _draft(self, seen: TimedFrame) -> DraftEntry:
         return DraftEntry(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, self._number)
 
     def _current_stretch(self) -> Stretch:

@@ -87,7 +87,7 @@ def assert_page_equals_recording(path):
             if not exchange.is_stream:
                 continue
             held, states = details_of(document, exchange.number), dict(states_of(document, exchange.number))
-            events = [seen.event for seen in recording.frames(exchange.number) if seen.event is not None]
+            events = [event.number for event in recording.events(exchange.number)]
             assert list(held) == list(states) == events
             for event in events:
                 expected = DOCUMENTS["event"](recording, exchange=exchange.number, event=event)

@@ -51,6 +51,19 @@ class Violation:
         return text.removeprefix(".")
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaErrors:
+    """Where the JSON of an event does not match its schemas."""
+
+    general: tuple[Violation, ...] = ()
+    """Violations of the schema of all durable events, or of all deltas."""
+    specific: tuple[Violation, ...] = ()
+    """Violations of the schema of the event's type, without the fields that already violate the general schema."""
+
+
+NO_SCHEMA_ERRORS = SchemaErrors()
+
+
 class Schema:
     """Validator of one schema file."""
 
@@ -168,8 +181,8 @@ _MESSAGE_DELTA_TYPE = MESSAGE_DELTA.document["properties"]["type"]["const"]
 
 
 def is_valid_delta(value: dict[str, Any]) -> bool:
-    """Whether an object, whose `type` is that of a delta, matches the schemas of a delta."""
-    name, delta = value["type"], value.get("delta")
+    """Whether an object matches the schemas of a delta of its `type`."""
+    name, delta = value.get("type"), value.get("delta")
     if (
         name == _MESSAGE_DELTA_TYPE
         and type(delta) is dict
@@ -180,6 +193,17 @@ def is_valid_delta(value: dict[str, Any]) -> bool:
         # Nearly all deltas; the schema takes three times as long.
         return True
     return (EVENT_SCHEMAS.get(name) or EPHEMERAL_EVENT).is_valid(value)
+
+
+def find_event_errors(document: dict[str, Any], type_: str, *, is_delta: bool) -> SchemaErrors:
+    """Return where the JSON of a delta, or else of a durable event, does not match its schemas."""
+    specific = EVENT_SCHEMAS.get(type_)
+    if is_valid_delta(document) if is_delta else (specific or DURABLE_EVENT).is_valid(document):
+        return NO_SCHEMA_ERRORS
+    violations = (EPHEMERAL_EVENT if is_delta else DURABLE_EVENT).violations(document)
+    reported = {violation.path[0] for violation in violations}
+    more = () if specific is None else specific.violations(document)
+    return SchemaErrors(violations, tuple(violation for violation in more if violation.path[0] not in reported))
 
 
 ERROR_SCHEMAS = {

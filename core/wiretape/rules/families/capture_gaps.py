@@ -1,5 +1,6 @@
 """REC: gaps in the recording itself, for which neither side is responsible."""
 
+from wiretape.event import Event, Shape
 from wiretape.observations import Ending, Side
 from wiretape.rules.catalogue import (
     EVENT,
@@ -14,7 +15,6 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Location, Party, Severity
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import format_number
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.stream_state import StreamState
@@ -58,7 +58,7 @@ def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:
     basis=Basis.INFERRED,
     clause='Durable event, sequence: "Order number of the durable event."',
 )
-def capture_began_mid_session(event: ParsedEvent, stream: StreamState) -> Outcome:
+def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
     """The first recorded durable event of a session is not its first, or the connection was opened with a cursor."""
     session = stream.session
     if session.first_event is not event or session.was_dropped:

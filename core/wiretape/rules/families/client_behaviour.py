@@ -17,6 +17,7 @@ from wiretape.contract import (
     STREAM_RESYNC,
 )
 from wiretape.credential_names import is_credential_parameter
+from wiretape.event import Event, Shape, is_header_safe
 from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
@@ -38,7 +39,6 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.families.bearer_keys import lacks_key
 from wiretape.rules.finding import Party, Severity
-from wiretape.rules.parsed_event import ParsedEvent, Shape, is_header_safe
 from wiretape.rules.quoting import quote, quote_or_none
 from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, ReadPosition, SessionReader
 from wiretape.rules.state.event_log import KnownEvent
@@ -250,7 +250,7 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
     scope=Scope.CLIENT,
     clause=f'Events 6: "On `{STREAM_RESYNC}` the client: (1) keeps the last durable SSE id; (2) reconnects …"',
 )
-def resync_ignored(event: ParsedEvent, stream: StreamState) -> Outcome:
+def resync_ignored(event: Event, stream: StreamState) -> Outcome:
     """After `stream.resync`, the client does not reconnect within 60 s, or reconnects without the last durable id."""
     if stream.resync is not None or not stream.is_new_since_opened(event):
         return None

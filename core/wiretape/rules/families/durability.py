@@ -1,8 +1,8 @@
 """DUR: durable and ephemeral events."""
 
 from wiretape.contract import EVENT_DELTAS, STORED_TYPES
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import EVENT, HELD, Outcome, Scope, problem, rule
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import describe, quote
 from wiretape.rules.state.stream_state import StreamState
 
@@ -13,7 +13,7 @@ _ID_AND_SEQUENCE = 'Events 1: "Durable events have an SSE `id` and a JSON `seque
 
 
 @rule("DUR001", "id-without-sequence", on=EVENT, fast_path=True, shapes=_DURABLE, clause=_ID_AND_SEQUENCE)
-def id_without_sequence(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def id_without_sequence(event: Event, _stream: StreamState) -> Outcome:
     """An event has an SSE id, but its JSON has no `sequence`."""
     if not event.has_id:
         return None
@@ -24,7 +24,7 @@ def id_without_sequence(event: ParsedEvent, _stream: StreamState) -> Outcome:
 
 
 @rule("DUR002", "sequence-without-id", on=EVENT, fast_path=True, shapes=_DURABLE, clause=_ID_AND_SEQUENCE)
-def sequence_without_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def sequence_without_id(event: Event, _stream: StreamState) -> Outcome:
     """The JSON of an event has a `sequence`, but the event has no `id` line or an empty one."""
     if not event.has_sequence:
         return None
@@ -43,9 +43,9 @@ def sequence_without_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
     shapes=_DURABLE,
     clause='Durable event, id: "Same value as the SSE `id` line."',
 )
-def id_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def id_disagrees(event: Event, _stream: StreamState) -> Outcome:
     """The JSON `id` of an event differs from its SSE id."""
-    identity = event.id
+    identity = event.cursor
     if identity is None or "id" not in event.document:
         return None
     other = event.document["id"]
@@ -64,7 +64,7 @@ def id_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
     shapes=_DELTA,
     clause='Events 2: "Delta events … are ephemeral: no SSE `id`, …"',
 )
-def delta_with_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def delta_with_id(event: Event, _stream: StreamState) -> Outcome:
     """A delta has an `id` line; even an empty one resets the cursor of every client."""
     if event.id_line is None:
         return HELD
@@ -80,7 +80,7 @@ def delta_with_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
     shapes=_DELTA,
     clause='Ephemeral event: "An ephemeral event has no SSE `id` line and no `sequence`."',
 )
-def delta_with_sequence(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def delta_with_sequence(event: Event, _stream: StreamState) -> Outcome:
     """A delta has a `sequence`."""
     if not event.has_sequence:
         return HELD
@@ -95,7 +95,7 @@ def delta_with_sequence(event: ParsedEvent, _stream: StreamState) -> Outcome:
     shapes=_WITH_OBJECT - _DELTA,
     clause='Event types: "The final assistant message is stored."; "A durable reasoning message is stored."',
 )
-def stored_event_without_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def stored_event_without_id(event: Event, _stream: StreamState) -> Outcome:
     """An event of a stored type has neither an id nor a sequence."""
     if event.type not in STORED_TYPES:
         return None
@@ -114,7 +114,7 @@ def stored_event_without_id(event: ParsedEvent, _stream: StreamState) -> Outcome
     once_per=Scope.STREAM,
     clause='Events 2: "They are sent only when `event_deltas=true`."',
 )
-def unrequested_delta(event: ParsedEvent, stream: StreamState) -> Outcome:
+def unrequested_delta(event: Event, stream: StreamState) -> Outcome:
     """Deltas arrive although the request does not ask for them.  One finding per stream."""
     if stream.deltas_requested is None:
         return None
@@ -125,5 +125,5 @@ def unrequested_delta(event: ParsedEvent, stream: StreamState) -> Outcome:
     return problem(f"Expected no deltas without `{EVENT_DELTAS}=true` in the request, got a {event.type}.")
 
 
-def _quote_id_line(event: ParsedEvent) -> str:
+def _quote_id_line(event: Event) -> str:
     return quote((event.id_line or b"")[:400].decode("utf-8", "replace"))

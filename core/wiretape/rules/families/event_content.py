@@ -5,7 +5,8 @@ from calendar import isleap
 from datetime import date
 
 from wiretape.contract import EVENT_TYPES
-from wiretape.contract.schemas import EVENT_SCHEMAS, Violation
+from wiretape.contract.schemas import EVENT_SCHEMAS, NO_SCHEMA_ERRORS, Violation
+from wiretape.event import Event, Shape
 from wiretape.json_codec import UnreadableJson, find_repeated_keys
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,
@@ -19,7 +20,6 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Severity
-from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, ParsedEvent, Shape
 from wiretape.rules.quoting import describe, describe_violation, quote
 from wiretape.rules.state.stream_state import StreamState
 
@@ -51,20 +51,20 @@ _COMMON_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0
     unless=["SSE001", "KAL002"],
     clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
 )
-def data_not_one_json_object(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def data_not_one_json_object(event: Event, _stream: StreamState) -> Outcome:
     """The data of an event is not exactly one JSON object."""
     if event.shape is not Shape.NO_OBJECT:
         return HELD
-    if event.non_object is UnreadableJson.TOO_COMPLEX:
+    if event.value is UnreadableJson.TOO_COMPLEX:
         return COMPLEX_JSON
     return problem(f"Expected one JSON object as data, got {_describe_data(event)}.")
 
 
-def _describe_data(event: ParsedEvent) -> str:
-    if event.non_object is UnreadableJson.NOT_AN_OBJECT:
+def _describe_data(event: Event) -> str:
+    if event.value is UnreadableJson.NOT_AN_OBJECT:
         return "text that does not begin with `{`"
-    if event.non_object is not UnreadableJson.NOT_JSON:
-        return describe(event.non_object)
+    if event.value is not UnreadableJson.NOT_JSON:
+        return describe(event.value)
     return "text that is not JSON" if event.data else "an empty `data` line"
 
 
@@ -77,12 +77,12 @@ def _describe_data(event: ParsedEvent) -> str:
     unless=["KAL002"],
     clause='Durable event, type: "One of the event types in the Events part."',
 )
-def unknown_event_type(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def unknown_event_type(event: Event, _stream: StreamState) -> Outcome:
     """The JSON `type` is not one of the event types."""
     name = event.type
     if name in EVENT_TYPES:
         return HELD
-    if name is None or event.is_damaged(name):
+    if type(event.document.get("type")) is not str or event.is_damaged(name):
         return None
     return problem(f"Expected an event type of the specification, got {quote(name)}.")
 
@@ -96,18 +96,18 @@ def unknown_event_type(event: ParsedEvent, _stream: StreamState) -> Outcome:
     unless=["KAL002"],
     clause='Endpoints, stream response: "each message has an `event:` line naming the type"',
 )
-def event_name_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def event_name_disagrees(event: Event, _stream: StreamState) -> Outcome:
     """The `event` line does not name the JSON `type`, or there is no JSON `type`."""
-    name = event.event_name
-    if name is None:
+    if event.event_line is None:
         return None
-    if name == event.type:
+    name, in_json = event.name, event.document.get("type", ...)
+    if name == in_json:
         return HELD
-    if event.is_damaged(name) or event.is_damaged(event.type or ""):
+    if event.is_damaged(name) or event.is_damaged(event.type):
         return None
     if event.type in EVENT_TYPES and name not in EVENT_TYPES:
         return problem(f"Expected the JSON `type` {quote(event.type)} on the `event` line, got {quote(name)}.")
-    got = describe(event.document.get("type", ...))
+    got = describe(in_json)
     return problem(f"Expected {quote(name)}, the name on the `event` line, as JSON `type`, got {got}.")
 
 
@@ -120,14 +120,14 @@ def event_name_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
     unless={"id": _IDENTITY, "sequence": _IDENTITY, "type": ["EVT003"], "content": ["EVT006"]},
     clause='Durable event: the table with the columns "Field", "Type", "Notes"',
 )
-def durable_field_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def durable_field_malformed(event: Event, _stream: StreamState) -> Outcome:
     """A durable event lacks a field, or has one of the wrong JSON type.  One finding per field.
 
     A sequence with a fraction, even 1.0, is not an integer.
     """
-    if event.schema_errors is NO_SCHEMA_ERRORS and event.sequence is not None:
+    if event.find_schema_errors() is NO_SCHEMA_ERRORS and event.sequence is not None:
         return HELD
-    found = {str(violation.path[0]): violation for violation in event.schema_errors.general}
+    found = {str(violation.path[0]): violation for violation in event.find_schema_errors().general}
     sequence = event.document.get("sequence", ...)
     if type(sequence) is float and event.sequence is None:
         found.setdefault("sequence", Violation(("sequence",), "an integer", sequence))
@@ -141,7 +141,7 @@ def durable_field_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome
     shapes=_DURABLE,
     clause='Durable event, created_at: "ISO 8601 UTC timestamp."',
 )
-def created_at_not_utc(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def created_at_not_utc(event: Event, _stream: StreamState) -> Outcome:
     """The `created_at` of a durable event is not an ISO 8601 timestamp in UTC, with `Z` or `+00:00`."""
     created_at = event.document.get("created_at")
     if type(created_at) is not str:
@@ -180,11 +180,11 @@ def is_utc_timestamp(text: str) -> bool:
     shapes=_DURABLE,
     clause='Events 4: "Text event `content` is a list of blocks; structured event `content` is a JSON object."',
 )
-def content_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def content_malformed(event: Event, _stream: StreamState) -> Outcome:
     """The `content` of a durable event is neither an object nor an array of objects."""
     if "content" not in event.document:
         return None
-    wrong = [violation for violation in event.schema_errors.general if violation.path[0] == "content"]
+    wrong = [violation for violation in event.find_schema_errors().general if violation.path[0] == "content"]
     if not wrong:
         return HELD
     got = describe(wrong[0].got)
@@ -201,14 +201,14 @@ def content_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
     shapes=_DURABLE,
     clause='tool.started: "content.tool_call_id | string", "content.input | object", "data.name | string"',
 )
-def tool_started_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def tool_started_malformed(event: Event, _stream: StreamState) -> Outcome:
     """A `tool.started` event lacks a field of `content` or `data`, or has one of the wrong type.
 
     One finding per field.
     """
     if event.type not in EVENT_SCHEMAS:
         return None
-    return [Problem(describe_violation(violation)) for violation in event.schema_errors.specific]
+    return [Problem(describe_violation(violation)) for violation in event.find_schema_errors().specific]
 
 
 @rule(
@@ -221,7 +221,7 @@ def tool_started_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause='Durable event, data: "Short summary of the event."',
 )
-def tool_summary_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def tool_summary_disagrees(event: Event, _stream: StreamState) -> Outcome:
     """`data` of a `tool.started` event names another tool call or tool than `content`.  One finding per field."""
     content, data = event.document.get("content"), event.document.get("data")
     if type(content) is not dict or type(data) is not dict:
@@ -246,7 +246,7 @@ def tool_summary_disagrees(event: ParsedEvent, _stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause='Endpoints: "Opens an SSE stream of the session\'s events."',
 )
-def wrong_session(event: ParsedEvent, stream: StreamState) -> Outcome:
+def wrong_session(event: Event, stream: StreamState) -> Outcome:
     """The `session_id` of a durable event is not the session in the path of the request."""
     session = event.document.get("session_id")
     if type(session) is not str:
@@ -268,7 +268,7 @@ def wrong_session(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause='What the service does: "All data is scoped to a tenant and a workspace."',
 )
-def workspace_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
+def workspace_changed(event: Event, stream: StreamState) -> Outcome:
     """Durable events of one session have different `workspace_id`s.  One finding for each new workspace."""
     first, workspace = stream.session.workspace, event.workspace_of(stream.session.id)
     if workspace is None or first is None or event.is_damaged(workspace):
@@ -287,19 +287,19 @@ def workspace_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
     shapes=_DELTA,
     clause='Ephemeral event: "run_id | string", "delta | object | For `message.delta`: `delta.text`, …"',
 )
-def ephemeral_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def ephemeral_malformed(event: Event, _stream: StreamState) -> Outcome:
     """A delta lacks a field or has one of the wrong type; a `message.delta` also needs `delta.text`.
 
     One finding per field.
     """
-    errors = event.schema_errors
+    errors = event.find_schema_errors()
     if errors is NO_SCHEMA_ERRORS:
         return HELD
-    # DUR005 is about the sequence of a delta.
+    # DUR005 is about the sequence of a delta, and EVT003 about its type.
     return [
         Problem(describe_violation(violation))
         for violation in (*errors.general, *errors.specific)
-        if violation.path[0] != "sequence"
+        if violation.path[0] not in {"sequence", "type"}
     ]
 
 
@@ -314,9 +314,9 @@ def ephemeral_malformed(event: ParsedEvent, _stream: StreamState) -> Outcome:
     noun="keys",
     clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
 )
-def duplicate_json_key(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def duplicate_json_key(event: Event, _stream: StreamState) -> Outcome:
     """The JSON object repeats a key at its top level; parsers differ in which value they use."""
-    keys = find_repeated_keys(event.data or b"", event.document)
+    keys = find_repeated_keys(event.data, event.document)
     if keys is None:
         return COMPLEX_JSON
     return [Problem(f"Expected the key {quote(key)} once, got it more than once.") for key in keys]

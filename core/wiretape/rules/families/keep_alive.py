@@ -1,6 +1,7 @@
 """KAL: keep-alive comments, and silences without them."""
 
 from wiretape.contract import EVENT_TYPES, KEEP_ALIVE_SECONDS
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     AFTER_COMMENT,
     EVENT,
@@ -14,7 +15,6 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Severity
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import quote
 from wiretape.rules.state.stream_state import Silence, StreamState
 from wiretape.sse import FrameKind
@@ -56,17 +56,17 @@ def silent_too_long(silence: Silence) -> Outcome:
     basis=Basis.INFERRED,
     clause=_KEEP_ALIVE,
 )
-def keep_alive_not_a_comment(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def keep_alive_not_a_comment(event: Event, _stream: StreamState) -> Outcome:
     """A keep-alive is an event (`ping`, `keepalive`, `heartbeat`) instead of a comment."""
     if event.type in EVENT_TYPES or not is_keep_alive(event):
         return HELD
-    name = event.event_name or event.type or ""
+    name = event.name or event.type
     return problem(f"Expected a comment as keep-alive, got the event {quote(name)}.")
 
 
-def is_keep_alive(event: ParsedEvent) -> bool:
+def is_keep_alive(event: Event) -> bool:
     """Whether an event of an unknown type is named like a keep-alive."""
-    names = [name for name in (event.event_name, event.type) if name is not None]
+    names = (event.name, event.type)
     return any(_is_keep_alive_name(name) for name in names) and EVENT_TYPES.keys().isdisjoint(names)
 
 

@@ -1,6 +1,7 @@
 """RES: streams that were opened with a cursor."""
 
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, is_event_stream
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
@@ -19,7 +20,6 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import format_number, quote
 from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
@@ -45,15 +45,15 @@ _MOST_NAMED = 3
     once_per=Scope.STREAM,
     clause=_REPLAY,
 )
-def event_repeated_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
+def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
     """A connection that was opened with a cursor carries the event of the cursor, or an earlier one.
 
     One finding per stream.
     """
     resume = stream.resume
-    if resume is None or event.id in stream.event_numbers:
+    if resume is None or event.cursor in stream.event_numbers:
         return None
-    if event.id == resume.cursor:
+    if event.cursor == resume.cursor:
         if not stream.is_repeated_on_resume(event):
             # SEQ003 reports another event with that id.
             return None
@@ -96,17 +96,17 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
     scope=Scope.SESSION,
     clause='What the service does: "Durable events are persisted, … and are replayed on reconnect."',
 )
-def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
+def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
     """A durable event arrives again on another connection with a different JSON value."""
     known = stream.session.log.find(event)
-    if known is None or event.id not in stream.session.log.events or event.id in stream.event_numbers:
+    if known is None or event.cursor not in stream.session.log.events or event.cursor in stream.event_numbers:
         return None
     now = json_hash(event)
     if now is None or known.json_hash is None:
         return INCOMPARABLE_JSON
     if now == known.json_hash:
         return HELD
-    return problem(f"Expected the same JSON for {quote(event.id or '')} as the first time, got different JSON.")
+    return problem(f"Expected the same JSON for {quote(event.cursor or '')} as the first time, got different JSON.")
 
 
 @rule(
@@ -119,7 +119,7 @@ def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
     unless=["RES001", "SEQ001", "SEQ002", "SEQ003"],
     clause=_REPLAY,
 )
-def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
+def live_before_replay_ended(event: Event, stream: StreamState) -> Outcome:
     """On a stream with a cursor, an ephemeral event arrives before a durable event that has to be replayed.
 
     That is one that was seen before the connection was requested.  One finding per stream.
@@ -129,7 +129,7 @@ def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome
         return None
     if not resume.has_live_output:
         return HELD
-    return problem(f"Expected {quote(event.id or '')} before any live output, got an ephemeral event first.")
+    return problem(f"Expected {quote(event.cursor or '')} before any live output, got an ephemeral event first.")
 
 
 def _hold_for_accepted_cursor(exchange: ExchangeState) -> Outcome:

@@ -4,6 +4,7 @@
 """
 
 from wiretape.contract import CANCEL, RUN_NOT_CANCELLABLE, RUN_STARTED, SESSION_BUSY, STATUS_IDLE, TERMINAL_RUN_TYPES
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
     ERROR_RESPONSE,
@@ -21,7 +22,6 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Severity
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
@@ -57,7 +57,7 @@ def _two_runs(active: str, started: str) -> Outcome:
     clause=_ONE_RUN,
     also=[Check(OVERLAP, _find_proven_start)],
 )
-def two_active_runs(event: ParsedEvent, stream: StreamState) -> Outcome:
+def two_active_runs(event: Event, stream: StreamState) -> Outcome:
     """A run starts while another run of the session has started and not ended.
 
     If only a later event of the other run shows that it was still active, the finding follows then.
@@ -92,7 +92,7 @@ def _may_have_active_run(stream: StreamState) -> bool:
     basis=Basis.INFERRED,
     clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
 )
-def event_after_run_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
+def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
     """An event of a run arrives after the end of the run, and is not a replay.  One finding per run.
 
     This does not apply to the outcome of a tool call after `run.cancelled`, nor to `sandbox.*`, `session.*` and
@@ -127,10 +127,10 @@ def event_after_run_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
 )
-def run_ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
+def run_ended_twice(event: Event, stream: StreamState) -> Outcome:
     """A run has a second terminal event with another id."""
     run_id = event.run_id
-    if run_id is None or event.id is None or not stream.is_new(event):
+    if run_id is None or event.cursor is None or not stream.is_new(event):
         return None
     run = stream.session.runs.runs.get(run_id)
     if run is None or run.ended_ns is None:
@@ -138,7 +138,7 @@ def run_ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
     if run.ended_id is None:
         return None
     first = f"{run.ended_type} {quote(run.ended_id)}"
-    return problem(f"Expected no end of run {quote(run_id)} after {first}, got {event.type} {quote(event.id)}.")
+    return problem(f"Expected no end of run {quote(run_id)} after {first}, got {event.type} {quote(event.cursor)}.")
 
 
 def _find_proven_idle(overlap: Overlap, _session: SessionState) -> Outcome:
@@ -161,7 +161,7 @@ def _active_when_idle(active: str) -> Outcome:
     clause='States: "Session | idle | No active run; announced by event `session.status_idle`."',
     also=[Check(OVERLAP, _find_proven_idle)],
 )
-def idle_with_active_run(event: ParsedEvent, stream: StreamState) -> Outcome:
+def idle_with_active_run(event: Event, stream: StreamState) -> Outcome:
     """`session.status_idle` arrives while a run that started has not ended.  One finding per run.
 
     If only a later event of the run shows that it was still active, the finding follows then.
@@ -187,7 +187,7 @@ def idle_with_active_run(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause='Event types: "run.started | A worker started the run."',
 )
-def event_before_run_started(event: ParsedEvent, stream: StreamState) -> Outcome:
+def event_before_run_started(event: Event, stream: StreamState) -> Outcome:
     """An event of a run arrives before its `run.started`, in a session recorded from its first event."""
     run_id, session = event.run_id, stream.session
     if run_id is None or not session.is_from_start or not stream.is_new_since_opened(event):

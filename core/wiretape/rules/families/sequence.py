@@ -1,8 +1,8 @@
 """SEQ: order of durable events.  Deltas and sequences of the wrong type do not take part in it."""
 
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import DROPPED_STATE, EVENT, HELD, LOST_EVENTS, Basis, Outcome, Scope, problem, rule
 from wiretape.rules.finding import Severity
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import format_number, quote
 from wiretape.rules.state.stream_state import StreamState
 
@@ -19,7 +19,7 @@ _ORDER_NUMBER = 'Durable event, sequence: "Order number of the durable event."'
     unless=["SEQ002"],
     clause=_ORDER_NUMBER,
 )
-def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
+def sequence_not_increasing(event: Event, stream: StreamState) -> Outcome:
     """The sequence of a durable event is not above that of the previous one on the same connection.
 
     For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
@@ -47,9 +47,9 @@ def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause=_ORDER_NUMBER,
 )
-def sequence_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
+def sequence_reused(event: Event, stream: StreamState) -> Outcome:
     """Two events of one session with different ids have the same sequence."""
-    sequence, identity = event.sequence, event.id
+    sequence, identity = event.sequence, event.cursor
     if sequence is None or identity is None:
         return None
     log = stream.session.log
@@ -71,9 +71,9 @@ def sequence_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause='Durable event, id: "Used as the replay cursor."',
 )
-def id_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
+def id_reused(event: Event, stream: StreamState) -> Outcome:
     """The same id occurs twice on one connection, or another event has it on another connection."""
-    identity = event.id
+    identity = event.cursor
     if identity is None:
         return None
     if identity in stream.event_numbers:
@@ -98,7 +98,7 @@ def id_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause=_ORDER_NUMBER,
 )
-def sequence_gap(event: ParsedEvent, stream: StreamState) -> Outcome:
+def sequence_gap(event: Event, stream: StreamState) -> Outcome:
     """The sequence increases by more than one, which the specification does not forbid.  One finding per session."""
     before, sequence = stream.sequence, event.sequence
     if before is None or sequence is None or stream.is_out_of_step:
@@ -125,7 +125,7 @@ def sequence_gap(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause='Durable event, created_at: "ISO 8601 UTC timestamp."',
 )
-def created_at_going_back(event: ParsedEvent, stream: StreamState) -> Outcome:
+def created_at_going_back(event: Event, stream: StreamState) -> Outcome:
     """`created_at` is earlier than that of the previous durable event on the same connection."""
     before, created_at = stream.created_at, event.created_at
     if before is None or created_at is None:

@@ -8,6 +8,7 @@ SSE006), and the media type (SSE007).
 from http import HTTPStatus
 
 from wiretape.contract import EVENT_STREAM, is_event_stream
+from wiretape.event import LONGEST_ID, Event, Shape, is_header_safe
 from wiretape.observations import Ending, header
 from wiretape.rules.catalogue import (
     EVENT,
@@ -26,7 +27,6 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Severity
-from wiretape.rules.parsed_event import LONGEST_ID, FramedEvent, ParsedEvent, Shape, is_header_safe
 from wiretape.rules.quoting import quote, quote_bytes, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import SuccessBody
@@ -52,7 +52,7 @@ _UNCODED = frozenset({"", "identity"})
     everywhere=True,
     clause='WHATWG: "Event streams in this format must always be encoded as UTF-8."',
 )
-def invalid_utf8(event: FramedEvent, _stream: EventStream) -> Outcome:
+def invalid_utf8(event: Event, _stream: EventStream) -> Outcome:
     """The bytes of an event are not UTF-8."""
     at = event.invalid_utf8_at
     if at is None:
@@ -95,7 +95,7 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     everywhere=True,
     clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
 )
-def unknown_field(event: FramedEvent, _stream: EventStream) -> Outcome:
+def unknown_field(event: Event, _stream: EventStream) -> Outcome:
     """An event has a field other than `event`, `id`, `data` and `retry`."""
     if not event.unknown_fields:
         return HELD
@@ -117,7 +117,7 @@ def unknown_field(event: FramedEvent, _stream: EventStream) -> Outcome:
     clause='WHATWG: "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the '
     'field value. Otherwise, ignore the field."',
 )
-def nul_in_id(event: FramedEvent, _stream: EventStream) -> Outcome:
+def nul_in_id(event: Event, _stream: EventStream) -> Outcome:
     """An `id` line contains U+0000, so clients ignore it."""
     if event.id_line is None:
         return None
@@ -135,7 +135,7 @@ def nul_in_id(event: FramedEvent, _stream: EventStream) -> Outcome:
     severity=Severity.WARNING,
     clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
 )
-def repeated_field(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def repeated_field(event: Event, _stream: StreamState) -> Outcome:
     """An event has more than one `event`, `id` or `data` line."""
     return [
         Problem(f"Expected one `{name}` line, got {len(event.frame.values(name.encode()))}.")
@@ -151,7 +151,7 @@ def repeated_field(event: ParsedEvent, _stream: StreamState) -> Outcome:
     shapes=_WITH_DATA,
     clause=f'{_STREAM_RESPONSE}: "each message has an `event:` line naming the type"',
 )
-def missing_event_line(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def missing_event_line(event: Event, _stream: StreamState) -> Outcome:
     """An event with data has no `event` line."""
     if event.event_line is not None:
         return HELD
@@ -193,13 +193,13 @@ def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
     clause='WHATWG: "If the data buffer is an empty string, set the data buffer and the event type buffer to the '
     'empty string and return."',
 )
-def message_without_data(event: FramedEvent, _stream: EventStream) -> Outcome:
+def message_without_data(event: Event, _stream: EventStream) -> Outcome:
     """A block of lines has no `data` line, so clients do not dispatch an event for it.
 
     Its `id` and `retry` lines take effect nevertheless.  A block with only `retry` is meant as one, and does not
     break the rule.
     """
-    if event.data is not None:
+    if event.has_data:
         return HELD
     lines = {"event": event.event_line is not None, "id": event.id_line is not None, "retry": bool(event.retries)}
     present = [name for name, is_present in lines.items() if is_present]
@@ -242,7 +242,7 @@ def compressed_stream(exchange: ExchangeState) -> Outcome:
     clause='WHATWG: "If the field value consists of only ASCII digits, then interpret the field value as an '
     'integer in base ten"',
 )
-def unusable_retry(event: FramedEvent, _stream: EventStream) -> Outcome:
+def unusable_retry(event: Event, _stream: EventStream) -> Outcome:
     """A `retry` value is not ASCII digits, is 0, or is 2^31 or more, which makes clients reconnect in a hot loop."""
     if not event.retries:
         return None
@@ -267,9 +267,9 @@ def _is_usable_retry(value: bytes) -> bool:
     everywhere=True,
     clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
 )
-def id_unfit_for_header(event: FramedEvent, _stream: EventStream) -> Outcome:
+def id_unfit_for_header(event: Event, _stream: EventStream) -> Outcome:
     """An id does not survive a `Last-Event-ID` header unchanged."""
-    identity = event.id
+    identity = event.cursor
     if identity is None:
         return None
     if is_header_safe(identity):

@@ -1,6 +1,7 @@
 """TOOL: the lifecycle of a tool call, whose events share one `tool_call_id`."""
 
 from wiretape.contract import RUN_COMPLETED, TOOL_STARTED, TOOL_TYPES
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
     EVENT,
@@ -14,7 +15,6 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Severity
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import quote
 from wiretape.rules.state.runs import OUTCOME_TYPES, find_disagreement
 from wiretape.rules.state.stream_state import StreamState
@@ -25,7 +25,7 @@ _SHARED_ID = 'Events 5: "Tool lifecycle events … of one call share one `tool_c
 
 
 @rule("TOOL001", "missing-tool-call-id", on=EVENT, shapes=_NOT_DELTA, types=_TOOL_TYPES, clause=_SHARED_ID)
-def missing_tool_call_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
     """A tool lifecycle event has no string `tool_call_id` in `content` or `data`."""
     if event.tool_call_ids:
         return HELD
@@ -47,7 +47,7 @@ def missing_tool_call_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause=_SHARED_ID,
 )
-def end_without_start(event: ParsedEvent, stream: StreamState) -> Outcome:
+def end_without_start(event: Event, stream: StreamState) -> Outcome:
     """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
     session, ids = stream.session, event.tool_call_ids
     if not ids or not stream.is_new_since_opened(event):
@@ -74,10 +74,10 @@ def end_without_start(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause=_SHARED_ID,
 )
-def ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
+def ended_twice(event: Event, stream: StreamState) -> Outcome:
     """A tool call has two outcomes with different ids."""
     runs, ids = stream.session.runs, event.tool_call_ids
-    if not ids or event.id is None or not stream.is_new(event):
+    if not ids or event.cursor is None or not stream.is_new(event):
         return None
     call = runs.calls.get(ids[0])
     if call is None or not call.ended:
@@ -85,7 +85,7 @@ def ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
     if call.outcome_id is None:
         return None
     wanted = f"{quote(call.outcome_id)} to be the only outcome of tool call {quote(ids[0])}"
-    return problem(f"Expected {wanted}, got {event.type} {quote(event.id)}.")
+    return problem(f"Expected {wanted}, got {event.type} {quote(event.cursor)}.")
 
 
 @rule(
@@ -100,7 +100,7 @@ def ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
     basis=Basis.INFERRED,
     clause=_SHARED_ID,
 )
-def call_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
+def call_changed(event: Event, stream: StreamState) -> Outcome:
     """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
     ids = event.tool_call_ids
     call = stream.session.runs.calls.get(ids[0]) if ids else None
@@ -128,7 +128,7 @@ def call_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
     noun="tool calls",
     clause='Event types: "tool.completed | A tool call completed.", "tool.failed | A tool call failed."',
 )
-def call_left_open(event: ParsedEvent, stream: StreamState) -> Outcome:
+def call_left_open(event: Event, stream: StreamState) -> Outcome:
     """A run completes while one of its tool calls has no outcome."""
     run_id = event.run_id
     if run_id is None or not stream.is_new_since_opened(event) or run_id in stream.runs.ended:

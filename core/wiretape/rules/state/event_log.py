@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from wiretape.rules.parsed_event import ParsedEvent
+from wiretape.event import Event
 
 MOST_EVENTS = 50_000
 """Events kept for each session."""
@@ -100,9 +100,9 @@ class EventLog:
         self._highest: int | None = None
         self._ascending = True
 
-    def find(self, event: ParsedEvent) -> KnownEvent | None:
+    def find(self, event: Event) -> KnownEvent | None:
         """Return what is kept of the event from the first time that it was seen, with another id or none if need be."""
-        identity, sequence = event.id, event.sequence
+        identity, sequence = event.cursor, event.sequence
         known = None if identity is None else self.events.get(identity)
         if known is None:
             if sequence not in self.first_ids and not self.other_events:
@@ -113,26 +113,26 @@ class EventLog:
             return None
         return self.other_events.get((None if known is None else identity, sequence)) or self._find_renamed(event)
 
-    def has_other_event(self, event: ParsedEvent) -> bool:
+    def has_other_event(self, event: Event) -> bool:
         """Whether another event has the id of this one (SEQ003): one that differs not only in its sequence."""
-        known = None if event.id is None else self.events.get(event.id)
+        known = None if event.cursor is None else self.events.get(event.cursor)
         if known is None or event.sequence is None or known.sequence is None or known.sequence == event.sequence:
             return False
         json_hash = _hash_json(event, {"sequence": known.sequence})
         return json_hash is not None and known.json_hash is not None and json_hash != known.json_hash
 
-    def has_other_number(self, event: ParsedEvent) -> bool:
+    def has_other_number(self, event: Event) -> bool:
         """Whether the id of an event is known with another sequence (SEQ003 or RES003)."""
-        known = None if event.id is None else self.events.get(event.id)
+        known = None if event.cursor is None else self.events.get(event.cursor)
         return known is not None and known.sequence is not None and known.sequence != event.sequence
 
     def is_ambiguous(self, identity: str) -> bool:
         """Whether several events have an id."""
         return any(identity == other for other, _ in self.other_events)
 
-    def is_new(self, event: ParsedEvent) -> bool:
+    def is_new(self, event: Event) -> bool:
         """Whether the event is certainly seen for the first time."""
-        identity, sequence = event.id, event.sequence
+        identity, sequence = event.cursor, event.sequence
         if sequence is None:
             return identity is not None and identity not in self.events and not self.dropped
         may_be_known = identity in self.events or sequence in self.first_ids or self.other_events
@@ -140,9 +140,9 @@ class EventLog:
             return False
         return self.dropped_up_to is None or sequence > self.dropped_up_to
 
-    def add(self, event: ParsedEvent) -> None:
+    def add(self, event: Event) -> None:
         """Add an event that is new, or whose id is."""
-        identity, sequence = event.id, event.sequence
+        identity, sequence = event.cursor, event.sequence
         if sequence is not None:
             if self._highest is None or sequence > self._highest:
                 self._highest = sequence
@@ -167,14 +167,14 @@ class EventLog:
         """
         return dict(sorted(self._after(cursor, before_ns), key=itemgetter(1)))
 
-    def _find_renamed(self, event: ParsedEvent) -> KnownEvent | None:
+    def _find_renamed(self, event: Event) -> KnownEvent | None:
         """Return the event that has the sequence of this one, and differs from it only in its id (SEQ002, DUR002)."""
         sequence = event.sequence
         first = None if sequence is None else self.first_ids.get(sequence)
-        if sequence is None or first is None or first == event.id:
+        if sequence is None or first is None or first == event.cursor:
             return None
         known = self.other_events.get((first, sequence)) or self.events.get(first)
-        if known is None or event.id is None:
+        if known is None or event.cursor is None:
             return known
         json_hash = _hash_json(event, {"id": first})
         return known if json_hash is not None and json_hash == known.json_hash else None
@@ -206,7 +206,7 @@ class EventLog:
         self.dropped = True
 
 
-def json_hash(event: ParsedEvent) -> int | None:
+def json_hash(event: Event) -> int | None:
     """Return a hash that is equal for equal JSON values, however they are written; None if they cannot be compared.
 
     Numbers are compared exactly: 1 and 1.0 are equal, 2^64 + 1 and 2^64 + 2 are not.  The hash differs between
@@ -217,7 +217,7 @@ def json_hash(event: ParsedEvent) -> int | None:
     return event.json_hash
 
 
-def _hash_json(event: ParsedEvent, changes: dict[str, Any] | None = None) -> int | None:
+def _hash_json(event: Event, changes: dict[str, Any] | None = None) -> int | None:
     """Hash the JSON, with changes if there are some."""
     if event.has_unusual_json:
         return _exact_hash(event, changes)
@@ -228,24 +228,25 @@ def _hash_json(event: ParsedEvent, changes: dict[str, Any] | None = None) -> int
     return _exact_hash(event, changes) if _has_float(text, event) else hash(text)
 
 
-def _has_float(text: bytes, event: ParsedEvent) -> bool:
+def _has_float(text: bytes, event: Event) -> bool:
     """Whether the JSON may have a float, which orjson also makes of integers beyond 64 bits."""
     created_at = event.document.get("created_at")
     # Nearly all events have these characters only in their type and their time.
-    if type(created_at) is str and event.type is not None and text.find(b"e-") < 0:
-        dots, pluses = event.type.count(".") + created_at.count("."), event.type.count("+") + created_at.count("+")
+    name = event.document.get("type")
+    if type(created_at) is str and type(name) is str and text.find(b"e-") < 0:
+        dots, pluses = name.count(".") + created_at.count("."), name.count("+") + created_at.count("+")
         if text.count(b".") == dots and text.count(b"+") == pluses:
             return False
     return _FLOAT.search(text) is not None
 
 
-def _exact_hash(event: ParsedEvent, changes: dict[str, Any] | None) -> int | None:
+def _exact_hash(event: Event, changes: dict[str, Any] | None) -> int | None:
     """Hash the JSON with exact numbers.  It is equal to that of the text if all numbers are integers of 64 bits."""
     if not event.is_utf8:
         # SSE001 reports it.
         return None
     try:
-        value = json.loads(event.data or b"", parse_int=_exact_integer, parse_float=_exact_number)
+        value = json.loads(event.data, parse_int=_exact_integer, parse_float=_exact_number)
         for name, change in (changes or {}).items():
             value[name] = _exact_integer(str(change)) if type(change) is int else change
         try:

@@ -1,7 +1,7 @@
 """State of the replay on a stream that was opened with a cursor."""
 
+from wiretape.event import Event
 from wiretape.rules.finding import Location
-from wiretape.rules.parsed_event import ParsedEvent
 from wiretape.rules.state.event_log import EventLog, KnownEvent
 
 
@@ -67,9 +67,9 @@ class ResumeState:
         """Whether events before `sequence` are still to be replayed."""
         return not self.is_over and next(iter(self.expected.values()), (sequence, 0))[0] < sequence
 
-    def add(self, event: ParsedEvent, known: KnownEvent | None, exchange: int) -> None:
+    def add(self, event: Event, known: KnownEvent | None) -> None:
         """Add an event with an id or a sequence that arrived before the replay was over."""
-        identity = event.id or ""
+        identity = event.cursor or ""
         if identity in self.missing:
             del self.missing[identity]
             self.has_replayed = True
@@ -77,13 +77,13 @@ class ResumeState:
         first_ns = event.time_ns if known is None else known.first_ns
         sequence, first_ns = self.expected.pop(identity, (event.sequence, first_ns))
         if sequence is not None:
-            self._skip_to(sequence, first_ns, event, exchange)
+            self._skip_to(sequence, first_ns, event)
         if self.is_replay(known):
             self.has_replayed = True
         elif event.is_durable and event.sequence is not None:
             self.is_over = True
 
-    def _skip_to(self, sequence: int, first_ns: int, event: ParsedEvent, exchange: int) -> None:
+    def _skip_to(self, sequence: int, first_ns: int, event: Event) -> None:
         """Move the expected events before an event with that sequence, first seen at that time, to the missing ones."""
         while self.expected:
             identity, (other, other_ns) = next(iter(self.expected.items()))
@@ -93,4 +93,4 @@ class ResumeState:
             # An event may arrive under another id, which SEQ002 reports.
             if other < sequence:
                 self.missing[identity] = None
-                self.location = self.location or event.location(exchange)
+                self.location = self.location or Location.of(event)

@@ -28,9 +28,9 @@ from wiretape.contract import (
     TOOL_FAILED,
     TOOL_STARTED,
 )
+from wiretape.event import Event
 from wiretape.observations import RequestStarted
 from wiretape.rules.finding import Location
-from wiretape.rules.parsed_event import ParsedEvent
 from wiretape.rules.state.client_state import MOST_CLIENTS, ClientKey
 from wiretape.rules.state.event_log import EventLog
 
@@ -233,7 +233,7 @@ class SessionRuns:
         call = self.calls[call_id] = ToolCall(call_id)
         return call
 
-    def _calls_of(self, event: ParsedEvent) -> list[ToolCall]:
+    def _calls_of(self, event: Event) -> list[ToolCall]:
         """Return the tool calls that an event is about, which are added if they are new."""
         ids = event.tool_call_ids
         if event.type not in _START_TYPES or not ids:
@@ -245,7 +245,7 @@ class SessionRuns:
         self.calls.setdefault(ids[-1], call)
         return [call]
 
-    def add_tool_event(self, event: ParsedEvent, run_id: str | None) -> list[ToolCall]:
+    def add_tool_event(self, event: Event, run_id: str | None) -> list[ToolCall]:
         """Add a tool lifecycle event, and return the calls that it is about."""
         calls = self._calls_of(event)
         run = self.run(run_id) if run_id is not None else None
@@ -257,7 +257,7 @@ class SessionRuns:
                 if run is not None:
                     run.start_call(call, custom=event.type == AGENT_CUSTOM_TOOL_USE)
             elif not call.ended:
-                call.ended, call.outcome_id = True, event.id
+                call.ended, call.outcome_id = True, event.cursor
                 if run is not None:
                     run.open_calls.pop(call.id, None)
             if call.name is None and call.run_id is None:
@@ -318,7 +318,7 @@ _position = attrgetter("at")
 _order = attrgetter("order")
 
 
-def find_disagreement(call: ToolCall, event: ParsedEvent) -> tuple[str, str, str] | None:
+def find_disagreement(call: ToolCall, event: Event) -> tuple[str, str, str] | None:
     """Return what an event changes about its tool call: the noun, the earlier value and the new value."""
     pairs = (("tool name", call.name, event.tool_name), ("run", call.run_id, event.run_id))
     for noun, before, now in pairs:
@@ -385,14 +385,14 @@ class StreamRuns:
         self._is_after_gap = False
         """Whether the next event begins an unbroken part."""
 
-    def find_overlapping(self, event: ParsedEvent, run_id: str) -> str | None:
+    def find_overlapping(self, event: Event, run_id: str) -> str | None:
         """Return a run that the stream shows as active when another run starts; None if there is none."""
         run = self._all.runs.get(run_id)
         if run is not None and not self._is_first_start(run, run_id, event):
             return None
         return next((other for other in self.active if other != run_id), None)
 
-    def find_early_event(self, event: ParsedEvent, run_id: str, *, whole: bool) -> Location | None:
+    def find_early_event(self, event: Event, run_id: str, *, whole: bool) -> Location | None:
         """Return the location of the first event of a run if that precedes its start.
 
         The session has to be recorded from its first event; `whole` is whether this stream has carried all of it.
@@ -408,7 +408,7 @@ class StreamRuns:
             return run.early_location if run.early_sequence < event.sequence else None
         return run.early_location if run.early_location.exchange == self._exchange else None
 
-    def may_lack_start(self, event: ParsedEvent) -> bool:
+    def may_lack_start(self, event: Event) -> bool:
         """Whether a tool call ends of which the stream has shown nothing while it was live."""
         if event.type not in OUTCOME_TYPES or not self.is_live or self._has_dropped_calls:
             return False
@@ -427,7 +427,7 @@ class StreamRuns:
             return []
         return list(self._open_calls_of.get(run_id, ()))
 
-    def is_after_end(self, event: ParsedEvent, run_id: str) -> bool | None:
+    def is_after_end(self, event: Event, run_id: str) -> bool | None:
         """Whether an event of a run wrongly arrived after the end of the run; None if that is unknown."""
         run = self._all.runs.get(run_id)
         if event.type in OUTCOME_TYPES and run is not None and run.ended_type == RUN_CANCELLED:
@@ -444,14 +444,14 @@ class StreamRuns:
             return event.sequence > run.ended_sequence
         return True if run_id in self.ended else None
 
-    def add_delta(self, event: ParsedEvent, *, live: bool) -> None:
+    def add_delta(self, event: Event, *, live: bool) -> None:
         """Add a delta; `live` is whether it is certainly live output."""
         self.is_live |= live
         run_id = event.document.get("run_id")
         if run_id != self._noted_run_id:
             self._note_early_event(event)
 
-    def add(self, event: ParsedEvent, run_id: str) -> None:
+    def add(self, event: Event, run_id: str) -> None:
         """Add another event of a run that is not replayed."""
         name = event.type
         if name == RUN_STARTED:
@@ -469,7 +469,7 @@ class StreamRuns:
         else:
             self._note_early_event(event)
 
-    def add_tool_event(self, event: ParsedEvent, run_id: str | None) -> None:
+    def add_tool_event(self, event: Event, run_id: str | None) -> None:
         """Add a tool lifecycle event that is not replayed."""
         calls = self._all.add_tool_event(event, run_id)
         if not self.is_live:
@@ -489,7 +489,7 @@ class StreamRuns:
             elif not self._calls[call.id]:
                 self._open_call(call.id, run_id)
 
-    def place(self, event: ParsedEvent, at: Position, *, alone: bool) -> None:
+    def place(self, event: Event, at: Position, *, alone: bool) -> None:
         """Add an event, replayed or not, at a position in the order of the session.
 
         `alone` is whether no other stream of the session is open, which could carry earlier events later.
@@ -498,7 +498,7 @@ class StreamRuns:
             self._covered_from, self._is_after_gap = at, False
         name, run_id = event.type, event.run_id
         if name == STATUS_IDLE:
-            self._all.add_claim(None, at, event.location(self._exchange))
+            self._all.add_claim(None, at, Location.of(event))
         elif run_id is not None and name in RUN_EVENT_TYPES and name not in OUTCOME_TYPES:
             # Outcomes of tool calls can follow the end of a run that was cancelled.
             run = self._all.run(run_id)
@@ -520,7 +520,7 @@ class StreamRuns:
         self._forget_open_calls()
         self._is_after_gap = True
 
-    def deliver_end(self, event: ParsedEvent) -> None:
+    def deliver_end(self, event: Event) -> None:
         """The client received the terminal event of a run."""
         run = self._all.runs.get(event.run_id or "")
         if run is not None and len(run.end_delivered_to) < MOST_CLIENTS:
@@ -533,14 +533,14 @@ class StreamRuns:
             _add_bounded(self._idle, run_id)
         self.active.clear()
 
-    def _is_first_start(self, run: Run, run_id: str, event: ParsedEvent) -> bool:
+    def _is_first_start(self, run: Run, run_id: str, event: Event) -> bool:
         """Whether a `run.started` is the first of its run, possibly seen on another stream before."""
         if run.started_ns is None:
             return True
-        is_same = run.started_id == event.id and run.started_ns >= self._opened_ns
+        is_same = run.started_id == event.cursor and run.started_ns >= self._opened_ns
         return is_same and run_id not in self.started
 
-    def _note_early_event(self, event: ParsedEvent) -> None:
+    def _note_early_event(self, event: Event) -> None:
         """Keep the location of the first event of a run that has not started."""
         run_id = event.run_id
         self._noted_run_id = run_id
@@ -549,10 +549,10 @@ class StreamRuns:
         if self.is_live and run_id not in self.started and run_id not in self._early:
             if len(self._early) >= MOST_RUNS:
                 self._early.clear()
-            self._early[run_id] = event.location(self._exchange)
+            self._early[run_id] = Location.of(event)
         run = self._all.run(run_id)
         if run.started_ns is None and run.early_location is None:
-            run.early_location, run.early_sequence = event.location(self._exchange), event.sequence
+            run.early_location, run.early_sequence = Location.of(event), event.sequence
 
     def _open_call(self, call_id: str, run_id: str | None) -> None:
         if call_id in self._open_calls and self._open_calls[call_id] != run_id:
@@ -573,7 +573,7 @@ class StreamRuns:
         self._open_calls.clear()
         self._open_calls_of.clear()
 
-    def _start(self, run: Run, run_id: str, event: ParsedEvent) -> None:
+    def _start(self, run: Run, run_id: str, event: Event) -> None:
         overlapping = self.find_overlapping(event, run_id)
         if overlapping is not None:
             self.active[overlapping].is_disputed = True
@@ -583,7 +583,7 @@ class StreamRuns:
             # One of two runs is wrong, but it is unknown which (RUN001).
             self.active.clear()
         if run.started_ns is None:
-            run.started_ns, run.started_id = event.time_ns, event.id
+            run.started_ns, run.started_id = event.time_ns, event.cursor
         if self.is_live:
             _add_bounded(self.started, run_id)
             _add_bounded(self._complete, run_id)
@@ -596,24 +596,24 @@ class StreamRuns:
                 self.active.clear()
             self.active[run_id] = run
 
-    def _end(self, run: Run, run_id: str, event: ParsedEvent) -> None:
+    def _end(self, run: Run, run_id: str, event: Event) -> None:
         for call_id in self._open_calls_of.pop(run_id, ()):
             del self._open_calls[call_id]
         if run.ended_ns is None:
             run.ended_ns, run.ended_type = event.time_ns, event.type
-            run.ended_id, run.ended_sequence = event.id, event.sequence
+            run.ended_id, run.ended_sequence = event.cursor, event.sequence
         self.active.pop(run_id, None)
         if self.is_live:
             _add_bounded(self.ended, run_id)
 
-    def _place_start(self, run: Run, run_id: str, at: Position, event: ParsedEvent) -> None:
+    def _place_start(self, run: Run, run_id: str, at: Position, event: Event) -> None:
         if run.started_at is None or at < run.started_at:
             run.started_at = run.first_at = at
             run.last_at = at if run.last_at is None else max(at, run.last_at)
         elif at > run.started_at:
             # A worker started it again.
             return
-        self._all.add_claim(run_id, at, event.location(self._exchange))
+        self._all.add_claim(run_id, at, Location.of(event))
         self._all.refute_claims(run_id, run)
 
     def _place_progress(self, run: Run, run_id: str, at: Position, *, is_end: bool, alone: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract import session_in
-from wiretape.rules.parsed_event import ParsedEvent
+from wiretape.event import Event
 from wiretape.rules.state.client_state import ClientKey, SessionReader
 from wiretape.rules.state.event_log import EventBudget, EventLog
 from wiretape.rules.state.runs import SessionRuns
@@ -44,7 +44,7 @@ class SessionState:
     """The workspace id in the first of its durable events that has one."""
     first_stream: int | None = None
     """The exchange of its first stream."""
-    first_event: ParsedEvent | None = None
+    first_event: Event | None = None
     """Its first durable event."""
     began_earlier: bool = False
     """Whether it began before the recording."""
@@ -62,7 +62,7 @@ class SessionState:
         """Whether it was recorded from its first event, as far as that is known."""
         return self.first_event is not None and not self.began_earlier
 
-    def is_certainly_new(self, event: ParsedEvent) -> bool:
+    def is_certainly_new(self, event: Event) -> bool:
         """Whether an event did not exist before, because every event of the session was seen and this one was not."""
         return self.is_from_start and self.is_understood and not self.log.dropped and self.log.is_new(event)
 
@@ -72,7 +72,7 @@ class SessionState:
             self.first_stream = exchange
             self.began_earlier |= cursor is not None
 
-    def begin(self, event: ParsedEvent, exchange: int, cursor: str | None) -> None:
+    def begin(self, event: Event, exchange: int, cursor: str | None) -> None:
         """A durable event arrived before any other is known to be the first; the rules have not run yet.
 
         It arrived on `exchange`, which was requested with that cursor.
@@ -97,7 +97,7 @@ class SessionState:
         self.readers[key] = reader
         return reader
 
-    def add_workspace(self, event: ParsedEvent) -> None:
+    def add_workspace(self, event: Event) -> None:
         """Add the workspace of a durable event."""
         if self.workspace is None:
             self.workspace = event.workspace_of(self.id)

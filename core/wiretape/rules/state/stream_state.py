@@ -16,10 +16,10 @@ from wiretape.contract import (
     TOOL_TYPES,
     deltas_requested,
 )
-from wiretape.frame_reader import SeenFrame, Undecodable
+from wiretape.event import Event, Shape, TimedFrame
+from wiretape.frame_reader import Undecodable
 from wiretape.observations import BytesArrived, Ending, RequestStarted
 from wiretape.rules.finding import Location
-from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
 from wiretape.rules.state.event_log import LEAST_EVENTS, KnownEvent, json_hash
 from wiretape.rules.state.resume_state import ResumeState
@@ -114,7 +114,7 @@ class EventStream:
         self.undecodable: Undecodable | None = None
         self._oversized_end: int | None = None
 
-    def add_oversized(self, seen: SeenFrame) -> bool:
+    def add_oversized(self, seen: TimedFrame) -> bool:
         """Add a piece of a block that is too large to be read; return whether it begins an event."""
         frame, before = seen.frame, self._oversized_end
         # Only the last piece of a block is smaller than the limit.
@@ -173,8 +173,8 @@ class StreamState(EventStream):
         """Whether the request asks for deltas; None if an import invented it."""
         self.silence = silence
 
-        self.last_event: SeenFrame | None = None
-        self.last_comment: SeenFrame | None = None
+        self.last_event: Event | None = None
+        self.last_comment: TimedFrame | None = None
         """The last comment, if nothing has followed it."""
         self.event_numbers: dict[str, int | None] = {}
         """For each id the number of the first event with it; if there are very many, the oldest are dropped."""
@@ -214,22 +214,22 @@ class StreamState(EventStream):
         is_first = self.session.first_stream == self.exchange and self.session.is_from_start
         return is_first and self.is_clear and self.resync is None
 
-    def is_new(self, event: ParsedEvent) -> bool:
+    def is_new(self, event: Event) -> bool:
         """Whether the event is not known from before; copies of ephemeral events cannot be recognized."""
         return not event.is_durable or self.session.log.is_new(event)
 
-    def is_repeated(self, event: ParsedEvent) -> bool:
+    def is_repeated(self, event: Event) -> bool:
         """Whether the stream has carried a durable event before, and not another one with its id (SEQ003)."""
-        return event.id in self.event_numbers and not self.session.log.has_other_event(event)
+        return event.cursor in self.event_numbers and not self.session.log.has_other_event(event)
 
-    def is_new_since_opened(self, event: ParsedEvent) -> bool:
+    def is_new_since_opened(self, event: Event) -> bool:
         """Whether the event was, as far as known, first seen after this stream was requested, and is not repeated."""
         if self.is_new(event):
             return True
         known = self.session.log.find(event)
         return known is not None and known.first_ns >= self.opened_ns and not self.is_repeated(event)
 
-    def is_out_of_order(self, event: ParsedEvent) -> bool:
+    def is_out_of_order(self, event: Event) -> bool:
         """Whether the sequence of a durable event is not above the last one, or that of the cursor (SEQ001, SEQ002)."""
         sequence = event.sequence
         if sequence is None:
@@ -238,12 +238,12 @@ class StreamState(EventStream):
             return sequence <= self.sequence
         return self._is_up_to_cursor(event) and self.session.is_certainly_new(event)
 
-    def is_repeated_on_resume(self, event: ParsedEvent) -> bool:
+    def is_repeated_on_resume(self, event: Event) -> bool:
         """Whether a durable event is, in the order of the session, that of the cursor or one before it (RES001)."""
         resume = self.resume
-        if resume is None or event.id in self.event_numbers:
+        if resume is None or event.cursor in self.event_numbers:
             return False
-        if event.id == resume.cursor:
+        if event.cursor == resume.cursor:
             # Another event with its id may follow it (SEQ003).
             log = self.session.log
             return not (log.has_other_event(event) or log.is_ambiguous(resume.cursor))
@@ -255,48 +255,48 @@ class StreamState(EventStream):
         known = self.session.log.find(event)
         return not self.session.log.has_disorder or (known is not None and known.first_ns <= resume.cursor_ns)
 
-    def is_replayed(self, event: ParsedEvent) -> bool:
+    def is_replayed(self, event: Event) -> bool:
         """Whether a durable event is, in order, one after the cursor that was seen before this stream was requested."""
         resume = self.resume
-        if resume is None or event.id in self.event_numbers or event.id == resume.cursor:
+        if resume is None or event.cursor in self.event_numbers or event.cursor == resume.cursor:
             return False
         if self.is_out_of_order(event) or self._is_up_to_cursor(event) or self.has_used_number(event):
             return False
         return resume.is_replay(self.session.log.find(event))
 
-    def _is_up_to_cursor(self, event: ParsedEvent) -> bool:
+    def _is_up_to_cursor(self, event: Event) -> bool:
         """Whether the sequence of an event is not above that of the cursor."""
         resume, sequence = self.resume, event.sequence
         return (
             resume is not None and resume.sequence is not None and sequence is not None and sequence <= resume.sequence
         )
 
-    def has_used_number(self, event: ParsedEvent) -> bool:
+    def has_used_number(self, event: Event) -> bool:
         """Whether another event has the sequence of this one (SEQ002)."""
-        identity, sequence = event.id, event.sequence
+        identity, sequence = event.cursor, event.sequence
         if identity is None or sequence is None:
             return False
         return self.session.log.first_ids.get(sequence, identity) != identity
 
-    def find_early_event(self, event: ParsedEvent, run_id: str) -> Location | None:
+    def find_early_event(self, event: Event, run_id: str) -> Location | None:
         """Return the location of the first event of a run if that precedes its start (RUN005)."""
         if not self.session.is_from_start:
             return None
         return self.runs.find_early_event(event, run_id, whole=self.shows_whole_session)
 
-    def begin_session(self, event: ParsedEvent) -> None:
+    def begin_session(self, event: Event) -> None:
         """A durable event arrived that may be the first of the session; the rules have not run yet."""
         self.session.begin(event, self.exchange, self.cursor)
         if self.deltas_requested is None and self.session.is_from_start:
             # No cursor precedes the first event, so an invented request had none.
             self.runs.is_live = True
 
-    def lacks_start(self, event: ParsedEvent) -> bool:
+    def lacks_start(self, event: Event) -> bool:
         """Whether a tool call ends that, as this stream shows, never started (TOOL002)."""
         runs = self.runs
         return runs.may_lack_start(event) and (runs.is_complete(event.run_id) or self.shows_whole_session)
 
-    def add(self, event: ParsedEvent) -> None:
+    def add(self, event: Event) -> None:
         """Add an event, after the rules have run."""
         if event.is_delta:
             if event.id_line is not None:
@@ -341,7 +341,7 @@ class StreamState(EventStream):
         if self.resync is not None:
             self.resync.end(ending, time_ns, position)
 
-    def _add_ephemeral(self, event: ParsedEvent) -> None:
+    def _add_ephemeral(self, event: Event) -> None:
         if event.type not in EVENT_TYPES:
             if "run_id" in event.document:
                 self._add_unknown()
@@ -362,14 +362,14 @@ class StreamState(EventStream):
         if last is not None and not (self.is_out_of_step or self.has_gap or self.session.log.has_disorder):
             self._place(event, 2 * last + 1)
 
-    def _add_durable(self, event: ParsedEvent) -> None:
+    def _add_durable(self, event: Event) -> None:
         log = self.session.log
         known, new = log.find(event), log.is_new(event)
-        is_repeated = event.id in self.event_numbers and self.is_repeated(event)
+        is_repeated = event.cursor in self.event_numbers and self.is_repeated(event)
         self._add_to_order(event)
         self.session.add_workspace(event)
         if self.resume is not None and not self.resume.is_over:
-            self.resume.add(event, known, self.exchange)
+            self.resume.add(event, known)
         if event.type not in EVENT_TYPES:
             self._add_unknown()
         elif new or (known is not None and known.first_ns >= self.opened_ns and not is_repeated):
@@ -378,27 +378,27 @@ class StreamState(EventStream):
             self.runs.deliver_end(event)
         if event.sequence is not None and not is_repeated and self._has_certain_position(event, known):
             self._place(event, 2 * event.sequence)
-        if new or (known is not None and event.id is not None and event.id not in log.events):
+        if new or (known is not None and event.cursor is not None and event.cursor not in log.events):
             log.add(event)
-        if event.id is not None:
-            self.delivered.add(event.id, event.time_ns)
-            self.reader.deliver(event.id)
+        if event.cursor is not None:
+            self.delivered.add(event.cursor, event.time_ns)
+            self.reader.deliver(event.cursor)
             if self.resync is not None:
-                self.resync.deliver(event.id, event.time_ns)
+                self.resync.deliver(event.cursor, event.time_ns)
 
-    def _has_certain_position(self, event: ParsedEvent, known: KnownEvent | None) -> bool:
+    def _has_certain_position(self, event: Event, known: KnownEvent | None) -> bool:
         """Whether no rule reports the order, the sequence or the content of a durable event as wrong."""
         if self.is_out_of_step or self.session.log.has_disorder or self.has_used_number(event):
             return False
         return known is None or known.json_hash == json_hash(event)
 
-    def _place(self, event: ParsedEvent, at: Position) -> None:
+    def _place(self, event: Event, at: Position) -> None:
         alone = event.type in TERMINAL_RUN_TYPES and len(self.session.streams) == 1
         self.runs.place(event, at, alone=alone)
 
-    def _add_to_order(self, event: ParsedEvent) -> None:
-        if event.id is not None:
-            self._add_id(event.id, event.number)
+    def _add_to_order(self, event: Event) -> None:
+        if event.cursor is not None:
+            self._add_id(event.cursor, event.number)
         if event.sequence is None:
             self.is_out_of_step = True
         else:
@@ -421,7 +421,7 @@ class StreamState(EventStream):
             budget.return_ids(count // 2)
             self.dropped_ids = True
 
-    def _add_unreadable(self, event: ParsedEvent) -> None:
+    def _add_unreadable(self, event: Event) -> None:
         """Add an event without data, or with data that is not a JSON object."""
         if event.id_line is not None:
             self.delivered.is_unsure = True
@@ -429,8 +429,8 @@ class StreamState(EventStream):
             self.is_out_of_step = True
             self._add_unknown()
         if self.resume is not None and not self.resume.is_over:
-            if event.id is not None and event.id in self.resume.expected:
-                self.resume.add(event, self.session.log.find(event), self.exchange)
+            if event.cursor is not None and event.cursor in self.resume.expected:
+                self.resume.add(event, self.session.log.find(event))
             elif event.shape is Shape.NO_OBJECT:
                 self.resume.has_losses = True
 
@@ -439,9 +439,9 @@ class StreamState(EventStream):
         self.session.is_understood = False
         self.runs.doubt()
 
-    def _add_to_session(self, event: ParsedEvent) -> None:
+    def _add_to_session(self, event: Event) -> None:
         """Add an event that is not replayed to the state of the session."""
-        name, run_id, runs = event.type or "", event.run_id, self.runs
+        name, run_id, runs = event.type, event.run_id, self.runs
         if name == STREAM_RESYNC:
             self._add_resync(event)
         elif name == STATUS_IDLE:
@@ -453,13 +453,13 @@ class StreamState(EventStream):
         if name in _TOOL_TYPES:
             runs.add_tool_event(event, run_id)
 
-    def _add_resync(self, event: ParsedEvent) -> None:
+    def _add_resync(self, event: Event) -> None:
         # It is sent when the service could not deliver every event.
         self.runs.doubt()
         if self.resync is not None:
             return
         last = self.delivered.last or self.cursor
-        cursors = dict.fromkeys([last, event.id or last])
+        cursors = dict.fromkeys([last, event.cursor or last])
         self.resync = PendingResync(event.time_ns, cursors, is_unsure=self.delivered.is_unsure)
         self.reader.add_resync(self.resync)
 

@@ -11,8 +11,7 @@ import orjson
 
 from wiretape import __version__
 from wiretape.content_encoding import DecodingError, decoder
-from wiretape.event_facts import kind_and_sequence
-from wiretape.frame_reader import SeenFrame
+from wiretape.event import Event
 from wiretape.json_codec import base64_parts, dump_json
 from wiretape.observations import BytesArrived, Ending, Headers, RequestStarted, Side, header
 from wiretape.recording.recording_reader import Recording
@@ -49,7 +48,7 @@ def _entry(recording: Recording, exchange: Exchange, *, sensitive: bool) -> Iter
     yield from _response(recording, exchange, sensitive=sensitive)
     if exchange.is_stream:
         yield b',"_eventSourceMessages":['
-        yield from _items(_message(recording, seen) for seen in _events(recording, exchange))
+        yield from _items(_message(recording, event) for event in _events(recording, exchange))
         yield b'],"_wiretape":['
         yield from _items(map(_event_details, _events(recording, exchange)))
         yield b"]"
@@ -166,24 +165,22 @@ def _headers(headers: Headers, *, sensitive: bool) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in kept]
 
 
-def _events(recording: Recording, exchange: Exchange) -> Iterator[SeenFrame]:
+def _events(recording: Recording, exchange: Exchange) -> Iterator[Event]:
     """Return the events that a browser dispatches: those with data."""
-    return (seen for seen in recording.frames(exchange.number) if seen.frame.is_dispatched)
+    return (event for event in recording.events(exchange.number) if event.has_data)
 
 
-def _message(recording: Recording, seen: SeenFrame) -> dict[str, Any]:
-    frame = seen.frame
+def _message(recording: Recording, event: Event) -> dict[str, Any]:
     return {
-        "time": (recording.info.started_unix_ns + seen.time_ns) / 1_000_000_000,
-        "eventName": frame.event or "message",
-        "eventId": frame.id or "",
-        "data": frame.data.decode("utf-8", "replace"),
+        "time": (recording.info.started_unix_ns + event.time_ns) / 1_000_000_000,
+        "eventName": event.name or "message",
+        "eventId": event.id or "",
+        "data": event.data.decode("utf-8", "replace"),
     }
 
 
-def _event_details(seen: SeenFrame) -> dict[str, Any]:
-    kind, sequence = kind_and_sequence(seen.frame)
-    return {"event": seen.event, "sequence": sequence, "byteOffset": seen.frame.start, "kind": kind}
+def _event_details(event: Event) -> dict[str, Any]:
+    return {"event": event.number, "sequence": event.sequence, "byteOffset": event.frame.start, "kind": event.kind}
 
 
 def _items(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
