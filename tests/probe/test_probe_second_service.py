@@ -68,6 +68,9 @@ def not_possible(traits):
     missing = dict.fromkeys(("limits/events", "limits/runs", "limits/sessions"), NEEDS_LIMITS)
     if traits.long_s < 1:
         missing |= dict.fromkeys(("runs/busy-while-running", "streams/keep-alive-during-run"), TOO_SHORT)
+    elif traits.ends_after:
+        # A run can end while the probe opens one stream after another.
+        missing["streams/keep-alive-during-run"] = TOO_SHORT
     return missing
 
 
