@@ -99,20 +99,15 @@ class Event(TimedFrame):
         "value",
     )
 
-    def __init__(self, exchange: int, frame: Frame, time_ns: int, number: int) -> None:
-        # This runs for every event: calling the base class takes as long as these lines.
+    def __init__(self, exchange: int, frame: Frame, time_ns: int, number: int) -> None:  # noqa: PLR0915 - runs for every event, and calls take long
         self.exchange = exchange
         self.frame = frame
         self.time_ns = time_ns
         self.number = number
         """Its number in the stream, from 1."""
-        self._read()
-
-    def _read(self) -> None:
-        """Read the fields, decode the JSON, and set all other attributes."""
         data = event = identity = None
         rare = False
-        for name, value in self.frame[3]:
+        for name, value in frame[3]:
             if name == b"data" and data is None:
                 data = value
             elif name == b"event" and event is None:
@@ -122,12 +117,13 @@ class Event(TimedFrame):
             else:
                 rare = True
         if rare:
-            data, event, identity = _effective_lines(self.frame)
+            data, event, identity = _effective_lines(frame)
         self.has_rare_fields = rare
         """Whether it has other fields than `event`, `id` and `data`, or one of these more than once."""
         self.has_data = data is not None
         """Whether it has a data line; if not, clients do not dispatch it."""
-        self.data: bytes = data or b""
+        data = data or b""
+        self.data: bytes = data
         """The data lines, joined."""
         self.event_line: bytes | None = event
         """The value of the effective `event` line; None without any."""
@@ -136,27 +132,26 @@ class Event(TimedFrame):
         self.has_unusual_json = False
         """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
         try:
-            value = orjson.loads(self.data)
+            value = orjson.loads(data)
         except orjson.JSONDecodeError as error:
             self.has_unusual_json = True
-            value = read_unusual_json(self.data, error)
+            value = read_unusual_json(data, error)
         self.value: Any = value
         """The JSON value of the data, or an `UnreadableJson`."""
-        self._read_facts(value if type(value) is dict else _NO_OBJECT_DATA)
-
-    def _read_facts(self, document: dict[str, Any]) -> None:
-        self.document = document
+        document = value if type(value) is dict else _NO_OBJECT_DATA
+        self.document: dict[str, Any] = document
         """The JSON value, if it is an object; otherwise empty."""
         sequence, run_id, type_ = document.get("sequence"), document.get("run_id"), document.get("type")
         if type(sequence) is float:
-            sequence = sequence_in(document, self.data)
+            sequence = sequence_in(document, data)
         self.has_sequence = sequence is not None
         """Whether its JSON has a `sequence` of any type other than null."""
         self.sequence: int | None = sequence if type(sequence) is int else None
         """The JSON `sequence`, if it is an integer (neither a boolean nor a float)."""
         self.run_id: str | None = run_id if type(run_id) is str else None
         """The JSON `run_id`, if it is a string."""
-        self.type: str = type_ if type(type_) is str else self.name
+        type_ = type_ if type(type_) is str else self.name
+        self.type: str = type_
         """The JSON `type`, if it is a string, or else the name on the `event:` line, or else empty."""
         self.created_at: datetime | None = None
         """The JSON `created_at`, if it is an ISO 8601 timestamp in UTC; always None for a delta."""
@@ -164,12 +159,11 @@ class Event(TimedFrame):
         """The hash of its JSON, once it was computed."""
         self._schema_errors: SchemaErrors | None = None
         self._tool_call_ids: list[str] | None = None
-        if self.type in DELTA_TYPES and document is not _NO_OBJECT_DATA:
+        if type_ in DELTA_TYPES and document is not _NO_OBJECT_DATA:
             self.kind, self.shape, self.is_delta, self.is_durable = "delta", _DELTA, True, False
         else:
             self._read_kind(document)
-        line = self.id_line
-        self.cursor: str | None = _decode_id(line) if line else None
+        self.cursor: str | None = _decode_id(identity) if identity else None
         """The id that clients store to resume; None if it is absent, empty or not UTF-8, or contains NUL."""
 
     def _read_kind(self, document: dict[str, Any]) -> None:
@@ -338,7 +332,7 @@ class UnreadEvent(Event):
 
     def __getattr__(self, name: str) -> Any:
         self.__class__ = Event  # type: ignore[assignment]
-        self._read()
+        self.__init__(self.exchange, self.frame, self.time_ns, self.number)  # type: ignore[misc]
         return getattr(self, name)
 
 
