@@ -26,7 +26,6 @@ from wiretape.contract.error_codes import SANDBOX_PROVISION_FAILED as SANDBOX_PR
 from wiretape.contract.error_codes import SESSION_BUSY as SESSION_BUSY
 from wiretape.contract.error_codes import TOOL_INPUT_INVALID as TOOL_INPUT_INVALID
 from wiretape.contract.error_codes import TOOL_RESULT_INVALID as TOOL_RESULT_INVALID
-from wiretape.contract.error_codes import ErrorCode as ErrorCode
 from wiretape.contract.error_codes import Limit as Limit
 from wiretape.contract.error_codes import code_in_other_case as code_in_other_case
 from wiretape.contract.event_types import AGENT_CUSTOM_TOOL_USE as AGENT_CUSTOM_TOOL_USE
@@ -56,7 +55,6 @@ from wiretape.contract.event_types import TOOL_FAILED as TOOL_FAILED
 from wiretape.contract.event_types import TOOL_STARTED as TOOL_STARTED
 from wiretape.contract.event_types import TOOL_TYPES as TOOL_TYPES
 from wiretape.contract.event_types import Durability as Durability
-from wiretape.contract.event_types import EventType as EventType
 from wiretape.contract.event_types import is_event_stream as is_event_stream
 from wiretape.contract.operations import AUTHORIZATION as AUTHORIZATION
 from wiretape.contract.operations import CANCEL as CANCEL
