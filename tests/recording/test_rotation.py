@@ -133,6 +133,19 @@ def test_each_file_alone_says_what_precedes_it(tmp_path):
         findings_of(later)
 
 
+def test_the_data_of_an_event_that_is_divided_between_files_is_stored_in_the_second(tmp_path):
+    head = list(exchange(1, 10_000))[:2]
+    head[1] = replace(head[1], headers=(("Content-Type", "text/event-stream"),))
+    parts = [(0, b"data: 1"), (7, b"\n\ndata: 2\n\n")]
+    sent = [
+        BytesArrived(1, Side.RESPONSE, start, data, (start + len(data),), (20_000 + start * 100,))
+        for start, data in parts
+    ]
+    _, second = record(tmp_path / "run.db", [*head, *sent], [3])
+    with closing(sqlite3.connect(second)) as connection:
+        assert connection.execute("SELECT data FROM events ORDER BY event").fetchall() == [("1",), ("2",)]
+
+
 def exchange(number, time_ns):
     target, headers = "/v1/sessions/s1/runs", (("Authorization", "Bearer key-1"),)
     yield RequestStarted(number, time_ns, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", headers)

@@ -62,6 +62,7 @@ class FrameIndex:
     def continue_in(self, connection: sqlite3.Connection) -> None:
         """Write into the next file of a rotated recording."""
         self._connection = connection
+        self._starts.clear()
         self.forget_words()
 
     def forget_words(self) -> None:
