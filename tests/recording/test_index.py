@@ -3,11 +3,13 @@
 import gzip
 import sqlite3
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import orjson
 import pytest
 
+from wiretape.frame_reader import ReadObservation
 from wiretape.observations import Side
 from wiretape.recording import derived_tables, open_recording
 from wiretape.rules import Checker, Finding, Party, Severity
@@ -158,3 +160,38 @@ def test_stored_findings_that_the_rules_no_longer_prove_are_deleted(step, begin,
         with open_recording(path) as recording:
             assert list(recording.findings()) == expected
         assert writer.has_replaced_findings is (expected == [])
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_no_stored_finding_is_repeated_if_checks_fail_or_the_disk_is_full(is_full, begin, path, monkeypatch) -> None:
+    """While what was recorded before is read: a rule fails in the middle of a step, or a step cannot be written."""
+    monkeypatch.setattr(derived_tables, "_STEP_OBSERVATIONS", 6)
+
+    def check(read: ReadObservation) -> list[Finding]:
+        seen = read.observation
+        return [Finding("SEQ001", Severity.ERROR, Party.SERVICE, seen.exchange, 1, 1, 0, seen.time_ns, "went back")]
+
+    writer, talk = begin()
+    for _ in range(4):
+        writer.feed(talk.stream(*CHUNKS))
+    writer.commit()
+    while writer.derive(check):
+        pass
+    writer.close(talk.tick())
+    with open_recording(path) as recording:
+        stored = list(recording.findings())
+
+    writer, talk = begin(append=True)
+    if is_full:
+        with monkeypatch.context() as disk:
+            disk.setattr(writer._file, "has_room", False)
+            assert writer.derive(check)
+        while writer.derive(check):
+            pass
+    else:
+        reads = count(1)
+        while writer.derive(lambda read: check(read) if next(reads) <= 9 else None):
+            pass
+    writer.close(talk.tick())
+    with open_recording(path) as recording:
+        assert list(recording.findings()) == stored

@@ -85,6 +85,8 @@ class DerivedTables:
         """The ids of the last finding, and of the last one from before this capture that was proved again."""
         self._is_comparing = self.is_earlier
         """Whether there may be findings after that, from before this capture."""
+        self._is_checked = True
+        """Whether the checks have not failed."""
         if not self.is_earlier:
             # As long as the file is in place; if it is not any more, `step` reports that.
             with suppress(RecordingError):
@@ -120,7 +122,8 @@ class DerivedTables:
             try:
                 self._read(check, reads, found)
             finally:
-                self._write(reads, found, is_settled=check is not None and was_earlier and not self.is_earlier)
+                is_checked = check is not None and self._is_checked
+                self._write(reads, found, is_settled=is_checked and was_earlier and not self.is_earlier)
         except Exception:
             self._is_complete = self._is_comparing = False
             self._end_reading()
@@ -173,8 +176,9 @@ class DerivedTables:
             if check is not None:
                 findings = check(read)
                 if findings is None:
-                    self._is_comparing = False
-                else:
+                    self._is_checked = False
+                elif self._is_complete or not self.is_earlier:
+                    # Otherwise, it is not known which findings from before this capture are stored.
                     found += findings
             if size >= _STEP_BYTES or len(reads) == _STEP_OBSERVATIONS:
                 self.volume += size
