@@ -91,6 +91,7 @@ UNTIL_CALL = [
     Send("POST", "/v1/sessions/<<session-1>>/runs", body='{"input": "tool"}', id_name="run-1"),
     Read("stream-1", ("agent.custom_tool_use",), "<<run-1>>"),
 ]
+DEFECT = Defect("EVT001", 2)
 
 
 async def test_the_script_executes_the_steps(serve, probe_file, tmp_path):
@@ -138,7 +139,7 @@ async def test_a_script_ends_all_its_programs_although_its_parent_died(serve, pr
 async def test_a_script_without_a_temporary_folder_leaves_all_files_alone(probe_file, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     (tmp_path / "file").write_text("It stays.", "utf-8")
-    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", 2))
+    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, DEFECT)
     status, out = await run_script(lines, "http://127.0.0.1:9", tmp_path)
     assert status == 2
     assert "mktemp" in out
@@ -146,10 +147,21 @@ async def test_a_script_without_a_temporary_folder_leaves_all_files_alone(probe_
 
 
 async def test_a_script_tells_a_service_that_is_down_from_a_correct_one(probe_file, tmp_path):
-    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, Defect("EVT001", 2))
+    lines = curl_lines(probe_file("http://127.0.0.1:9"), UNTIL_CALL, DEFECT)
     status, out = await run_script(lines, "http://127.0.0.1:9", tmp_path)
     assert status == 2
     assert "Failed to connect" in out or "Couldn't connect" in out
+
+
+async def test_a_script_tells_a_key_that_is_refused_from_a_correct_service(serve, probe_file, tmp_path):
+    async with serve() as service:
+        lines = [
+            line.replace("Bearer $A", "Bearer wrong")
+            for line in curl_lines(probe_file(service.url), UNTIL_CALL, DEFECT)
+        ]
+        status, out = await run_script(lines, service.url, tmp_path)
+    assert status == 2
+    assert "No id: HTTP/1.1 401" in out
 
 
 def test_each_rule_about_the_service_has_a_check():

@@ -376,8 +376,9 @@ class _Script:
     def _set_id(self, step: Send, number: int) -> Iterator[str]:
         """Yield the command that reads the id in a response, if a later step uses it."""
         if step.id_name in self._used and step.id_name is not None:
-            path = shlex.quote(f".body{_jq_path(step.id_pointer)} | @uri")
-            yield f"{_variable(step.id_name)}=$(show {number} | jq -er {path}) || exit 2"
+            path = shlex.quote(f".body{_jq_path(step.id_pointer)} | strings, numbers | @uri")
+            found = f"{_variable(step.id_name)}=$(show {number} | jq -er {path})"
+            yield f"{found} || {{ echo No id: $(head -n 1 {number}.http) >&2; exit 2; }}"
 
     def _curl(self, step: Send, number: int) -> Iterator[str]:
         yield "curl -sSND- -m 120"
