@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from wiretape.contract import CLAUSES
+from wiretape.recording import open_recording
 from wiretape.rules import CATALOGUE
 from wiretape_inspect.probe.probe_case import NotPossible, Prober
 from wiretape_inspect.probe.probe_file import initial_file
 from wiretape_inspect.probe.probe_runner import CASES, ProbeOptions, select_cases
-from wiretape_inspect.report.case_results import SERVICE_RULES, CaseVerdict
+from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict
+from wiretape_inspect.report.probe_results import decode_results
 
 PAGE = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
 NOT_REACHED = {"SSE010": "no event with a `retry` line arrived (the specification does not define it)"}
@@ -136,7 +138,7 @@ async def test_an_id_that_is_elsewhere_is_found(serve, probe, clock_of):
         )
 
 
-async def test_an_interrupted_probe_cancels_its_runs(serve, probe, clock_of):
+async def test_an_interrupted_probe_cancels_its_runs_and_keeps_its_results(serve, probe, clock_of, tmp_path_factory):
     async with serve() as service:
         engines = lambda: [live.engine for live in service.sessions.by_id.values()]  # noqa: E731
 
@@ -155,6 +157,9 @@ async def test_an_interrupted_probe_cancels_its_runs(serve, probe, clock_of):
                 await task
         assert len(engines()) == 2
         assert not any(engine.active for engine in engines())
+    records = tmp_path_factory.getbasetemp().glob("probe*/run.db")
+    with open_recording(max(records, key=lambda path: path.stat().st_mtime_ns)) as recording:
+        assert [each.case.name for each in decode_results(recording).results] == [SETUP]
 
 
 async def test_a_case_that_a_limit_spoils_is_tried_again(serve, probe, clock_of, monkeypatch):

@@ -56,12 +56,19 @@ async def run_probe(
     """Run cases and record them in a new file.  Raises InputError if the service or the file cannot be used."""
     direct = ProbeClient(setup.file)
     await direct.check_reachable(setup.options.timeout_s)
-    results = CaseResults([], setup.options.seed)
+    ended: list[CaseResult] = []
+    results = CaseResults(ended, setup.options.seed)
+
+    def note_change(case: Case, result: CaseResult | None) -> None:
+        if result is not None:
+            ended.append(result)
+        on_change(case, result)
+
     try:
         async with _capture(setup) as (client, on_observation):
             log = ObservationLog(setup.clock, on_observation)
             settings = replace(setup.settings, off=ALL_RULES - setup.selected | setup.settings.off)
-            runner = ProbeRunner(client, setup.file, setup.keys, settings, setup.options, log, on_change)
+            runner = ProbeRunner(client, setup.file, setup.keys, settings, setup.options, log, note_change)
             results = replace(results, results=await runner.run(cases))
     finally:  # also if the user interrupts the probe
         if path_exists(setup.record):
