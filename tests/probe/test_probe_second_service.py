@@ -1,6 +1,7 @@
 """A service that shares no code with wiretape, in many configurations: no case blames it for what it need not do."""
 
 import asyncio
+import itertools
 import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -382,3 +383,44 @@ def test_a_key_that_is_refused_is_named_by_its_environment_variable(key, variabl
     why = probed.reasons(CaseVerdict.BROKEN)[case]
     assert why.startswith(f"Expected the key in the environment variable {variable} to be accepted for ")
     assert why.endswith(", got 401 authentication_required.")
+
+
+def test_a_stream_that_loses_events_before_its_first_cursor_is_not_blamed(probe_second):
+    """The service ends a stream of a run that sent nothing, after the first event was stored."""
+
+    def end_second_stream(service):
+        numbers = itertools.count(1)
+
+        async def feed(reader, response, packer):
+            if next(numbers) != 2:
+                await Service.feed(service, reader, response, packer)
+                return
+            (session,) = (each for each in service.sessions.values() if reader in each.readers)
+            while not session.log:
+                await reader.queue.get()
+
+        service.feed = feed
+
+    probed, _ = probe_second(mutation=end_second_stream, only=("streams/two-readers",))
+    assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == {"streams/two-readers": LOST}
+
+
+NOT_MEANT = "no case that ran is meant to exercise it"
+WHY_NOT_REACHED = {
+    "BUSY001": "the cases that were to exercise it are broken",
+    "ERR006": f"no error envelope arrived ({NOT_MEANT})",
+    "RATE001": NEEDS_LIMITS,
+    "RUN003": "no run was ended by a durable event (the service need not store these events)",
+    "SSE010": "no event with a `retry` line arrived (the specification does not define it)",
+    "TOOL003": "no durable event ended a tool call with an id (let the run of runs.plain call a tool; "
+    "the service need not store these events)",
+}
+
+
+def test_the_report_tells_why_a_rule_was_not_reached(probe_second):
+    only = ("limits/runs", "runs/busy", "runs/two-in-a-row", "streams/run-with-deltas")
+    probed, _ = probe_second(
+        replace(FEW, durable="named"), only=only, mutation=MUTATIONS["two-runs-active"].apply, limits=False
+    )
+    reasons = probed.report.cases.not_reached
+    assert {code: reasons[code] for code in WHY_NOT_REACHED} == WHY_NOT_REACHED
