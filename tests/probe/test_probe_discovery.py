@@ -21,6 +21,7 @@ async def test_everything_about_the_stand_in_is_confirmed(tmp_path):
         assert status == 0, err
         assert "not found: delete-session.request, because DELETE /v1/sessions/{session_id} got 400" in out
         assert out.count("not found: ") == 1
+        assert out.endswith("Wrote probe.toml: add what was not found and your service has, and run wiretape probe.\n")
         assert "ephemeral events: reasoning.delta, intermediate.delta, message.delta\n" in out
         assert "tools: web_search\n" in out
         document = tomllib.loads((tmp_path / "probe.toml").read_text("utf-8"))

@@ -223,7 +223,8 @@ def _discover(path: Path, url: str, timeout_s: float, *, force: bool) -> int:
         click.echo(printable(sentence))
     name = "" if path == _DEFAULT_FILE else f" {shlex.quote(str(path))}"
     again = f"correct {found.blocker} in it, and run wiretape probe --discover {url} --force{name}"
-    rest = again if found.blocker else f"add what was not found and your service has, and run wiretape probe{name}"
+    missing = "add what was not found and your service has, and " if found.problems else ""
+    rest = again if found.blocker else f"{missing}run wiretape probe{name}"
     click.echo(printable(f"Wrote {path}: {rest}."))
     return 2 if found.blocker else 0
 

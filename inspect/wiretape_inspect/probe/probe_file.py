@@ -279,7 +279,7 @@ _BARE = re.compile("[A-Za-z0-9_-]+")
 
 
 _INITIAL = """\
-# What `wiretape probe` needs to know about your service. The values match `wiretape serve probe`.
+# What `wiretape probe` needs to know about your service.
 # Remove the entries for features that your service lacks: cases that need them are reported as not possible.
 
 base-url = "BASE_URL"                      # the part before /v1
