@@ -1,8 +1,12 @@
 """Parse and format network addresses."""
 
 import errno
+import os
 import re
+import socket
+import ssl
 from ipaddress import IPv6Address, ip_address
+from typing import Any
 
 from wiretape.errors import InputError
 
@@ -48,3 +52,15 @@ def listen_error(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"Cannot listen on {where}: the port is in use; choose another with --listen, or 0 for a free one."
     return f"Cannot listen on {where}: {error.strerror or error}."
+
+
+def connection_failure(error: Exception) -> str:
+    """Return why a connection failed, in the words of the operating system, which asyncio and aiohttp replace."""
+    cause: Any = getattr(error, "os_error", error)
+    if isinstance(cause, socket.gaierror):
+        return "unknown host name"
+    if isinstance(cause, TimeoutError):
+        return "timed out"
+    if cause.errno and not isinstance(cause, ssl.SSLError):
+        return os.strerror(cause.errno)
+    return str(cause) or "the connection was closed"

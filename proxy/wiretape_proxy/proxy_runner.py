@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from mitmproxy.certs import CertStore
 from mitmproxy.master import Master
 from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 
-from wiretape.addresses import is_loopback, listen_error, origin_of
+from wiretape.addresses import connection_failure, is_loopback, listen_error, origin_of
 from wiretape.errors import InputError
 from wiretape.side_command import DebuggerProcess, SideCommand
 from wiretape_proxy import mitmproxy_internals as internals
@@ -176,17 +175,8 @@ async def _check_upstream(upstream: Upstream) -> None:
             _, writer = await asyncio.open_connection(upstream.host, upstream.port)
     except OSError as error:
         hint = "start the service first, or use --no-upstream-check."
-        raise InputError(f"{upstream.origin} does not respond ({_reason(error)}): {hint}") from None
+        raise InputError(f"{upstream.origin} does not respond ({connection_failure(error)}): {hint}") from None
     writer.close()
-
-
-def _reason(error: OSError) -> str:
-    """Return why a connection failed, in the words of the operating system, which asyncio replaces."""
-    if isinstance(error, socket.gaierror):
-        return "unknown host name"
-    if isinstance(error, TimeoutError):
-        return "timed out"
-    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _load_keys(folder: Path) -> None:

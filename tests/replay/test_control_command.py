@@ -192,6 +192,12 @@ def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
     assert "use --token or set WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
     assert "is not the control token of this replay" in refused(replay.url, "state")
     assert "Only virtual time can be advanced" in refused(replay.url, "advance", "1", *token)
+    assert "seek: time_s: expected a number of at least 0, got nan" in refused(
+        replay.url, "seek", "--time", "nan", *token
+    )
+    assert "wait: timeout_s: expected a number of at most 600, got inf" in refused(
+        replay.url, "wait", "--timeout", "inf", *token
+    )
     assert "printable ASCII" in refused(replay.url, "state", "--token", "a\nb")
 
 
@@ -200,6 +206,11 @@ def test_virtual_time_is_advanced():
         before_ns = service.clock.now_ns()
         assert run(service.url, "advance", "60", token=service.token).startswith("no playhead: no session yet\n")
         assert service.clock.now_ns() - before_ns == 60_000_000_000
+
+
+def test_a_missing_argument_is_a_usage_error():
+    done = CliRunner().invoke(wiretape, ["control", "http://127.0.0.1:1", "advance"])
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, "Error: Missing argument 'SECONDS'.")
 
 
 def test_verbatim_mode_has_a_state_and_no_playhead(serve, recording):
@@ -221,7 +232,8 @@ def test_an_address_without_a_server_is_refused_in_one_sentence():
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
 
-    assert f"Cannot reach the replay at 127.0.0.1:{port}" in refused(f"http://127.0.0.1:{port}", "state")
+    message = refused(f"http://127.0.0.1:{port}", "state")
+    assert f"Cannot reach the replay at 127.0.0.1:{port}: Connection refused." in message
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Recordings at URLs: servers that do not end their responses, limits, and credentials in the URLs."""
 
 import gzip
+import socket
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -101,6 +102,12 @@ def test_a_response_that_does_not_end_is_bounded(monkeypatch, beginning, repeate
         assert done.stderr.count("\n") == 1
         assert server.sent < 16 << 20
         assert len(server.requests) < 20
+
+
+def test_an_address_without_a_server_is_reported_in_the_words_of_the_operating_system():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}/run.db"
+    assert report(url).stderr == f"Error: {url} cannot be read: Connection refused.\n"
 
 
 def test_a_compressed_response_counts_with_its_decompressed_size(monkeypatch):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from wiretape.addresses import connection_failure
 from wiretape.errors import InputError
 from wiretape.recording import redact_urls
 from wiretape.time_limit import call_within
@@ -117,7 +118,8 @@ def _call(url: str, what: str, seconds: float, function: Callable[[], _T]) -> _T
     except TimeoutError:
         reason = f"this takes longer than {format_duration(round(seconds * 1e9))}"
     except Exception as error:  # noqa: BLE001 - each file system has errors of its own
-        reason = redact_urls((str(error).strip().splitlines() or [type(error).__name__])[0]).rstrip(".")
+        text = connection_failure(error) if hasattr(error, "os_error") else str(error)
+        reason = redact_urls((text.strip().splitlines() or [type(error).__name__])[0]).rstrip(".")
     raise InputError(f"{shown_name(url)} cannot be {what}: {reason}.")
 
 

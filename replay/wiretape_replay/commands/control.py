@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
-from wiretape.addresses import origin_of
+from wiretape.addresses import connection_failure, origin_of
 from wiretape.control_protocol import (
     CONTROL_ROOT,
     TOKEN_HEADER,
@@ -72,8 +72,7 @@ def _request(
     except TimeoutError:
         raise InputError(f"The replay at {address} does not respond.") from None
     except OSError as error:
-        reason = error.strerror or str(error) or "the connection was closed"
-        raise InputError(f"Cannot reach the replay at {address}: {reason}.") from None
+        raise InputError(f"Cannot reach the replay at {address}: {connection_failure(error)}.") from None
     except (ClientError, ValueError):
         raise InputError(f"The server at {address} is not a wiretape replay.") from None
 
@@ -158,6 +157,7 @@ def _add_command(name: str, method: str, operation: Operation) -> None:
         takes_s = float(parameters.get("timeout_s", 0))
         if session is not None:
             parameters["session"] = session
+        OPERATIONS[path][chosen].check(parameters)
         document = _request(url, chosen, path, parameters, token=check_token(token), takes_s=takes_s)
         click.echo(json.dumps(document, indent=2) if as_json else "\n".join(_format_response(document)))
         if document.get("reached") is False:
@@ -178,7 +178,8 @@ def _parameter(name: str, hint: Any, default: Any) -> click.Parameter:
     type_ = click.Choice([each.value for each in option.choices]) if option.choices else _plain_type(hint)
     is_required = default is inspect.Parameter.empty
     about: dict[str, Any] = {"type": type_, "metavar": option.metavar, "required": is_required}
-    about["default"] = None if is_required else getattr(default, "value", default)
+    if not is_required:  # click takes even None as the value of a required parameter
+        about["default"] = getattr(default, "value", default)
     if option.flag is None:
         return click.Argument([name], **about)
     is_flag = type_ is bool
