@@ -285,6 +285,19 @@ def test_a_recording_without_a_description_is_damaged(table: str, path: Path) ->
         open_recording(path)
 
 
+@pytest.mark.parametrize("table", ["recording", "capture", "segment"])
+def test_the_error_about_an_unreadable_page_names_recover(table: str, path: Path) -> None:
+    Writer.create(path, upstream="http://service").close(10**18)
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    with pytest.raises(RecordingError, match=r"is damaged: .*`wiretape recover`"):
+        open_recording(path)
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

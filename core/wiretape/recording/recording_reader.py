@@ -127,8 +127,10 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
         schema.check_not_empty(connection, shown)
         if check_rows:
             schema.check_rows(connection, shown)
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except sqlite3.OperationalError as error:
         raise RecordingError(f"{shown} cannot be read: {error}.") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise schema.damage_error(shown, str(error)) from None
     recording = Recording(shown, connection)
     recording.database = path
     return recording
