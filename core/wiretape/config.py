@@ -1,7 +1,6 @@
 """Configuration of a project: `wiretape.toml`, or the table `[tool.wiretape]` of `pyproject.toml`."""
 
 import os
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from msgspec import Meta, Struct
 
 from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Source, validate
+from wiretape.observations import is_header_name
 from wiretape.rules import (
     CATALOGUE,
     Settings,
@@ -34,7 +34,6 @@ OFF = "off"
 
 _Text = Annotated[str, Meta(min_length=1)]
 _DEFAULT = Settings()
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ def _read(path: Path) -> Config | None:
     for name, prefixes in (("select", table.select), ("ignore", table.ignore)):
         for index, prefix in enumerate(prefixes):
             _codes(prefix, source, (*keys, name, index))
-    if not _HEADER_NAME.fullmatch(table.idempotency_header):
+    if not is_header_name(table.idempotency_header):
         got = shorten(repr(table.idempotency_header), 60)
         raise source.error((*keys, "idempotency-header"), f"expected a header name such as Idempotency-Key, got {got}")
     if table.base is not None:

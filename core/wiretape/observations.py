@@ -10,11 +10,14 @@ Header names and values are `str` in which every character stands for one byte (
 with their order, case and repetitions.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -166,6 +169,11 @@ Observation = RequestStarted | RequestEnded | ResponseStarted | BytesArrived | B
 def last_time_ns(seen: Observation) -> int:
     """Return when an observation ended: the time of its last chunk, or its only time."""
     return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+
+
+def is_header_name(text: str) -> bool:
+    """Whether `text` can be the name of a header: a token of RFC 9110, section 5.6.2."""
+    return _HEADER_NAME.fullmatch(text) is not None
 
 
 def header(headers: Headers, name: str) -> str | None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
+from wiretape.observations import is_header_name
 from wiretape.units import parse_duration, parse_size
 
 INCONCLUSIVE = "inconclusive"
@@ -21,7 +22,6 @@ NO_CONFIG = "none"
 SEVERITIES = ("error", "warning", "note")
 """Severities of findings, worst first."""
 _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
 _PARAMETER_NAME = re.compile(r"[^=&?#]+")
 _OVERLOAD = ("slow", "drop")
@@ -159,18 +159,18 @@ def parse_lines(text: str) -> tuple[str, ...]:
 
 def parse_parameters(text: str) -> tuple[str, ...]:
     """Parse names of query parameters, one per line.  Raises ValueError."""
-    return _parse_names(text, _PARAMETER_NAME, "a query parameter such as api_key")
+    return _parse_names(text, _PARAMETER_NAME.fullmatch, "a query parameter such as api_key")
 
 
 def parse_headers(text: str) -> tuple[str, ...]:
     """Parse names of headers, one per line.  Raises ValueError."""
-    return _parse_names(text, _HEADER_NAME, "a header such as X-Tenant")
+    return _parse_names(text, is_header_name, "a header such as X-Tenant")
 
 
-def _parse_names(text: str, form: re.Pattern[str], what: str) -> tuple[str, ...]:
+def _parse_names(text: str, is_name: Callable[[str], object], what: str) -> tuple[str, ...]:
     names = parse_lines(text)
     for name in names:
-        if not form.fullmatch(name):
+        if not is_name(name):
             raise ValueError(f"expected the name of {what}, got {name!r}")
     return names
 

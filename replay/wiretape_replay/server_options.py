@@ -1,7 +1,6 @@
 """Options of replays and of the stand-in, declared once for the commands, the Python API and the pytest plugin."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
+from wiretape.observations import is_header_name
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy, effective_policy
@@ -16,7 +16,6 @@ from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.service.assumptions import ServiceSettings, decode_service_settings, default_settings
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.6.2)."""
 
 SERVING = "What to serve, and where"
@@ -164,7 +163,7 @@ class ReplayOptions:
             raise InputError("Invalid ignore_query '': expected the name of a query parameter.")
         headers = string_list("match_header", self.match_header)
         for name in headers:
-            if not _HEADER_NAME.fullmatch(name):
+            if not is_header_name(name):
                 raise InputError(f"Invalid match_header {shorten(repr(name), 60)}: expected the name of a header.")
         return Matching(
             ignored_query,

@@ -3,7 +3,6 @@
 Most are settings of the table `[assumed]` or part of scenarios.  No check of wiretape depends on any of them.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from msgspec import Meta, field
 from wiretape.contract import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
 from wiretape.control_protocol import TOKEN_HEADER
 from wiretape.input_validation import Source, validate
+from wiretape.observations import is_header_name
 from wiretape.toml_files import read_toml
 from wiretape_replay.access.access_settings import (
     ASSUMED,
@@ -32,7 +32,6 @@ from wiretape_replay.service.service_routes import Route
 DEFAULT_KEY = "wiretape-key"
 """The valid key if no file defines others."""
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """RFC 9110, 5.6.2."""
 _RESERVED_HEADERS = frozenset(
     name.lower()
@@ -94,7 +93,7 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 yield _key(name), problem
                 return
         yield from self._duplicate_routes()
-        if not _HEADER_NAME.fullmatch(self.idempotency_header):
+        if not is_header_name(self.idempotency_header):
             yield "idempotency-header", "expected the name of a header"
         lower = self.idempotency_header.lower()
         if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
