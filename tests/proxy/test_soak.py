@@ -82,38 +82,52 @@ def bodies_of(proxy) -> dict[str, bytes]:
 async def event_service(send: Callable[[asyncio.StreamWriter, str], object]):
     """An asyncio service that can have thousands of streams: `send` gets each writer and the path."""
 
+    responding: set[asyncio.Task[None]] = set()
+
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        responding.add(task)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            writer.write(HEAD)
-            await send(writer, head.split(b" ", 2)[1].decode())
-            await writer.drain()
-        writer.close()
+            async with closed_at_end(writer):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(HEAD)
+                await send(writer, head.split(b" ", 2)[1].decode())
+                await writer.drain()
 
     server = await asyncio.start_server(respond, "127.0.0.1", 0, backlog=4096, limit=1 << 20)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+        # A connection that its task left open is reported in a later test, when it is collected.
+        await asyncio.wait_for(asyncio.gather(*responding), 60)
+
+
+@contextlib.asynccontextmanager
+async def closed_at_end(writer: asyncio.StreamWriter):
+    """Close the connection and wait until it is closed."""
+    try:
+        yield
+    finally:
+        writer.close()
+        await writer.wait_closed()
 
 
 async def read_stream(port: int, path: str, note: Callable[[str, bytes], None], connecting: asyncio.Semaphore) -> bytes:
     """Read a stream to its end, whatever that is; note each part as it arrives."""
-    body, writer = b"", None
-    try:
-        # The system queues a hundred connections that the proxy has not accepted yet.
-        async with connecting:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            await reader.readuntil(b"\r\n\r\n")
-        while part := await reader.read(65536):
-            body += part
-            note(path, part)
-    except (ConnectionError, asyncio.IncompleteReadError):
-        pass
-    finally:
-        if writer is not None:
-            writer.close()
+    body = b""
+    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        async with contextlib.AsyncExitStack() as at_end:
+            # The system queues a hundred connections that the proxy has not accepted yet.
+            async with connecting:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                await at_end.enter_async_context(closed_at_end(writer))
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                await reader.readuntil(b"\r\n\r\n")
+            while part := await reader.read(65536):
+                body += part
+                note(path, part)
     return body
 
 
