@@ -4,6 +4,7 @@ import errno
 import os
 import sqlite3
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -29,6 +30,17 @@ def recording(begin, path, new_talk):
     copy = folder / path.name
     copy.write_bytes(path.read_bytes())
     return path, compress_recording(copy)
+
+
+def test_a_program_that_is_being_started_does_not_prevent_compression(begin, path):
+    """Between `fork` and `exec`, it has copies of all descriptors, and with them the locks of this process."""
+    writer, _ = begin()
+    mine = Path("/proc/self/fd")
+    copies = [os.dup(int(each.name)) for each in list(mine.iterdir()) if each.exists() and each.samefile(path)]
+    writer.close()
+    assert compress_recording(path).exists()
+    for copy in copies:
+        os.close(copy)
 
 
 def lines_of(path):

@@ -8,7 +8,7 @@ import zstandard
 
 from wiretape.errors import RecordingError
 from wiretape.files import read_error, replace_atomically, write_error
-from wiretape.recording.recording_file import lock_for_writing
+from wiretape.recording.recording_file import lock_for_writing, unlock
 from wiretape.recording.schema import damage_error
 
 MOST_RATIO = 200
@@ -61,7 +61,7 @@ def compress_recording(path: Path) -> Path:
     except (OSError, zstandard.ZstdError) as error:
         raise RecordingError(f"{path} remains uncompressed: {write_error(target, error)}") from None
     finally:
-        os.close(lock)
+        unlock(lock)
     return target
 
 

@@ -234,7 +234,7 @@ class RecordingFile:
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
-        os.close(self._lock)
+        unlock(self._lock)
         self._space.close()
 
     def _replace_captures(self, captures: Sequence[Capture]) -> None:
@@ -467,6 +467,15 @@ def lock_for_writing(path: Path) -> int:
         os.close(descriptor)
         raise RecordingError(f"Another process is recording to {path}.") from None
     return descriptor
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of `lock_for_writing`.
+
+    Closing the descriptor is not enough: a program that another thread is starting still has a copy of it.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def delete_recording(path: Path) -> None:
