@@ -158,8 +158,10 @@ class LiveChecker:
     def pause(self) -> Iterator[None]:
         """Check nothing within the block, unless a rule takes long: storing goes first."""
         self._may_run.clear()
-        yield
-        self._may_run.set()
+        try:
+            yield
+        finally:
+            self._may_run.set()
 
     def close(self) -> None:
         """Check the rest, wait for that, and add what follows from the end of the recording."""
