@@ -33,8 +33,10 @@ class JsonPath:
         except (JSONPathError, RecursionError, IndexError) as error:
             # For an empty query, some versions of the library raise IndexError.
             problem = shorten(str(error).partition(", line ")[0]) if text else "it is empty"
-            examples = "$.name, $.list[0], $.list[*].name, $..name"
-            raise InputError(f"Invalid JSON path '{shorten(text, 60)}': {problem}. Examples: {examples}.") from None
+            raise InputError(
+                f"Invalid JSON path '{shorten(text, 60)}' ({problem}): "
+                "write it like $.name, $.list[0], $.list[*].name or $..name."
+            ) from None
 
     @property
     def is_root(self) -> bool:

@@ -412,7 +412,6 @@ def test_an_invalid_address_is_reported(address):
 @pytest.mark.parametrize(
     "option",
     [
-        ("--redact-body", "pin"),
         ("--redact-header", "a b"),
         ("--redact-query", "ticket=1"),
         ("--redact-body", ""),
@@ -425,6 +424,14 @@ def test_an_invalid_address_is_reported(address):
 )
 def test_an_invalid_option_is_reported(option):
     assert f"Invalid value for '{option[0]}'" in refused("http://service.test", *option)
+
+
+def test_an_invalid_json_path_is_reported_in_one_sentence():
+    line = refused("http://service.test", "--redact-body", "x[").splitlines()[-1]
+    assert line == (
+        "Error: Invalid value for '--redact-body': Invalid JSON path 'x[' (expected '$', found 'x'): "
+        "write it like $.name, $.list[0], $.list[*].name or $..name."
+    )
 
 
 # The base path of a service
