@@ -20,7 +20,10 @@ def with_debugger(*args):
     command = [*args, "--listen", "127.0.0.1:0", "--debug"]
     with WiretapeProcess(*command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            printed = next(filter(None, map(_PRINTED.fullmatch, process.stderr)))
+            lines = []
+            while not (printed := _PRINTED.fullmatch(line := process.stderr.readline())):
+                lines.append(line)
+                assert line, (lines, process.wait(30))
             url = urlsplit(printed[1])
             with socket.create_connection((url.hostname, url.port), timeout=45) as connection:
                 cookie = re.search(r"Set-Cookie: ([^;]+)", get(connection, f"/?{url.query}"))[1]
