@@ -47,10 +47,10 @@ def test_a_rule_that_is_off_still_explains_what_other_rules_do_not_report():
     assert (result.findings, result.verdicts["KAL002"]) == ((), Verdict.NOT_EXERCISED)
 
 
-def messages(function, **declared):
-    """What a rule with this function reports about two events, beside the built-in rules."""
+def messages(function, stream=2 * PING, **declared):
+    """What a rule with this function reports about a stream, beside the built-in rules."""
     acme = rule("ACME001", "acme", on=EVENT, clause='ACME: "No."', **declared)(function)
-    result = check_stream(2 * PING, rules=[*BUILT_IN, acme])
+    result = check_stream(stream, rules=[*BUILT_IN, acme])
     return [f.message for f in result.findings if f.code == "ACME001"], result.verdicts["ACME001"]
 
 
@@ -74,6 +74,11 @@ def test_a_rule_reports_each_subject_once_for_each_session():
     assert messages(many) == (["1", *numbers, "2", *numbers], Verdict.FAIL)
     assert messages(many, once_per=Scope.SESSION)[0] == ["1", *numbers, "2"]
     assert messages(many, once_per=Scope.STREAM)[0] == ["1", *numbers, "2"]
+
+
+def test_a_problem_that_another_rule_reports_does_not_count_as_reported():
+    stream = PING + b": not about a ping\ndata: {}\n\n"
+    assert messages(many, stream, once_per=Scope.SESSION, unless=["KAL002"])[0][:2] == ["2", "10"]
 
 
 def test_a_rule_reports_the_first_of_very_many_problems():

@@ -324,16 +324,15 @@ class RuleRunner:
             if entry.is_off:
                 continue
             if _is_broken(outcome):
-                new = outcome if rule.once_per is None else self._find_unreported(rule, outcome, arguments)
-                new = [each for each in new if broken.isdisjoint(rule.superseding_codes(each.subject))]
+                new = [each for each in outcome if broken.isdisjoint(rule.superseding_codes(each.subject))]
+                if rule.once_per is not None:
+                    new = self._take_unreported(rule, new, arguments)
                 if new:
                     self._settle(entry, new if rule.noun is None else _limit(new, rule.noun), location)
             elif not outcome or broken.isdisjoint(rule.superseding_codes()):
                 self._settle(entry, outcome, location)
 
-    def _find_unreported(
-        self, rule: Rule, problems: Sequence[Problem], arguments: tuple[Any, ...]
-    ) -> Sequence[Problem]:
+    def _take_unreported(self, rule: Rule, problems: list[Problem], arguments: tuple[Any, ...]) -> list[Problem]:
         """Return the problems whose subjects the rule has not reported yet; it has after this call."""
         holder = next((each for each in arguments if isinstance(each, StreamState | SessionState)), None)
         if holder is None:
