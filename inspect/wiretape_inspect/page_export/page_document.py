@@ -1,6 +1,7 @@
 """The JSON document of a recording in an exported page, made in parts so that memory use stays flat."""
 
 import zlib
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -19,12 +20,12 @@ from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.event_detail import Chunk, chunks_of
 from wiretape_inspect.event_export import content
-from wiretape_inspect.page_export.event_window import EventWindow, window_matcher, with_omissions
 from wiretape_inspect.timeline_json import recording_document
 from wiretape_inspect.view.client_state_at_event import FollowedState, State
 from wiretape_inspect.view.delta_folding import stream_rows
+from wiretape_inspect.view.filter_match import CompiledFilter, Subject
 from wiretape_inspect.view.overview import Overview, longest_silence
-from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EventRow, StreamRow
+from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
 _MOST_RUNS = 1000
@@ -40,6 +41,30 @@ _OVERLAP = 64
 _GZIP_WINDOW = 31
 """The wbits of zlib for a gzip container, whose header then contains no time."""
 _GZIP_LEVEL = 6
+
+
+class _EventWindow:
+    """The events of one exchange that are at most `radius` events away from a finding.
+
+    A finding about the exchange as a whole counts as one about its first event, and so does no finding at all.
+    """
+
+    def __init__(self, findings: Iterable[Finding], radius: int) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        for middle in sorted({finding.event or 1 for finding in findings} or {1}):
+            first, last = max(middle - radius, 1), middle + radius
+            if self._ranges and first <= self._ranges[-1][1] + 1:
+                first = self._ranges.pop()[0]
+            self._ranges.append((first, last))
+        self._firsts = [first for first, _ in self._ranges]
+        self.last = self._ranges[-1][1]
+        """The number of the last event in the window."""
+
+    def __contains__(self, event: object) -> bool:
+        if not isinstance(event, int):
+            return False
+        at = bisect_right(self._firsts, event)
+        return at > 0 and event <= self._ranges[at - 1][1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +84,9 @@ class PageContent:
         """Return the findings about an exchange."""
         return self.findings.get(exchange.number, ())
 
-    def window(self, exchange: Exchange) -> EventWindow | None:
+    def window(self, exchange: Exchange) -> _EventWindow | None:
         """Return the events of an exchange that the page contains; None: all of them."""
-        return None if self.radius is None else EventWindow(self.findings_about(exchange), self.radius)
+        return None if self.radius is None else _EventWindow(self.findings_about(exchange), self.radius)
 
 
 def document_parts(page: PageContent, start: str = "") -> _Parts:
@@ -116,11 +141,42 @@ def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) ->
         yield from timeline_json.exchange_json_lines(page.recording, exchange, findings)
         return
     yield dump_json({"row": "exchange", **timeline_json.exchange_document(exchange)})
-    matches = None if window is None else window_matcher(window)
+    matches = None if window is None else _window_filter(window)
     body = page.recording.body(exchange.number, Side.RESPONSE)
     shown = _noting_cuts(stream_rows(exchange, body, findings, matches), cuts)
-    for row in shown if window is None else with_omissions(shown, exchange.number):
+    for row in shown if window is None else _with_omissions(shown, exchange.number):
         yield dump_json(row) if isinstance(row, dict) else timeline_json.row_json(exchange.number, row)
+
+
+def _window_filter(window: _EventWindow) -> CompiledFilter:
+    """Return a filter for the events in the window, the other rows among them, and all rows with findings."""
+    inside = True
+
+    def matches(subject: Subject) -> bool:
+        nonlocal inside
+        if subject.event is not None:
+            inside = subject.event in window
+            return inside
+        return inside or bool(subject.codes) or "end" in subject.kinds
+
+    return CompiledFilter(matches)
+
+
+def _with_omissions(rows: Iterable[StreamRow], exchange: int) -> Iterator[StreamRow | dict[str, Any]]:
+    """Yield the rows, and a row `omitted` wherever events are missing between them."""
+    next_event = 1
+    for row in rows:
+        first = next_event
+        if isinstance(row, EventRow | DeltaRow):
+            first = row.numbers[0]
+        elif isinstance(row, EndRow):
+            first = row.events + 1
+        if first > next_event:
+            yield {"row": "omitted", "exchange": exchange, "first": next_event, "last": first - 1, "time_ns": None}
+        next_event = first
+        if isinstance(row, EventRow | DeltaRow):
+            next_event = row.numbers[1] + 1
+        yield row
 
 
 def _noting_cuts(rows: Iterable[StreamRow], cuts: list[tuple[int, int]]) -> Iterator[StreamRow]:
