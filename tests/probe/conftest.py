@@ -5,6 +5,7 @@ import time
 import tomllib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from wiretape_inspect.probe.probe_client import ProbeClock
 from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file
 from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, run_probe
 from wiretape_inspect.probe.probe_runner import ProbeOptions, select_cases
+from wiretape_inspect.report import baseline
 from wiretape_inspect.report.case_results import SERVICE_RULES
 from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario_server import serve_scenario
@@ -110,8 +112,8 @@ def probe(tmp_path_factory, probe_file):
         setup = ProbeSetup(file, keys, record, settings, SERVICE_RULES, options, through_proxy, clock or ProbeClock())
         results, runner = await run_probe(setup, cases or select_cases(options))
         with open_recording(record) as recording:
-            applied = await judge(setup, recording, results, runner, known)
-            yield Probed(applied.reports[0], runner, record)
+            report = await judge(setup, recording, results, runner, partial(baseline.apply, known))
+            yield Probed(report, runner, record)
 
     return run
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.report.finding_store import FindingStore, SuppressionReasons
+from wiretape_inspect.report.finding_store import FindingStore
 
 
 def finding(number, code="SEQ001", *, event=1, offset=0, exchange=1, message="Expected `é\\ud800`, got 0."):
@@ -74,9 +74,12 @@ def test_memory_does_not_grow_with_the_findings():
     assert peak < 1_000_000
 
 
-def test_suppression_reasons_are_looked_up_by_index():
-    known = SuppressionReasons(5)
-    for at, reason in ((1, "a"), (3, ""), (4, "a")):
-        known.add(at, reason)
-    assert dict(known) == {1: "a", 3: "", 4: "a"}
-    assert (len(known), 0 in known, 3 in known, known.get(2)) == (3, False, True, None)
+def test_suppressed_findings_have_a_reason_and_are_not_new():
+    given = [finding(number) for number in range(5)]
+    kept = FindingStore(given)
+    for index, reason in ((1, "a"), (3, "")):
+        kept.suppress(index, reason)
+    assert [kept.reason(index) for index in range(5)] == [None, "a", None, "", None]
+    assert list(kept.new()) == [given[0], given[2], given[4]]
+    assert list(kept) == given
+    assert kept.suppressed_counts == Counter((given[at].code, given[at].severity) for at in (1, 3))

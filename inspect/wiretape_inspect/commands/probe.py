@@ -8,26 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from wiretape.config import FAIL_ON, INCONCLUSIVE, override_base, threshold_of
+from wiretape.config import override_base
 from wiretape.errors import InputError
 from wiretape.files import PATH, path_exists, write_error
 from wiretape.recording import delete_recording, open_recording
-from wiretape.rules import Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output
-from wiretape_inspect.commands.baseline_options import BaselineOptions, baseline_options
-from wiretape_inspect.commands.report_outputs import (
-    OrderedCommand,
-    output_options,
-    pair_outputs,
-    read_config,
-    refuse_recordings,
-    write_report,
-)
+from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
 from wiretape_inspect.demo.child_process import DemoError
 from wiretape_inspect.probe.discovery import discover
 from wiretape_inspect.probe.probe_file import (
@@ -38,10 +30,9 @@ from wiretape_inspect.probe.probe_file import (
 )
 from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, keys_of, run_probe
 from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, select_cases
-from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.case_results import SERVICE_RULES, CaseDescription, CaseResult, CaseVerdict
 from wiretape_inspect.styled_line import Line, labelled
-from wiretape_inspect.terminal_output import find_terminal, write_lines
+from wiretape_inspect.terminal_output import write_lines
 
 _DEFAULT_FILE = Path("probe.toml")
 _STYLES = {
@@ -91,15 +82,7 @@ _STYLES = {
 @click.option("--through-proxy", is_flag=True, help="Record through wiretape proxy instead of directly at the socket.")
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")
 @click.option("--force", is_flag=True, help="Replace the recording if it exists; with --discover, complete FILE.")
-@output_options
-@baseline_options
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    help="Exit with status 1 if any finding or failed case is at least this severe.  [default: error]",
-)
-@click.option("--config", "config_file", type=PATH, metavar="FILE", help="Configuration file for the rules.")
-@click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
+@report_options
 @click.pass_context
 def probe(
     ctx: click.Context,
@@ -118,15 +101,7 @@ def probe(
     through_proxy: bool,
     record: Path | None,
     force: bool,
-    formats: tuple[str, ...],
-    outputs: tuple[Path, ...],
-    baseline_file: Path | None,
-    write_baseline: Path | None,
-    prune_baseline: bool,
-    strict_baseline: bool,
-    fail_on: str | None,
-    config_file: Path | None,
-    no_config: bool,
+    **_read_by_writing: Any,
 ) -> None:
     """Test a service in every situation that the specification describes.
 
@@ -152,48 +127,26 @@ def probe(
     if lists:
         write_lines(line for case in sorted(cases, key=lambda each: each.name) for line in _describe(case))
         return
-    paired = pair_outputs(ctx, formats, outputs, "text")
-    config = read_config(config_file, no_config=no_config)
-    known = BaselineOptions.of(
-        baseline_file or config.baseline, write_baseline, prune=prune_baseline, strict=strict_baseline
-    )
-    known.check_outputs(paired)
     described = read_probe_file(file)
     keys = keys_of(described)
     # With microseconds, so that several probes can begin in one second.
     record = record or Path(f"wiretape-probe-{datetime.now():%Y-%m-%d-%H%M%S-%f}.db")  # noqa: DTZ005 - for people
     check_recording_output(record, [file], force=force, option="--record")
-    refuse_recordings("--output", [output.path for output in paired], [record, file])
-    refuse_recordings("--write-baseline", [known.write], [record, file])
-    entries, earlier = known.load()
-    fail_on = fail_on or config.fail_on or Severity.ERROR.value
-    terminal = find_terminal()
-    shown = ReportOptions(
-        threshold=threshold_of(fail_on),
-        fail_on_inconclusive=fail_on == INCONCLUSIVE,
-        docs_url=config.docs_url,
-        width=terminal.width if terminal else None,
-    )
-    settings = override_base(config.settings, described.base_url)
+    writing = ReportWriting(ctx, [record, file])
+    settings = override_base(writing.config.settings, described.base_url)
+    codes = writing.config.rule_codes() & SERVICE_RULES
     if path_exists(record):
         _delete(record)
-    setup = ProbeSetup(
-        described, keys, record, settings, config.rule_codes() & SERVICE_RULES, options, through_proxy=through_proxy
-    )
+    setup = ProbeSetup(described, keys, record, settings, codes, options, through_proxy=through_proxy)
 
-    async def run() -> int:
+    async def run() -> bool:
         with _progress() as on_change:
             results, runner = await run_probe(setup, cases, on_change)
         with open_recording(record) as recording:
-            applied = await judge(setup, recording, results, runner, entries)
-            for output in paired:
-                write_report(output, applied.reports, shown)
-            is_stale = known.save(entries, earlier, applied)
-        has_failed = any(report.fails(shown) for report in applied.reports) and not known.write
-        return int(has_failed or is_stale)
+            return writing.write([await judge(setup, recording, results, runner, writing.apply_baseline)])
 
     try:
-        status = asyncio.run(run())
+        fails = asyncio.run(run())
     except DemoError as error:
         raise InputError(str(error)) from None
     except KeyboardInterrupt:
@@ -201,7 +154,7 @@ def probe(
             click.echo(f"Interrupted: {printable(str(record))} contains the requests sent so far.", err=True)
         raise
     click.echo(f"The recording is {printable(str(record))}.", err=True)
-    ctx.exit(status)
+    ctx.exit(int(fails))
 
 
 def _discover(path: Path, url: str, timeout_s: float, *, force: bool) -> int:

@@ -3,34 +3,26 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
-from wiretape.config import FAIL_ON, INCONCLUSIVE, override_base, threshold_of
+from wiretape.config import override_base
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, recording_opener
 from wiretape.recording.rotated_parts import open_wholes
-from wiretape.rules import Settings, Severity
-from wiretape_inspect.commands.baseline_options import BaselineOptions, baseline_options
-from wiretape_inspect.commands.report_outputs import (
-    OrderedCommand,
-    ReportOutput,
-    output_options,
-    pair_outputs,
-    read_config,
-    refuse_recordings,
-    write_report,
-)
-from wiretape_inspect.report import Report, ReportOptions, baseline, check_recording
+from wiretape.rules import Settings
+from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
+from wiretape_inspect.report import Report, ReportOptions, check_recording
 from wiretape_inspect.report.file_summaries import Totals, print_note, summarize_files
 from wiretape_inspect.report.parallel_check import (
     SMALL,
@@ -42,7 +34,6 @@ from wiretape_inspect.report.parallel_check import (
 )
 from wiretape_inspect.report.recording_report import add_cases
 from wiretape_inspect.report.remote_files import absolute_name, expand_name, is_url, local_copy, shown_name
-from wiretape_inspect.terminal_output import find_terminal
 
 _NOT_WITH_SUMMARY = {
     "formats": "--format",
@@ -61,7 +52,7 @@ _PROGRESS_INTERVAL_S = 0.1
 
 @click.command(cls=OrderedCommand)
 @click.argument("names", type=click.Path(readable=False), nargs=-1, required=True, metavar="FILE...")
-@output_options
+@report_options
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Check only these rules: codes or families, such as SEQ,RES001."
 )
@@ -76,16 +67,9 @@ _PROGRESS_INTERVAL_S = 0.1
     metavar="PATH_OR_URL",
     help="Base path or URL of the service: the part before /v1.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    help="Exit with status 1 if any finding is at least this severe. With inconclusive, exit with status 1 if there "
-    "is any finding or any inconclusive rule.  [default: error]",
-)
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")
 @click.option("--statistics", is_flag=True, help="With text: only count the findings of each rule.")
-@baseline_options
 @click.option(
     "--summary",
     is_flag=True,
@@ -103,38 +87,22 @@ _PROGRESS_INTERVAL_S = 0.1
     metavar="ADDRESS",
     help="Check the files on a Dask cluster, one task per file; ADDRESS is that of its scheduler.",
 )
-@click.option(
-    "--config",
-    "config_file",
-    type=PATH,
-    metavar="FILE",
-    help="Configuration file to use instead of the nearest wiretape.toml or pyproject.toml.",
-)
-@click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
 @click.pass_context
 def report(
     ctx: click.Context,
     /,
     *,
     names: tuple[str, ...],
-    formats: tuple[str, ...],
-    outputs: tuple[Path, ...],
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     base: str | None,
-    fail_on: str | None,
     exit_zero: bool,
     all_findings: bool,
     statistics: bool,
-    config_file: Path | None,
-    no_config: bool,
-    baseline_file: Path | None,
-    write_baseline: Path | None,
-    prune_baseline: bool,
-    strict_baseline: bool,
     summary: bool,
     jobs: int,
     dask: str | None,
+    **_read_by_writing: Any,
 ) -> None:
     """Check recordings against every rule that follows from the specification.
 
@@ -152,48 +120,25 @@ def report(
         wiretape report run.db --write-baseline known.json
         wiretape report run.db --baseline known.json
     """
-    paired = pair_outputs(ctx, formats, outputs, "text")
-    _check_formats(paired, all_findings=all_findings, statistics=statistics)
-    config = read_config(config_file, no_config=no_config)
-    settings = override_base(config.settings, base)
-    codes = config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
-    known = BaselineOptions.of(
-        baseline_file or config.baseline, write_baseline, prune=prune_baseline, strict=strict_baseline
-    )
-    known.check_outputs(paired)
     files = [PATH.convert(name, None, ctx) for name in names if not is_url(name)]
-    refuse_recordings("--output", [output.path for output in paired], files)
-    refuse_recordings("--write-baseline", [known.write], files)
-    entries, earlier = known.load()
-    fail_on = fail_on or config.fail_on or Severity.ERROR.value
+    writing = ReportWriting(ctx, files, all_findings=all_findings, statistics=statistics)
+    _check_formats({output.format for output in writing.outputs}, all_findings=all_findings, statistics=statistics)
+    settings = override_base(writing.config.settings, base)
+    codes = writing.config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
     if summary:
         if given := [option for name, option in _NOT_WITH_SUMMARY.items() if ctx.params[name]]:
             raise click.UsageError(f"--summary and {given[0]} cannot be combined.")
-        ctx.exit(_summarize(names, jobs, settings, codes, dask=dask, fail_on=fail_on, exit_zero=exit_zero))
-    terminal = find_terminal()
-    options = ReportOptions(
-        all_findings=all_findings,
-        statistics=statistics,
-        threshold=threshold_of(fail_on),
-        fail_on_inconclusive=fail_on == INCONCLUSIVE,
-        docs_url=config.docs_url,
-        width=terminal.width if terminal else None,
-    )
+        status = _summarize(names, jobs, settings, codes, writing.options, dask=dask)
+        ctx.exit(0 if exit_zero and status == 1 else status)
     with ExitStack() as opened:
         failed: list[InputError] = []
         reports = _check(names, jobs, settings, codes, dask=dask, opened=opened, failed=failed)
         if not reports:
             raise InputError("None of the files can be checked.")
         reports = [add_cases(each) for each in reports]
-        applied = baseline.apply(entries, reports) if known.file else baseline.Applied(reports, [])
-        for output in paired:
-            write_report(output, applied.reports, options)
-        is_stale = known.save(entries, earlier, applied)
-    if failed:
-        ctx.exit(2)
-    has_failed = any(each.fails(options) for each in applied.reports)
-    if ((has_failed and not known.write) or is_stale) and not exit_zero:
-        ctx.exit(1)
+        writing.apply_baseline(reports)
+        fails = writing.write(reports)
+    ctx.exit(2 if failed else int(fails and not exit_zero))
 
 
 def _summarize(
@@ -201,10 +146,9 @@ def _summarize(
     jobs: int,
     settings: Settings,
     codes: frozenset[str],
+    options: ReportOptions,
     *,
     dask: str | None,
-    fail_on: str,
-    exit_zero: bool,
 ) -> int:
     """Print a summary of each file and totals; return the exit status."""
     totals = Totals(settings)
@@ -220,10 +164,8 @@ def _summarize(
     click.echo(dump_json(totals.document()))
     if totals.unreadable:
         return 2
-    threshold = threshold_of(fail_on)
-    has_failed = any(severity.reaches(threshold) for severity in totals.severities)
-    has_failed |= fail_on == INCONCLUSIVE and totals.has_inconclusive
-    return int(has_failed and not exit_zero)
+    has_failed = any(severity.reaches(options.threshold) for severity in totals.severities)
+    return int(has_failed or (options.fail_on_inconclusive and totals.has_inconclusive))
 
 
 def _check(
@@ -286,9 +228,8 @@ def _check(
     return [replace(report, partial=wholes[id(report.recording)][0].partial) for report in check()]
 
 
-def _check_formats(outputs: Sequence[ReportOutput], *, all_findings: bool, statistics: bool) -> None:
-    formats = {output.format for output in outputs}
-    if all_findings and not formats & {"text", "html"}:
+def _check_formats(formats: Collection[str], *, all_findings: bool, statistics: bool) -> None:
+    if all_findings and not {"text", "html"}.intersection(formats):
         raise click.UsageError("--all needs --format text or html; json always contains every finding.")
     if statistics and "text" not in formats:
         raise click.UsageError("--statistics needs --format text; the other formats contain the numbers anyway.")

@@ -16,9 +16,7 @@ from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, Pro
 from wiretape_inspect.probe.probe_file import ProbeFile, main_key
 from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, ProbeRunner
 from wiretape_inspect.probe.reproduction import reproduce
-from wiretape_inspect.report import check_recording
-from wiretape_inspect.report.baseline import Applied, Entry
-from wiretape_inspect.report.baseline import apply as apply_baseline
+from wiretape_inspect.report import Report, check_recording
 from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseResults
 from wiretape_inspect.report.probe_results import case_name_of, encode_results
 from wiretape_inspect.report.recording_report import ALL_RULES, add_cases
@@ -105,13 +103,16 @@ async def _capture(setup: ProbeSetup) -> AsyncIterator[tuple[ProbeClient, Callab
 
 
 async def judge(
-    setup: ProbeSetup, recording: Recording, cases: CaseResults, runner: ProbeRunner, known: Sequence[Entry] = ()
-) -> Applied:
+    setup: ProbeSetup,
+    recording: Recording,
+    cases: CaseResults,
+    runner: ProbeRunner,
+    apply_baseline: Callable[[Sequence[Report]], object] = lambda _reports: None,
+) -> Report:
     """Check the recording of a probe, apply a baseline, and reproduce each rule that is broken besides."""
     report = check_recording(recording, str(setup.record), settings=setup.settings, selected=setup.selected)
     report = add_cases(report, cases)
-    applied = apply_baseline(known, [report])
-    (report,) = applied.reports
+    apply_baseline([report])
     reproductions = []
     for code in report.broken if setup.options.shrink else ():
         case = min((each for each in cases.results if code in each.broken_rules), key=_cost(runner), default=None)
@@ -120,7 +121,7 @@ async def judge(
             recorded = observations_of_cases(recording, {case.case.name, SETUP})
             reproductions.append(await reproduce(runner, code, case.case.name, recorded, tape))
     assert report.cases is not None  # noqa: S101 - just set
-    return replace(applied, reports=[replace(report, cases=replace(report.cases, reproductions=reproductions))])
+    return replace(report, cases=replace(report.cases, reproductions=reproductions))
 
 
 def observations_of_cases(recording: Recording, cases: Collection[str]) -> list[Observation]:

@@ -6,7 +6,6 @@ The file is JSON, so that it can be read, edited and written again without losin
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +14,9 @@ import msgspec
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.input_validation import Source, validate
-from wiretape.rules import Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import CaseResult
 from wiretape_inspect.report.evidence import locate
-from wiretape_inspect.report.finding_store import SuppressionReasons
 from wiretape_inspect.report.fingerprint import DefectKind
 from wiretape_inspect.report.recording_report import Report
 
@@ -53,15 +50,6 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
     format: int
     findings: list[Entry]
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """The reports of a run after a baseline was applied."""
-
-    reports: list[Report]
-    unneeded: list[Entry]
-    """Entries that list more findings than there are, each with the number of findings too many."""
 
 
 def load(path: Path, *, to_replace: bool = False) -> list[Entry]:
@@ -103,33 +91,29 @@ def dump(entries: Iterable[Entry]) -> str:
     return json.dumps({"format": FORMAT, "findings": items}, indent=2, ensure_ascii=False) + "\n"
 
 
-def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> Applied:
-    """Suppress the findings that the entries list: the first ones of each kind in the order of the reports."""
+def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> list[Entry]:
+    """Suppress the findings that the entries list: the first ones of each kind in the order of the reports.
+
+    Returns the entries that list more findings than there are, each with the number of findings too many.
+    """
     left = {entry.fingerprint: entry.count for entry in entries}
     reasons = {entry.fingerprint: entry.reason for entry in entries}
-    applied = []
     for report in reports:
-        suppressed = SuppressionReasons(len(report.findings))
-        counts: Counter[tuple[str, Severity]] = Counter()
         for located in locate(report.recording, report.findings):
             fingerprint = located.kind.fingerprint
             if left.get(fingerprint, 0) > 0:
                 left[fingerprint] -= 1
-                suppressed.add(located.index, reasons[fingerprint])
-                counts[located.finding.code, located.finding.severity] += 1
+                report.findings.suppress(located.index, reasons[fingerprint])
         for result in _case_results([report]):
-            result.suppressed = suppressed
             if result.is_unexplained and left.get(result.case.fingerprint, 0) > 0:
                 left[result.case.fingerprint] -= 1
                 result.is_suppressed = True
-        applied.append(replace(report, suppressed=suppressed, suppressed_counts=counts))
     checked = _checked_rules(reports)
-    unneeded = [
+    return [
         msgspec.structs.replace(entry, count=left[entry.fingerprint])
         for entry in entries
         if left[entry.fingerprint] and entry.code in checked
     ]
-    return Applied(applied, unneeded)
 
 
 def prune(entries: Iterable[Entry], unneeded: Iterable[Entry]) -> list[Entry]:

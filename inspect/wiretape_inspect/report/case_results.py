@@ -1,7 +1,7 @@
 """The results of probe cases, which a report on the recording of `wiretape probe` has in addition to its rules."""
 
 import shlex
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -73,8 +73,8 @@ class CaseResult:
     """Codes of the rules that came up."""
     findings: Mapping[int, Finding] = field(default_factory=dict)
     """The findings about its exchanges, by their indices in the report."""
-    suppressed: Container[int] = ()
-    """The indices of the findings that are in the baseline."""
+    is_new: Callable[[int], bool] = lambda _index: True
+    """Whether the finding with an index is not in the baseline."""
     is_suppressed: bool = False
     """Whether the case itself is in the baseline."""
     sessions_left: int = 0
@@ -107,7 +107,7 @@ class CaseResult:
     @property
     def new_findings(self) -> list[Finding]:
         """The findings that are not in the baseline."""
-        return [finding for index, finding in self.findings.items() if index not in self.suppressed]
+        return [finding for index, finding in self.findings.items() if self.is_new(index)]
 
     @property
     def severity(self) -> Severity | None:

@@ -19,8 +19,7 @@ from wiretape.recording.rotated_parts import find_wholes
 from wiretape.rules import CATALOGUE, Settings, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape_inspect.report.parallel_check import Task, open_files
-from wiretape_inspect.report.probe_results import applicable
-from wiretape_inspect.report.recording_report import check_observations, make_checker, scope_notice
+from wiretape_inspect.report.recording_report import check_recording
 from wiretape_inspect.report.remote_files import absolute_name, is_url, local_copy, shown_name
 
 _MOST_WAITING = 64
@@ -152,20 +151,16 @@ def summarize(name: str, task: Task) -> FileSummary:
     """Check a recording."""
     try:
         with open_files(task) as recording:
-            settings, selected = applicable(recording, task.settings, task.selected)
-            checker = make_checker(settings, selected, recording.info.upstream)
-            found = Counter(finding.code for finding in check_observations(checker, recording.observations()))
-            started = recording.info.started
+            report = check_recording(recording, name, settings=task.settings, selected=task.selected)
+            date = f"{recording.info.started:%Y-%m-%d}"
     except InputError as error:
         return FileSummary(name, error=error.message)
-    tallies = checker.tallies()
-    inconclusive = [code for code in sorted(selected) if tallies[code].verdict is Verdict.INCONCLUSIVE]
     return FileSummary(
         name,
-        f"{started:%Y-%m-%d}",
-        checker.exchanges,
-        checker.events,
-        dict(sorted(found.items())),
-        inconclusive,
-        scope_notice(checker.scopes()),
+        date,
+        report.outcomes.exchanges,
+        report.outcomes.events,
+        dict(sorted(report.broken.items())),
+        sorted(report.verdicts[Verdict.INCONCLUSIVE]),
+        report.notice,
     )

@@ -1,10 +1,12 @@
-"""The findings of a report in order, kept in a temporary file if there are many, so that memory does not grow."""
+"""The findings of a report in order, kept in a temporary file if there are many, so that memory does not grow.
+
+A finding that is in the baseline is suppressed, with the reason that the baseline gives; all others are new.
+"""
 
 import sqlite3
 import weakref
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 
@@ -37,7 +39,7 @@ class FindingStore:
             # One transaction: without a journal it only saves ending one for each row.
             self._connection.execute("BEGIN")
             self._connection.executemany(f"INSERT INTO unsorted VALUES ({_MARKS})", map(_VALUES, findings))  # noqa: S608
-            self._connection.execute(f"CREATE TABLE sorted AS SELECT * FROM unsorted ORDER BY {_ORDER}")  # noqa: S608
+            self._connection.execute(f"CREATE TABLE sorted AS SELECT *, NULL AS reason FROM unsorted ORDER BY {_ORDER}")  # noqa: S608
             self._connection.execute("DROP TABLE unsorted")
             self._connection.execute("COMMIT")
             counts = self._connection.execute(
@@ -45,13 +47,40 @@ class FindingStore:
             )
             self.counts = Counter({(code, _SEVERITIES[severity]): number for code, severity, number in counts})
             """The number of findings for each rule and severity, in order of first appearance."""
+        self.suppressed_counts: Counter[tuple[str, Severity]] = Counter()
+        """The number of these that are suppressed."""
 
     def __len__(self) -> int:
         return self.counts.total()
 
     def __iter__(self) -> Iterator[Finding]:
+        return self._select("true")
+
+    def new(self) -> Iterator[Finding]:
+        """Yield the findings that are not suppressed."""
+        return self._select("reason IS NULL")
+
+    def suppress(self, index: int, reason: str) -> None:
+        """Suppress the finding with this index."""
+        statement = "UPDATE sorted SET reason = ? WHERE rowid = ? RETURNING code, severity"
         with _sqlite_errors():
-            for row in self._connection.execute(f"SELECT {_COLUMNS} FROM sorted ORDER BY rowid"):  # noqa: S608
+            for code, severity in self._connection.execute(statement, (reason, index + 1)):
+                self.suppressed_counts[code, _SEVERITIES[severity]] += 1
+
+    def reason(self, index: int) -> str | None:
+        """Return why the finding with this index is suppressed; None if it is new."""
+        with _sqlite_errors():
+            rows = self._connection.execute("SELECT reason FROM sorted WHERE rowid = ?", (index + 1,))
+            return next((reason for (reason,) in rows), None)
+
+    def is_new(self, index: int) -> bool:
+        """Whether the finding with this index is not suppressed."""
+        return self.reason(index) is None
+
+    def _select(self, condition: str) -> Iterator[Finding]:
+        query = f"SELECT {_COLUMNS} FROM sorted WHERE {condition} ORDER BY rowid"  # noqa: S608 - constants
+        with _sqlite_errors():
+            for row in self._connection.execute(query):
                 exchange, event, offset, code, message, severity, side, sequence, time_ns = row
                 yield Finding(
                     code=code,
@@ -64,39 +93,6 @@ class FindingStore:
                     time_ns=time_ns,
                     message=message,
                 )
-
-
-class SuppressionReasons(Mapping[int, str]):
-    """The reasons of findings that are in the baseline, by index.  Takes four bytes for each finding of the report."""
-
-    def __init__(self, total: int) -> None:
-        """`total` is the number of all findings."""
-        self._reasons: list[str] = []
-        self._numbers: dict[str, int] = {}
-        self._chosen = array("i", [-1]) * total
-        self._count = 0
-
-    def add(self, index: int, reason: str) -> None:
-        """Suppress the finding with this index."""
-        number = self._numbers.setdefault(reason, len(self._reasons))
-        if number == len(self._reasons):
-            self._reasons.append(reason)
-        self._chosen[index] = number
-        self._count += 1
-
-    def __getitem__(self, index: int) -> str:
-        if index not in self:
-            raise KeyError(index)
-        return self._reasons[self._chosen[index]]
-
-    def __contains__(self, index: object) -> bool:
-        return isinstance(index, int) and self._chosen[index] >= 0
-
-    def __iter__(self) -> Iterator[int]:
-        return (index for index, reason in enumerate(self._chosen) if reason >= 0)
-
-    def __len__(self) -> int:
-        return self._count
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def _issues(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
     for report in reports:
         source = SourceMap(report.recording.path)
         for located in locate(report.recording, report.findings):
-            if located.index not in report.suppressed:
+            if report.findings.is_new(located.index):
                 fingerprint = located.kind.fingerprint
                 seen[fingerprint] += 1
                 yield _issue(report, located, source, f"{fingerprint}-{seen[fingerprint]}")

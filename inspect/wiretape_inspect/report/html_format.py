@@ -102,7 +102,7 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
         "severities": _numbers(report),
         "more": {code: number - counts[code] for code, number in report.broken.items() if number > counts[code]},
         "inconclusive_reasons": [str(line) for line in (*inconclusive_lines(report), *scope_lines(report), *cases)],
-        "suppressed": len(report.suppressed),
+        "suppressed": report.suppressed,
         "selected": len(report.selected),
         "events": report.outcomes.events,
         "exchanges": report.outcomes.exchanges,
@@ -111,7 +111,7 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
 
 
 def _rule(report: Report, code: str, options: ReportOptions) -> dict[str, Any]:
-    suppressed = sum(report.suppressed_counts[code, severity] for severity in Severity)
+    suppressed = sum(report.findings.suppressed_counts[code, severity] for severity in Severity)
     rule = rule_document(report, CATALOGUE[code], options)
     return {**rule, **explained_rule(CATALOGUE[code]), "suppressed": suppressed}
 

@@ -160,7 +160,7 @@ def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
     frame, finding, request = located.frame, located.finding, located.exchange.request
     event = frame.event if frame else None
     data = bytes_at(report.recording, located)
-    reason = report.suppressed.get(located.index)
+    reason = report.findings.reason(located.index)
     expected, actual = split_message(finding.message) or (None, None)
     return {
         **msgspec.to_builtins(finding),
@@ -192,7 +192,7 @@ def _related(before: Event) -> dict[str, Any]:
 
 def _summary(report: Report) -> dict[str, Any]:
     return {
-        "findings": _finding_counts(report.severities, len(report.suppressed)),
+        "findings": _finding_counts(report.severities, report.suppressed),
         "rules": {
             "total": len(CATALOGUE),
             "selected": len(report.selected),
@@ -226,7 +226,7 @@ def _finding_counts(severities: dict[Severity, int], suppressed: int) -> dict[st
 def _total(reports: Sequence[Report]) -> dict[str, Any]:
     severities = {severity: sum(report.severities[severity] for report in reports) for severity in Severity}
     return {
-        "findings": _finding_counts(severities, sum(len(report.suppressed) for report in reports)),
+        "findings": _finding_counts(severities, sum(report.suppressed for report in reports)),
         "recordings": len(reports),
         "exchanges": sum(report.outcomes.exchanges for report in reports),
         "events": sum(report.outcomes.events for report in reports),

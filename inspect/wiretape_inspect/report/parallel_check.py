@@ -11,7 +11,6 @@ from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from multiprocessing import active_children, get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any, cast
@@ -22,14 +21,7 @@ from wiretape.recording.rotated_parts import open_joined
 from wiretape.rules import Finding, Settings
 from wiretape_inspect.report.finding_store import FindingStore
 from wiretape_inspect.report.probe_results import applicable
-from wiretape_inspect.report.recording_report import (
-    ALL_RULES,
-    Outcomes,
-    Report,
-    check_observations,
-    check_recording,
-    make_checker,
-)
+from wiretape_inspect.report.recording_report import ALL_RULES, Outcomes, Report, check_recording
 from wiretape_inspect.report.remote_files import is_url, local_copy
 
 SMALL = 16 * 1024 * 1024
@@ -53,9 +45,8 @@ class Task:
 def check_files(task: Task) -> tuple[list[Finding], Outcomes] | None:
     """Check a recording; return None if it has more findings than should be held in memory."""
     with open_files(task) as recording:
-        checker = make_checker(task.settings, task.selected, recording.info.upstream)
-        findings = list(islice(check_observations(checker, recording.observations()), MOST_FINDINGS + 1))
-    return (findings, Outcomes.of(checker)) if len(findings) <= MOST_FINDINGS else None
+        report = check_recording(recording, "", settings=task.settings, selected=task.selected)
+        return (list(report.findings), report.outcomes) if len(report.findings) <= MOST_FINDINGS else None
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Check a whole recording, and hold what it shows about each rule."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from wiretape.observations import Observation, header
@@ -33,14 +33,6 @@ class ReportOptions:
     """Columns of the terminal that the text is written to; None if it is not a terminal."""
 
 
-def scope_notice(scopes: Sequence[ScopeCount]) -> str:
-    """Return why no exchange is checked as the service's, and what to do; empty if one is, or if there is none."""
-    if not scopes or any(scope.reason.is_service for scope in scopes):
-        return ""
-    reason = " and ".join(scope.text for scope in scopes)
-    return f"No exchange is checked as the service's, because {reason}. Use --base PATH_OR_URL: the part before /v1."
-
-
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """What checking some observations showed, besides the findings."""
@@ -60,7 +52,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a recording shows about every rule.  A finding that is not in the baseline is new."""
+    """What a recording shows about every rule."""
 
     file: str
     """The recording's file, as the user named it."""
@@ -72,10 +64,6 @@ class Report:
     selected: frozenset[str] = ALL_RULES
     """Codes of the rules that were checked."""
     settings: Settings = field(default_factory=Settings)
-    suppressed: Mapping[int, str] = field(default_factory=dict)
-    """The reasons of findings that are in the baseline, by their index in `findings`."""
-    suppressed_counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
-    """The number of these for each rule and severity."""
     cases: CaseResults | None = None
     """The results of the probe cases, if the recording is that of a probe."""
     partial: str = ""
@@ -83,8 +71,14 @@ class Report:
 
     @property
     def notice(self) -> str:
-        """Why no exchange is checked as the service's, and what to do; empty if one is."""
-        return scope_notice(self.outcomes.scopes)
+        """Why no exchange is checked as the service's, and what to do; empty if one is, or if there is none."""
+        scopes = self.outcomes.scopes
+        if not scopes or any(scope.reason.is_service for scope in scopes):
+            return ""
+        reason = " and ".join(scope.text for scope in scopes)
+        return (
+            f"No exchange is checked as the service's, because {reason}. Use --base PATH_OR_URL: the part before /v1."
+        )
 
     @property
     def coverage(self) -> Coverage:
@@ -93,14 +87,14 @@ class Report:
         return Coverage.of(self.outcomes.tallies, self.selected, broken)
 
     @property
-    def new_findings(self) -> Iterator[Finding]:
-        """The findings that are not in the baseline."""
-        return (finding for index, finding in enumerate(self.findings) if index not in self.suppressed)
+    def suppressed(self) -> int:
+        """The number of findings that are in the baseline."""
+        return self.findings.suppressed_counts.total()
 
     @property
     def counts(self) -> Counter[tuple[str, Severity]]:
         """The number of new findings for each rule and severity, in order of first appearance."""
-        return self.findings.counts - self.suppressed_counts
+        return self.findings.counts - self.findings.suppressed_counts
 
     @property
     def broken(self) -> Counter[str]:
@@ -121,17 +115,17 @@ class Report:
     def first_findings(self, most: int | None) -> Iterator[Finding]:
         """Yield the first `most` new findings of each rule, in order; all of them for None."""
         if most is None:
-            yield from self.new_findings
+            yield from self.findings.new()
             return
-        left = {code: min(number, most) for code, number in self.broken.items()}
-        missing = sum(left.values())
-        for finding in self.new_findings if missing else ():
-            if left[finding.code]:
-                left[finding.code] -= 1
-                missing -= 1
+        shown = Counter[str]()
+        missing = sum(min(number, most) for number in self.broken.values())
+        for finding in self.findings.new() if missing else ():
+            shown[finding.code] += 1
+            if shown[finding.code] <= most:
                 yield finding
-                if not missing:
-                    return
+                missing -= 1
+            if not missing:
+                return
 
     def omitted_findings(self, most: int | None) -> dict[str, int]:
         """Return the number of findings that `first_findings` omits, for each rule with more than `most`."""
@@ -176,11 +170,6 @@ def check_observations(checker: Checker, observations: Iterable[Observation]) ->
     yield from checker.finish()
 
 
-def make_checker(settings: Settings, selected: frozenset[str], upstream: str) -> Checker:
-    """Return a checker of a recording that runs only the `selected` rules."""
-    return Checker(replace(settings, off=ALL_RULES - selected), upstream=upstream)
-
-
 def check_recording(
     recording: Recording,
     file: str,
@@ -192,7 +181,7 @@ def check_recording(
     """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged."""
     settings, selected = applicable(recording, settings or Settings(), selected)
     selected -= settings.off
-    checker = make_checker(settings, selected, recording.info.upstream)
+    checker = Checker(replace(settings, off=ALL_RULES - selected), upstream=recording.info.upstream)
     findings = FindingStore(check_observations(checker, watch(recording.observations())))
     return Report(file, recording, findings, Outcomes.of(checker), selected=selected, settings=settings)
 
@@ -212,5 +201,6 @@ def add_cases(report: Report, cases: CaseResults | None = None) -> Report:
         by_case.setdefault(names.get(finding.exchange), {})[index] = finding
     for result in cases.results:
         result.findings = by_case.get(result.case.name, {})
+        result.is_new = report.findings.is_new
     not_reached = {code: why_not_reached(code, cases.results) for code in report.coverage.not_reached}
     return replace(report, cases=replace(cases, not_reached=not_reached))

@@ -115,8 +115,7 @@ def _result(report: Report, located: LocatedFinding, source: SourceMap) -> dict[
         "partialFingerprints": {"wiretape/v1": located.kind.fingerprint},
         "properties": {"sequence": finding.sequence, "time_ns": finding.time_ns},
     }
-    if located.index in report.suppressed:
-        reason = report.suppressed[located.index]
+    if (reason := report.findings.reason(located.index)) is not None:
         document["suppressions"] = [{"kind": "external", "justification": reason or "in the baseline"}]
     return document
 

@@ -64,7 +64,7 @@ def concise_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterato
         source = SourceMap(report.recording.path)
         if report.notice:
             yield f"{printable(report.file)}: warning: {printable(report.notice)}"
-        for finding in report.new_findings:
+        for finding in report.findings.new():
             found = source.find(finding, report.recording.exchange(finding.exchange))
             numbers = found or (finding.exchange, finding.event)
             location = ":".join(str(number) for number in numbers if number is not None)
@@ -120,7 +120,7 @@ def summary_line(report: Report) -> Line:
 
 def summary_parts(report: Report) -> list[Part]:
     """The totals of a report without its file."""
-    parts = [f"{len(report.suppressed):,} in the baseline"] if report.suppressed else []
+    parts = [f"{report.suppressed:,} in the baseline"] if report.suppressed else []
     if report.cases is None:  # those of a probe have a line about the coverage
         parts.append(f"{report.exercised} of {count_of(len(report.selected), 'rule')} exercised")
     inconclusive = report.verdicts[Verdict.INCONCLUSIVE]
@@ -228,7 +228,7 @@ def _totals(report: Report, most: int | None) -> Iterator[Line | str]:
 
 def _total_line(reports: Sequence[Report]) -> Line:
     severities = {severity: sum(report.severities[severity] for report in reports) for severity in Severity}
-    suppressed = sum(len(report.suppressed) for report in reports)
+    suppressed = sum(report.suppressed for report in reports)
     parts = [f"{suppressed:,} in the baseline"] if suppressed else []
     never = sum(all(code in report.verdicts[Verdict.NOT_EXERCISED] for report in reports) for code in CATALOGUE)
     parts += [f"{count_of(never, 'rule')} not exercised by any"] if never else []

@@ -1,0 +1,287 @@
+"""The commands that write reports: their common options, and what these request.
+
+That is the configuration, pairs of a format and a file, which findings fail, and a baseline to apply and to write.
+"""
+
+import stat
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wiretape.config import FAIL_ON, INCONCLUSIVE, Config, find_config, load_config, threshold_of
+from wiretape.errors import InputError
+from wiretape.files import (
+    PATH,
+    check_writable,
+    is_input_error,
+    is_same_file,
+    path_exists,
+    replace_atomically,
+    write_error,
+)
+from wiretape.labels import count_of
+from wiretape.recording import Recording, check_not_recording
+from wiretape.rules import Severity
+from wiretape.safe_text import printable
+from wiretape_inspect.atomic_output import open_output
+from wiretape_inspect.report import FORMATS, Report, ReportOptions, baseline, load_format
+from wiretape_inspect.terminal_output import find_terminal, write_lines
+
+_ORDER = "wiretape.order"
+_DEFAULT = "text"
+_OPTIONS = (
+    click.option(
+        "-f",
+        "--format",
+        "formats",
+        type=click.Choice(list(FORMATS)),
+        multiple=True,
+        help="text: for people. concise: one line per finding. json, ndjson: everything, for programs. "
+        "junit, github, gitlab, sarif: for CI. markdown: for a pull request comment. html: a self-contained page. "
+        "Repeatable.  [default: text]",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        "outputs",
+        type=PATH,
+        multiple=True,
+        metavar="FILE",
+        help="Write to this file instead of standard output; applies to the preceding --format.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(FAIL_ON),
+        help="Exit with status 1 if any finding or failed case is at least this severe. With inconclusive, exit with "
+        "status 1 if there is any finding or anything inconclusive.  [default: error]",
+    ),
+    click.option(
+        "--baseline", "baseline_file", type=PATH, metavar="FILE", help="Ignore the findings listed in this file."
+    ),
+    click.option("--write-baseline", type=PATH, metavar="FILE", help="Write all findings to a baseline file."),
+    click.option("--prune-baseline", is_flag=True, help="Remove baseline entries that are no longer needed."),
+    click.option(
+        "--strict-baseline",
+        is_flag=True,
+        help="Exit with status 1 if the baseline lists findings that no longer occur.",
+    ),
+    click.option(
+        "--config",
+        "config_file",
+        type=PATH,
+        metavar="FILE",
+        help="Configuration file to use instead of the nearest wiretape.toml or pyproject.toml.",
+    ),
+    click.option("--no-config", is_flag=True, help="Do not read a configuration file."),
+)
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that `ReportWriting` reads; the class of the command is OrderedCommand."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+class OrderedCommand(click.Command):
+    """A command that remembers the order of its options, which click does not."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse twice: once for the order alone."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[_ORDER] = [parameter.name for parameter in order]
+        return super().parse_args(ctx, args)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutput:
+    """A format, and the file it is written to; None is standard output."""
+
+    format: str
+    path: Path | None
+
+
+class ReportWriting:
+    """What the options of a command request."""
+
+    def __init__(self, ctx: click.Context, inputs: Sequence[Path], **shown: bool) -> None:
+        """Check the options, and load the configuration and the baseline.  Raises InputError and click.UsageError.
+
+        No output may replace one of the `inputs`.  `shown` are further members of the `ReportOptions`.
+        """
+        given = ctx.params
+        self.outputs = _pair_outputs(ctx, given["formats"], given["outputs"])
+        self.config = _read_config(given["config_file"], no_config=given["no_config"])
+        self.fail_on: str = given["fail_on"] or self.config.fail_on or Severity.ERROR.value
+        terminal = find_terminal()
+        self.options = ReportOptions(
+            threshold=threshold_of(self.fail_on),
+            fail_on_inconclusive=self.fail_on == INCONCLUSIVE,
+            docs_url=self.config.docs_url,
+            width=terminal.width if terminal else None,
+            **shown,
+        )
+        self._written: Path | None = given["write_baseline"]
+        self._is_pruned: bool = given["prune_baseline"]
+        self._is_strict: bool = given["strict_baseline"]
+        self._baseline = _checked_baseline(
+            given["baseline_file"] or self.config.baseline, self._written, prune=self._is_pruned, strict=self._is_strict
+        )
+        paths = [output.path for output in self.outputs if output.path is not None]
+        _check_baseline_is_kept({self._baseline, self._written}, paths)
+        _refuse_recordings("--output", paths, inputs)
+        _refuse_recordings("--write-baseline", [self._written] if self._written else [], inputs)
+        self._earlier = [] if self._written is None else _load_replaced(self._written)
+        self._entries = [] if self._baseline is None else baseline.load(self._baseline)
+        self._unneeded: list[baseline.Entry] = []
+
+    def apply_baseline(self, reports: Sequence[Report]) -> None:
+        """Suppress the findings that are in the baseline."""
+        if self._baseline is not None:
+            self._unneeded = baseline.apply(self._entries, reports)
+
+    def write(self, reports: Sequence[Report]) -> bool:
+        """Write the reports, and the baseline if requested; return whether the command fails.  Raises InputError."""
+        for output in self.outputs:
+            _write_report(output, reports, self.options)
+        if self._written is not None:
+            built = baseline.build(reports, [*self._entries, *self._earlier])
+            _write_baseline(self._written, built)
+            count = count_of(sum(entry.count for entry in built), "finding")
+            click.echo(f"Wrote {count} to {printable(str(self._written))}.", err=True)
+            return False
+        is_stale = self._report_unneeded()
+        return is_stale or any(report.fails(self.options) for report in reports)
+
+    def _report_unneeded(self) -> bool:
+        """Report or prune the entries of the baseline that are not needed; return whether that fails."""
+        if not self._unneeded or self._baseline is None:
+            return False
+        number = len(self._unneeded)
+        noun, verb = ("entry", "is") if number == 1 else ("entries", "are")
+        codes = ", ".join(sorted({printable(entry.code) for entry in self._unneeded}))
+        if self._is_pruned:
+            _write_baseline(self._baseline, baseline.prune(self._entries, self._unneeded))
+            click.echo(f"Removed {number:,} baseline {noun} that {verb} no longer needed ({codes}).", err=True)
+            return False
+        kept = f"{number:,} baseline {noun} {verb} no longer needed ({codes})"
+        click.echo(f"{kept}; --prune-baseline removes {'it' if number == 1 else 'them'}.", err=True)
+        return self._is_strict
+
+
+def _pair_outputs(ctx: click.Context, formats: Sequence[str], paths: Sequence[Path]) -> list[ReportOutput]:
+    """Pair the values of `--format` and `--output`.  Raises click.UsageError."""
+    if len(formats) <= 1 and len(paths) <= 1:
+        # With one of each the order does not matter.
+        return [ReportOutput(formats[0] if formats else _DEFAULT, _path(paths[0]) if paths else None)]
+    outputs: list[ReportOutput] = []
+    has_path: list[bool] = []
+    left_formats, left_paths = iter(formats), iter(paths)
+    for name in ctx.meta[_ORDER]:
+        if name == "formats":
+            outputs.append(ReportOutput(next(left_formats), None))
+            has_path.append(False)
+        elif name == "outputs":
+            path = next(left_paths)
+            if not outputs:
+                raise click.UsageError(f"--output {printable(str(path))} has no --format before it.")
+            if has_path[-1]:
+                raise click.UsageError(
+                    f"--format {outputs[-1].format} has two outputs: put each --output after its --format."
+                )
+            outputs[-1], has_path[-1] = ReportOutput(outputs[-1].format, _path(path)), True
+    _check_destinations(outputs)
+    return outputs
+
+
+def _path(path: Path) -> Path | None:
+    return None if path == Path("-") else path
+
+
+def _check_destinations(outputs: Sequence[ReportOutput]) -> None:
+    printed = [output.format for output in outputs if output.path is None]
+    if len(printed) > 1:
+        raise click.UsageError(
+            f"{' and '.join(printed)} would both go to standard output: specify --output for all but one."
+        )
+    paths = [output.path.resolve() for output in outputs if output.path is not None]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise click.UsageError(f"Two formats would be written to {printable(path.name)}.")
+
+
+def _refuse_recordings(option: str, paths: Sequence[Path], checked: Sequence[Path]) -> None:
+    """Raise InputError if a report would replace a recording; it may replace an older report."""
+    for path in paths:
+        if not path_exists(path) or not path.is_file():
+            continue
+        check_not_recording(path, option)
+        if any(is_same_file(path, file) for file in checked):
+            raise InputError(is_input_error(path, option))
+
+
+def _write_report(output: ReportOutput, reports: Sequence[Report], options: ReportOptions) -> None:
+    """Write a report to its file, or to standard output.  Raises InputError."""
+    make_lines = load_format(output.format)
+    if output.path is None and output.format != "html":
+        write_lines(make_lines(reports, options))
+        return
+    recording: Recording = reports[0].recording
+    with open_output(output.path, force=True, recording=recording.path) as file:
+        file.writelines(f"{line}\n".encode() for line in make_lines(reports, replace(options, width=None)))
+
+
+def _read_config(path: Path | None, *, no_config: bool) -> Config:
+    """Read the configuration that the options name, or the nearest one.  Raises InputError."""
+    if path is not None and no_config:
+        raise click.UsageError("--config and --no-config cannot be combined.")
+    if no_config:
+        return Config()
+    return load_config(path) if path is not None else find_config(Path.cwd())
+
+
+def _checked_baseline(file: Path | None, written: Path | None, *, prune: bool, strict: bool) -> Path | None:
+    """Return the baseline to apply.  Raises click.UsageError if the options about baselines cannot be combined."""
+    if file is None and (prune or strict):
+        raise click.UsageError(f"{'--prune-baseline' if prune else '--strict-baseline'} needs --baseline.")
+    if prune and strict:
+        raise click.UsageError("--prune-baseline and --strict-baseline cannot be combined.")
+    if written and (prune or strict):
+        raise click.UsageError("--write-baseline cannot be combined with --prune-baseline or --strict-baseline.")
+    if written == Path("-"):
+        raise click.UsageError("--write-baseline needs a file, because it keeps the reasons in an existing baseline.")
+    # The configuration may name a baseline that is only now being written.
+    is_new = written and file and not path_exists(file) and file.resolve() == written.resolve()
+    return None if is_new else file
+
+
+def _check_baseline_is_kept(baselines: Collection[Path | None], paths: Sequence[Path]) -> None:
+    """Check that no report replaces a baseline.  Raises click.UsageError."""
+    files = {path.resolve() for path in baselines if path is not None}
+    for path in paths:
+        if path.resolve() in files:
+            raise click.UsageError(f"{printable(str(path))} is the baseline: choose another name for --output.")
+
+
+def _load_replaced(path: Path) -> list[baseline.Entry]:
+    """Load the entries of a baseline that will be replaced, if it exists.
+
+    Raises InputError if it is not a baseline or cannot be written.
+    """
+    if path_exists(path) and not path.is_file():
+        raise InputError(f"{path} is not a regular file: choose another name for --write-baseline.")
+    check_writable(path)
+    return baseline.load(path, to_replace=True) if path_exists(path) else []
+
+
+def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
+    """Write a baseline that everybody can read; an error never loses the reasons that people wrote."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) if path_exists(path) else 0o666
+        with replace_atomically(path, mode) as file:
+            file.write(baseline.dump(entries).encode("utf-8", "replace"))
+    except OSError as error:
+        raise InputError(write_error(path, error)) from None
