@@ -11,13 +11,23 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import click
 
 from wiretape.errors import InputError
 
-PATH = click.Path(path_type=Path, readable=False)
+
+
+class _NonEmptyPath(click.Path):
+    """A path.  An empty one, probably an unset variable, would mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click.ParamType."""
+        return super().convert(value, param, ctx) if value != "" else self.fail("the path is empty.", param, ctx)
+
+
+PATH = _NonEmptyPath(path_type=Path, readable=False)
 """A file or folder on a command line.  The code that opens it reports errors, not click."""
 
 _FORCE = "use --force to replace it"

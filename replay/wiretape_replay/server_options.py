@@ -16,8 +16,6 @@ from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.service.assumptions import ServiceSettings, decode_service_settings, default_settings
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
 
-"""A token (RFC 9110, 5.6.2)."""
-
 SERVING = "What to serve, and where"
 TIME = "Time"
 MATCHING = "Matching requests with recorded responses (except streams in session mode)"
@@ -262,7 +260,7 @@ def toml_document(option: str, value: object, more: str = "") -> tuple[Mapping[s
     """
     if isinstance(value, str) and is_toml_text(value):
         return parse_toml(value, option), option
-    if isinstance(value, str | Path):
+    if isinstance(value, str | Path) and value != "":
         return read_toml(Path(value)), str(value)
     if isinstance(value, Mapping):
         return value, option

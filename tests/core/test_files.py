@@ -55,6 +55,18 @@ def test_every_command_reports_an_unreadable_file_alike(error_of, command, monke
     assert error_of(command) == "Error: run.db cannot be read: Permission denied.\n"
 
 
+EMPTY_PATHS = [*COMMANDS, "replay other.db --faults {}", "serve hello --service {}", "report other.db --config {}"]
+
+
+@pytest.mark.parametrize("command", EMPTY_PATHS)
+def test_every_command_refuses_an_empty_path(tmp_path, monkeypatch, command):
+    """An unset variable must not mean the current folder."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(wiretape, [part.format("", "") for part in command.split()])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].endswith(": the path is empty.")
+
+
 def test_a_folder_that_accepts_no_files_is_not_reported_as_missing(tmp_path):
     """Such as /proc."""
     message = write_error(tmp_path / "run.db", FileNotFoundError(2, "No such file or directory"))

@@ -359,6 +359,7 @@ def test_faults_can_be_given_in_several_forms(project, faults):
         ("'run.db', allow=['CIL003']", "allow: unknown rule code 'CIL003'; did you mean CLI003?"),
         ("'run.db', faults='none.toml'", "Cannot find none.toml in {folder}."),
         ("'run.db', faults=7", "Invalid faults 7: expected a file, TOML text, a dictionary, or a list of faults."),
+        ("'run.db', faults=''", "Invalid faults '': expected a file, TOML text, a dictionary, or a list of faults."),
         ("'run.db', faults={'do': 'dorp'}", "faults: fault[[]0].do: expected one of *; did you mean drop?"),
         ("'run.db', faults=['drop']", "faults: fault[[]0]: expected a table, got 'drop'."),
         ("'run.db', faults='[[fault]]'", "faults: fault[[]0]: do is missing."),

@@ -31,8 +31,6 @@ from wiretape_replay.service.service_routes import Route
 
 DEFAULT_KEY = "wiretape-key"
 """The valid key if no file defines others."""
-
-"""RFC 9110, 5.6.2."""
 _RESERVED_HEADERS = frozenset(
     name.lower()
     for name in (

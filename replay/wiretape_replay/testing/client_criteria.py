@@ -73,7 +73,7 @@ def select_options(
 
 def _resolve(name: str, value: Any, find: Callable[[Path], Path]) -> Any:
     """The value of an option; if it is the path of a file, resolved."""
-    if name not in {"faults", "service"} or not isinstance(value, str | Path):
+    if name not in {"faults", "service"} or not isinstance(value, str | Path) or value == "":
         return value
     return value if isinstance(value, str) and is_toml_text(value) else find(Path(value))
 
