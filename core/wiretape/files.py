@@ -18,7 +18,6 @@ import click
 from wiretape.errors import InputError
 
 
-
 class _NonEmptyPath(click.Path):
     """A path.  An empty one, probably an unset variable, would mean the current folder."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, getdoc, signature
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -73,7 +73,13 @@ def operation(
         hints = get_type_hints(function, include_extras=True)
         _, *all_parameters = signature(function).parameters.values()
         in_python = sum(each.kind is Parameter.POSITIONAL_ONLY for each in all_parameters)
-        parameters = {each.name: (hints[each.name], each.default) for each in all_parameters[in_python:]}
+        parameters: dict[str, tuple[Any, Any]] = {}
+        for each in all_parameters[in_python:]:
+            if each.kind is Parameter.VAR_KEYWORD:  # the keys of a TypedDict, all optional
+                (keys,) = get_args(hints[each.name])
+                parameters |= {key: (hint, None) for key, hint in get_type_hints(keys, include_extras=True).items()}
+            else:
+                parameters[each.name] = hints[each.name], each.default
         fields: list[Any] = [
             (key, option.choices if (option := option_of(hint)) and option.choices else hint)
             + (() if default is Parameter.empty else (default,))
@@ -88,11 +94,12 @@ def operation(
 
         @wraps(function)
         def call(control: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-            given = dict(signature(function).bind(control, *args, **kwargs).arguments)
-            named = {key: given.pop(key) for key in parameters if key in given}
+            signature(function).bind(control, *args, **kwargs)
+            named = dict(zip(parameters, args[in_python:], strict=False)) | kwargs
             checked = declared.check(named)
             del checked["session"]
-            return function(*given.values(), **checked)
+            run: Callable[..., _T] = function
+            return run(control, *args[:in_python], **checked)
 
         return call
 

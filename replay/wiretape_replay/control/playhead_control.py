@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import asdict
 from enum import StrEnum
 from functools import wraps
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from msgspec import Meta
 
@@ -63,14 +63,18 @@ class UnknownSessionError(InputError):
     """No session has this id."""
 
 
-_EventType = Annotated[
-    str | None, CommandOption("--type", "Stop before events of this type; * matches anything.", "TYPE")
-]
-_Sequence = Annotated[int | None, CommandOption("--sequence", "Stop before the event with this sequence number.", "N")]
-_ToolCall = Annotated[str | None, CommandOption("--tool-call", "Stop before events of this tool call.", "ID")]
-_FindingCode = Annotated[
-    str | None, CommandOption("--finding", "Stop before events with this finding; a code prefix is enough.", "CODE")
-]
+class BreakpointConditions(TypedDict, total=False):
+    """The conditions of a breakpoint."""
+
+    type: Annotated[str | None, CommandOption("--type", "Stop before events of this type; * matches anything.", "TYPE")]
+    sequence: Annotated[
+        int | None, CommandOption("--sequence", "Stop before the event with this sequence number.", "N")
+    ]
+    tool_call_id: Annotated[str | None, CommandOption("--tool-call", "Stop before events of this tool call.", "ID")]
+    finding: Annotated[
+        str | None,
+        CommandOption("--finding", "Stop before events with this finding; a code prefix is enough.", "CODE"),
+    ]
 
 
 def _in_loop(
@@ -288,17 +292,13 @@ class PlayheadControl:
         self,
         point: Breakpoint | None = None,
         /,
-        *,
-        type: _EventType = None,  # noqa: A002 - the key of the API
-        sequence: _Sequence = None,
-        tool_call_id: _ToolCall = None,
-        finding: _FindingCode = None,
+        **conditions: Unpack[BreakpointConditions],
     ) -> Breakpoint:
         """Stop before every event that matches all the given conditions.
 
         Return the breakpoint.
         """
-        point = _breakpoint(point, Breakpoint(type, sequence, tool_call_id, finding))
+        point = _breakpoint(point, Breakpoint(**conditions))
         if point is None:
             raise InputError("A breakpoint needs a condition: type, sequence, tool_call_id or finding.")
         entries = [entry for log in self._selected_logs() for entry in log.entries]
@@ -315,14 +315,10 @@ class PlayheadControl:
         self,
         point: Breakpoint | None = None,
         /,
-        *,
-        type: _EventType = None,  # noqa: A002 - the key of the API
-        sequence: _Sequence = None,
-        tool_call_id: _ToolCall = None,
-        finding: _FindingCode = None,
+        **conditions: Unpack[BreakpointConditions],
     ) -> None:
         """Remove the breakpoint that is given, or that has these conditions; without any, remove all."""
-        point = _breakpoint(point, Breakpoint(type, sequence, tool_call_id, finding))
+        point = _breakpoint(point, Breakpoint(**conditions))
         latest = [self._playheads.latest(log).playhead for log in self._selected_logs()]
         if point is not None and not any(point in playhead.breakpoints for playhead in latest):
             raise InputError("There is no such breakpoint.")
