@@ -118,14 +118,15 @@ class LiveChecker:
         """Number of findings by severity."""
         self.failure: str | None = None
         """Why the checks stopped.  Recording continues without them."""
-        self._writer = writer
+        self._tables = writer.tables
+        self._began_ns = writer.began_ns
         self._send = send
-        self._checker = Checker(settings, readers=writer.stream_readers, upstream=writer.upstream)
+        self._checker = Checker(settings, readers=writer.tables.readers, upstream=writer.upstream)
         self._first_exchange = first_exchange
         self._base_ns = base_ns
         self._open: dict[int, _Exchange] = {}
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
-        self._checked_ns = writer.began_ns
+        self._checked_ns = self._began_ns
         self._thread = Thread(target=self._follow, daemon=True)
         self._has_input = Event()
         self._is_closing = Event()
@@ -172,7 +173,7 @@ class LiveChecker:
             self._thread.join()
         self.catch_up()
         found = self._count_findings(self._run(self._checker.finish))
-        self._writer.add_findings(found)
+        self._tables.write_findings(found)
         self._report(found)
 
     def catch_up(self) -> None:
@@ -202,23 +203,23 @@ class LiveChecker:
         began, cpu = time.monotonic(), time.thread_time()
         has_more = self.step()
         worked, cpu = time.monotonic() - began, time.thread_time() - cpu
-        if cpu < _OWN_CORE_SHARE * worked and self._writer.underived_bytes <= MOST_UNCHECKED_BYTES:
+        if cpu < _OWN_CORE_SHARE * worked and self._tables.unread_bytes <= MOST_UNCHECKED_BYTES:
             self._is_closing.wait(min(_REST_FACTOR * worked, _LONGEST_REST_S))
         return has_more
 
     def step(self) -> bool:
         """Check for a moment.  Returns whether there was anything to check."""
-        was_earlier = self._writer.derives_earlier
+        was_earlier = self._tables.is_earlier
         try:
-            has_more = self._writer.derive(self._check)
+            has_more = self._tables.step(self._check)
         except Exception as error:  # noqa: BLE001 - whatever it is, recording continues
             self._fail(error.message if isinstance(error, RecordingError) else describe_failure(error))
             has_more = True
-        if was_earlier and not self._writer.derives_earlier and self._writer.has_replaced_findings:
+        if was_earlier and not self._tables.is_earlier and self._tables.has_replaced_findings:
             self._send(FindingsCorrected())
         if (was_earlier or self._is_closing.is_set()) and time.monotonic() >= self._progress_at:
             self._progress_at = time.monotonic() + _PROGRESS_EVERY_S
-            self._send(CatchingUp(self._writer.underived_bytes, is_closing=self._is_closing.is_set()))
+            self._send(CatchingUp(self._tables.unread_bytes, is_closing=self._is_closing.is_set()))
         return has_more
 
     def _check(self, read: ReadObservation) -> list[Finding] | None:
@@ -236,7 +237,7 @@ class LiveChecker:
         if exchange is not None:
             self._count_findings(found)
             self._count(exchange, seen, self._checker.events - before)
-            is_new = self._checked_ns > self._writer.began_ns
+            is_new = self._checked_ns > self._began_ns
             if is_new:
                 self._report(found)
             if isinstance(seen, ExchangeEnded):
@@ -311,7 +312,7 @@ class LiveChecker:
     def send_status(self) -> None:
         """Send the counts, and the new findings, in several messages if there are many; nothing if not wanted."""
         while self._base_ns is not None:
-            unchecked = self._writer.underived_bytes
+            unchecked = self._tables.unread_bytes
             # Unchecked bytes must not look like silence.
             now_ns = self._checked_ns if unchecked else time.monotonic_ns() - self._base_ns
             streams = [exchange for exchange in self._open.values() if exchange.is_stream]

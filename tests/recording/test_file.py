@@ -50,7 +50,7 @@ for batch in range(20):
     writer.feed([talk.send(*(message % ((number,) * 3) for number in numbers))])
     writer.commit()
 writer.derive()
-assert writer.underived_bytes > 0
+assert writer.tables.unread_bytes > 0
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

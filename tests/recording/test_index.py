@@ -64,7 +64,7 @@ def test_the_index_and_the_rules_decode_the_data_of_an_event_once(begin, path, m
     monkeypatch.setattr(orjson, "loads", lambda data: decoded.update([data]) or loads(data))
     delta = b'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"%d"}}\n\n'
     writer, talk = begin()
-    checker = Checker(readers=writer.stream_readers)
+    checker = Checker(readers=writer.tables.readers)
     writer.feed(talk.stream(*(delta % number for number in range(3)), *CHUNKS, b"data: no JSON\n\n"))
     writer.commit()
     while writer.derive(checker.feed_read):
@@ -159,7 +159,7 @@ def test_stored_findings_that_the_rules_no_longer_prove_are_deleted(step, begin,
         writer.close(talk.tick())
         with open_recording(path) as recording:
             assert list(recording.findings()) == expected
-        assert writer.has_replaced_findings is (expected == [])
+        assert writer.tables.has_replaced_findings is (expected == [])
 
 
 @pytest.mark.parametrize("is_full", [False, True])

@@ -397,7 +397,7 @@ def test_ten_thousand_conforming_events_hold_every_rule_they_exercise(long_conve
 def recorded(path, seen, rng):
     """Record what is seen with commits at any time, judged as it is derived."""
     writer = Writer.create(path, upstream="http://service.test")
-    checker, found = Checker(readers=writer.stream_readers), []
+    checker, found = Checker(readers=writer.tables.readers), []
 
     def check(read):
         findings = checker.feed_read(read)

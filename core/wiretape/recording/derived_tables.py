@@ -93,6 +93,11 @@ class DerivedTables:
                 self._connect()
 
     @property
+    def unread_bytes(self) -> int:
+        """Bytes of bodies that are stored, but not yet read."""
+        return max(0, self._parts[-1].end.volume - self.volume)
+
+    @property
     def is_earlier(self) -> bool:
         """Whether the next step reads what was recorded before this capture."""
         return self._position.time_ns < self._earlier_end.position.time_ns

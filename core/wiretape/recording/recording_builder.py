@@ -135,7 +135,7 @@ def _write(source: RecordingSource, writer: Writer) -> None:
         writer.feed(batch)
         writer.commit()
     writer.store_rest()
-    checker = None if source.findings is not None else Checker(readers=writer.stream_readers, upstream=writer.upstream)
+    checker = None if source.findings is not None else Checker(readers=writer.tables.readers, upstream=writer.upstream)
     while writer.derive(checker.feed_read if checker is not None else None):
         pass
     writer.add_findings(checker.finish() if checker is not None else source.findings or ())

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wiretape.errors import RecordingError
-from wiretape.frame_reader import StreamReaders
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -222,7 +221,8 @@ class Writer:
         self._batch = WriteBatch(file.redactor, file.last_loss)
         self._batch.exchanges = read_open_exchanges(file.connection)
         self._bodies = BodyRedactor(file.redactor)
-        self._derived = DerivedTables(file)
+        self.tables = DerivedTables(file)
+        """What follows from the stored bytes, for the thread that calls `derive`."""
         self._stored_bytes = file.stored_bytes
         self._segment_id = file.last_segment
         self._is_ending = self._is_closed = False
@@ -261,11 +261,6 @@ class Writer:
             Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns, policy=policy, resume=resume
         )
         return cls(file)
-
-    @property
-    def stream_readers(self) -> StreamReaders:
-        """The readers of the streams that `derive` reads."""
-        return self._derived.readers
 
     @property
     def is_in_place(self) -> bool:
@@ -313,7 +308,7 @@ class Writer:
         It gets the seconds since the first attempt, and returns whether to try again.  `derive` calls the other one.
         """
         self._file.on_locked = on_locked
-        self._derived.on_locked = on_derive_locked
+        self.tables.on_locked = on_derive_locked
 
     def commit(self) -> None:
         """Store everything that was fed.
@@ -343,7 +338,7 @@ class Writer:
 
     def _let_derive(self) -> None:
         position = TailPosition(segment=self._segment_id, time_ns=self.last_ns)
-        self._derived.extend(position, self._stored_bytes)
+        self.tables.extend(position, self._stored_bytes)
 
     def _store_runs(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
         """Store the batch in one transaction, if the disk has room for these runs."""
@@ -354,27 +349,12 @@ class Writer:
             return error
         return self._store(runs)
 
-    @property
-    def underived_bytes(self) -> int:
-        """Bytes of bodies that are stored, but not yet read by `derive`."""
-        return max(0, self._stored_bytes - self._derived.volume)
-
-    @property
-    def derives_earlier(self) -> bool:
-        """Whether the next `derive` reads what was recorded before this capture."""
-        return self._derived.is_earlier
-
-    @property
-    def has_replaced_findings(self) -> bool:
-        """Whether stored findings from before this capture differed from those that the rules prove."""
-        return self._derived.has_replaced_findings
-
     def derive(self, check: Check | None = None) -> bool:
         """Read the next stored observations, and write their frames and findings.  Returns False if there are none.
 
         See `DerivedTables.step`.
         """
-        return self._derived.step(check)
+        return self.tables.step(check)
 
     @property
     def size(self) -> int:
@@ -399,13 +379,13 @@ class Writer:
         self._file, self._connection = file, file.connection
         self._segment_id = 0
         self.last_ns = self._batch.continue_in_next_file(file.began_ns)
-        self._derived.add_file(file, TailPosition(time_ns=self.last_ns), on_closed)
+        self.tables.add_file(file, TailPosition(time_ns=self.last_ns), on_closed)
         self.commit()
         return True
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Store findings, unless the disk is full, or somebody deleted the file."""
-        self._derived.write_findings(findings)
+        self.tables.write_findings(findings)
 
     def close(self, ended_ns: int | None = None, captures: Sequence[Capture] = (), redacted_before: int = 0) -> None:
         """Store the rest, derive what follows, and merge the journal into the file.  Closing again does nothing.
@@ -421,7 +401,7 @@ class Writer:
         with suppress(RecordingError):  # a deleted file
             while self.derive():
                 pass
-        self._derived.close()
+        self.tables.close()
         self._file.end(ended_ns, captures, redacted_before)
         self._file.close()
 
