@@ -2,7 +2,7 @@
 
 from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys, is_preflight
 from wiretape.observations import RequestStarted
-from wiretape.rules.catalogue import ERROR_RESPONSE, HELD, INCOMPLETE_BODY, RESPONSE, Outcome, Scope, problem, rule
+from wiretape.rules.catalogue import ERROR_RESPONSE, HELD, RESPONSE, Check, Need, Outcome, Scope, problem, rule
 from wiretape.rules.quoting import quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
@@ -25,26 +25,39 @@ def keyless_request_accepted(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected status {_ROW.status} for a request without a bearer key, got {status}.")
 
 
-@rule("AUTH002", "keyless-request-misanswered", on=ERROR_RESPONSE, scope=Scope.EXCHANGE, clause=_NO_KEY)
-def keyless_request_misanswered(body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The response to a request without a bearer key is an error other than 401 `authentication_required`."""
-    if not lacks_key(exchange.request):
-        return None
-    status = body.response.status
-    wanted = f"{_ROW.status} {quote(_ROW.code)}"
-    if status != _ROW.status:
-        if body.is_whole and body.code == _ROW.code:
-            # ERR004 reports that the status is not that of the code.
-            return None
-        code = f" {quote(body.code)}" if body.is_whole and body.code is not None else ""
-        return problem(f"Expected {wanted} for a request without a bearer key, got {status}{code}.")
-    if not body.is_whole:
-        return INCOMPLETE_BODY
+def _has_right_status(body: ErrorBody, exchange: ExchangeState) -> bool:
+    return lacks_key(exchange.request) and body.response.status == _ROW.status
+
+
+def _find_wrong_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     if body.code is None:
         return None
-    if body.code == _ROW.code:
-        return HELD
-    return problem(f"Expected {wanted} for a request without a bearer key, got {status} {quote(body.code)}.")
+    return HELD if body.code == _ROW.code else _misanswered(body, body.code)
+
+
+def _has_wrong_status(body: ErrorBody, exchange: ExchangeState) -> bool:
+    return lacks_key(exchange.request) and body.response.status != _ROW.status
+
+
+@rule(
+    "AUTH002",
+    "keyless-request-misanswered",
+    on=ERROR_RESPONSE,
+    when=_has_wrong_status,
+    scope=Scope.EXCHANGE,
+    unless={_ROW.code: ["ERR004"]},
+    clause=_NO_KEY,
+    also=[Check(ERROR_RESPONSE, _find_wrong_code, when=_has_right_status, needs=Need.WHOLE_BODY)],
+)
+def keyless_request_misanswered(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """The response to a request without a bearer key is an error other than 401 `authentication_required`."""
+    return _misanswered(body, body.code if body.is_whole else None)
+
+
+def _misanswered(body: ErrorBody, code: str | None) -> Outcome:
+    wanted, got = f"{_ROW.status} {quote(_ROW.code)}", "" if code is None else f" {quote(code)}"
+    message = f"Expected {wanted} for a request without a bearer key, got {body.response.status}{got}."
+    return problem(message, subject=code)
 
 
 def lacks_key(request: RequestStarted) -> bool:

@@ -285,6 +285,7 @@ def workspace_changed(event: Event, stream: StreamState) -> Outcome:
     on=EVENT,
     fast_path=True,
     shapes=_DELTA,
+    unless={"type": ["EVT003"]},
     clause='Ephemeral event: "run_id | string", "delta | object | For `message.delta`: `delta.text`, …"',
 )
 def ephemeral_malformed(event: Event, _stream: StreamState) -> Outcome:
@@ -293,13 +294,11 @@ def ephemeral_malformed(event: Event, _stream: StreamState) -> Outcome:
     One finding per field.
     """
     errors = event.find_schema_errors()
-    if errors is NO_SCHEMA_ERRORS:
-        return HELD
-    # DUR005 is about the sequence of a delta, and EVT003 about its type.
+    # DUR005 is about the sequence, and accepts null as none.
     return [
-        Problem(describe_violation(violation))
+        Problem(describe_violation(violation), subject=violation.path[0])
         for violation in (*errors.general, *errors.specific)
-        if violation.path[0] not in {"sequence", "type"}
+        if violation.path[0] != "sequence"
     ]
 
 

@@ -39,7 +39,6 @@ _ENDED_BY_SERVICE = {
     Ending.SERVICE_RESET: "the service reset the connection",
     Ending.COMPLETE: "the response ended",
 }
-_MOST_UNKNOWN = 20
 _RETRY_LIMIT = 2**31
 _UNCODED = frozenset({"", "identity"})
 
@@ -92,20 +91,16 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     on=EVENT,
     fast_path=True,
     severity=Severity.NOTE,
+    noun="fields",
     everywhere=True,
     clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
 )
 def unknown_field(event: Event, _stream: EventStream) -> Outcome:
     """An event has a field other than `event`, `id`, `data` and `retry`."""
-    if not event.unknown_fields:
-        return HELD
-    shown, more = event.unknown_fields[:_MOST_UNKNOWN], len(event.unknown_fields) - _MOST_UNKNOWN
-    problems = [
-        Problem(f"Expected only the fields event, id, data and retry, got {quote_bytes(name)}.") for name in shown
+    return [
+        Problem(f"Expected only the fields event, id, data and retry, got {quote_bytes(name)}.")
+        for name in event.unknown_fields
     ]
-    if more > 0:
-        problems.append(Problem(f"Expected only the fields event, id, data and retry, got {more} more."))
-    return problems
 
 
 @rule(

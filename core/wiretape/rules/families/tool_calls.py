@@ -24,15 +24,21 @@ _TOOL_TYPES = frozenset(TOOL_TYPES)
 _SHARED_ID = 'Events 5: "Tool lifecycle events … of one call share one `tool_call_id`."'
 
 
-@rule("TOOL001", "missing-tool-call-id", on=EVENT, shapes=_NOT_DELTA, types=_TOOL_TYPES, clause=_SHARED_ID)
+@rule(
+    "TOOL001",
+    "missing-tool-call-id",
+    on=EVENT,
+    shapes=_NOT_DELTA,
+    types=_TOOL_TYPES,
+    unless={TOOL_STARTED: ["DUR006", "EVT004", "EVT007"]},
+    clause=_SHARED_ID,
+)
 def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
     """A tool lifecycle event has no string `tool_call_id` in `content` or `data`."""
     if event.tool_call_ids:
         return HELD
-    if event.type == TOOL_STARTED:
-        # EVT007 reports it.
-        return None
-    return problem(f"Expected a string `tool_call_id` in `content` or `data` of a {event.type}, got none.")
+    message = f"Expected a string `tool_call_id` in `content` or `data` of a {event.type}, got none."
+    return problem(message, subject=event.type)
 
 
 @rule(
