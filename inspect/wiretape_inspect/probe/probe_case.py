@@ -65,6 +65,10 @@ class Unexpected(Exception):  # noqa: N818 - an outcome, not an error of the pro
     """The service does not do what the clause of the case requires; the message is `Expected …, got ….`."""
 
 
+class RefusedKey(Unexpected):
+    """The service does not accept a key."""
+
+
 class TimedOut(Exception):  # noqa: N818 - an outcome, not an error of the program
     """The service did not do what a case waits for within `--timeout`: a sentence."""
 
@@ -441,10 +445,10 @@ class Prober:
             waited += seconds + 1
             await self.runner.log.clock.sleep(seconds)
 
-    def refused_key(self, key: str | None, exchange: HttpExchange) -> Unexpected:
+    def refused_key(self, key: str | None, exchange: HttpExchange) -> RefusedKey:
         """Return the error about a key that the service does not accept."""
         variable = self.file.keys.variable(key or "main")
-        return Unexpected(
+        return RefusedKey(
             f"Expected the key in the environment variable {variable} to be accepted for {exchange.method} "
             f"{exchange.target}, got {exchange.outcome}."
         )

@@ -171,11 +171,7 @@ def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
     """Decode the document of a file; `name` is what error messages call it.  Raises InputError."""
     source = Source(name)
     file = validate(document, ProbeFile, source)
-    try:
-        has_origin = parse_service_base(file.base_url).origin is not None
-    except ValueError as error:
-        raise source.error(("base-url",), str(error)) from None
-    if not has_origin:
+    if not _is_url(file.base_url):
         raise source.error(("base-url",), f"expected a URL such as https://service.test, got '{file.base_url}'")
     if file.base_path.endswith("/v1"):
         raise source.error(("base-url",), f"expected only the part before /v1, got '{file.base_url}'")
@@ -213,13 +209,16 @@ def main_key(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> st
 
 def initial_file(url: str) -> str:
     """Return the text of a new file for the service at `url`.  Raises InputError if that is not a URL."""
-    text = _INITIAL.replace("BASE_URL", url.rstrip("/"))
-    try:
-        if parse_service_base(url).origin is not None and '"' not in url and "\\" not in url:
-            return text
-    except ValueError:
-        pass
+    if _is_url(url) and '"' not in url and "\\" not in url:
+        return _INITIAL.replace("BASE_URL", url.rstrip("/"))
     raise InputError(f"Invalid URL '{url}': expected the address of the service, for example http://127.0.0.1:8090.")
+
+
+def _is_url(text: str) -> bool:
+    try:
+        return parse_service_base(text).origin is not None
+    except ValueError:
+        return False
 
 
 _TABLE = re.compile(r"(?:# )?\[([a-z-]+)\](.*)")

@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wiretape.errors import InputError
 from wiretape.files import path_exists
 from wiretape.observations import Observation, header
-from wiretape.recording import Recording, Writer, mark_as_probe
-from wiretape.rules import Settings
+from wiretape.recording import Recording, Writer, delete_recording, mark_as_probe
+from wiretape.rules import Settings, Severity
 from wiretape_inspect.demo.child_process import run_wiretape
-from wiretape_inspect.probe.probe_case import Case
+from wiretape_inspect.probe.probe_case import Case, RefusedKey
 from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, ProbeClock
 from wiretape_inspect.probe.probe_file import ProbeFile, main_key
 from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, ProbeRunner
@@ -68,6 +69,9 @@ async def run_probe(
             settings = replace(setup.settings, off=ALL_RULES - setup.selected | setup.settings.off)
             runner = ProbeRunner(client, setup.file, setup.keys, settings, setup.options, log, note_change)
             results = replace(results, results=await runner.run(cases))
+    except RefusedKey as error:
+        delete_recording(setup.record)
+        raise InputError(str(error)) from None
     finally:  # also if the user interrupts the probe
         if path_exists(setup.record):
             mark_as_probe(setup.record, encode_results(results, setup.file.base_url))
@@ -115,11 +119,17 @@ async def judge(
     apply_baseline([report])
     reproductions = []
     for code in report.broken if setup.options.shrink else ():
-        case = min((each for each in cases.results if code in each.broken_rules), key=_cost(runner), default=None)
+        found = [each for each in cases.results if any(one.code == code for one in each.findings.values())]
+        case = min(found, key=_cost(runner), default=None)
         if case is not None:
             tape = setup.record.with_name(f"{setup.record.stem}.{code}.tape")
             recorded = observations_of_cases(recording, {case.case.name, SETUP})
-            reproductions.append(await reproduce(runner, code, case.case.name, recorded, tape))
+            reproduction = await reproduce(runner, code, case.case.name, recorded, tape)
+            # A note that does not come again, such as a gap due to another session, is not worth a script.
+            if reproduction.problem and (code, Severity.NOTE) in report.counts:
+                tape.unlink()
+            else:
+                reproductions.append(reproduction)
     assert report.cases is not None  # noqa: S101 - just set
     return replace(report, cases=replace(report.cases, reproductions=reproductions))
 

@@ -18,6 +18,7 @@ from wiretape_inspect.probe.probe_case import (
     Pace,
     Prober,
     ReadySession,
+    RefusedKey,
     TimedOut,
     Unexpected,
     make_ready_session,
@@ -107,7 +108,10 @@ class ProbeRunner:
     _unreachable: int = 0
 
     async def run(self, cases: Sequence[Case]) -> list[CaseResult]:
-        """Make the ready session, and run cases; return the results, in the same order.  Always ends."""
+        """Make the ready session, and run cases; return the results, in the same order.  Always ends.
+
+        Raises RefusedKey if the service does not accept the main key.
+        """
         setup = self._prober(SETUP, self._setup)
         try:
             results = {SETUP: await self._make_ready_session(setup)}
@@ -222,13 +226,15 @@ class ProbeRunner:
         )
 
     async def _attempt(self, case: Case, prober: Prober) -> CaseResult:
-        """Run the function of a case, whatever the service does."""
+        """Run the function of a case, whatever the service does.  Raises RefusedKey if it cannot even be set up."""
         result = CaseResult(case)
         try:
             await case.function(prober)
         except NotPossible as error:
             result.outcome, result.reason = CaseVerdict.NOT_POSSIBLE, str(error)
         except Unexpected as error:
+            if isinstance(error, RefusedKey) and case.name == SETUP:
+                raise
             result.outcome, result.reason = CaseVerdict.BROKEN, str(error)
         except UnknownNameError:
             result.outcome, result.reason = CaseVerdict.BROKEN, f"Expected a tool_call_id in {AGENT_CUSTOM_TOOL_USE}."

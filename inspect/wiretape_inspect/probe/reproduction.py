@@ -14,7 +14,7 @@ from typing import TypeGuard
 from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION, CURSOR_HEADER, KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape.files import replace_atomically
-from wiretape.observations import BytesArrived, Observation, RequestStarted, Side
+from wiretape.observations import BytesArrived, Observation, RequestStarted, ResponseStarted, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.recording.formats import find_format
 from wiretape.rules import CATALOGUE, Checker, Finding
@@ -70,7 +70,7 @@ class Shrinker:
     _attempt_s: float = 0.0
     """The longest that an attempt may take: longer than the first one did."""
     is_impossible: bool = False
-    """Whether an attempt ended before its last step."""
+    """Whether an attempt ended before its last step, or lacks a response."""
 
     async def shrink(self, steps: Sequence[Step]) -> Attempt | None:
         """Return the smallest steps that break the rule whenever they are repeated; None if all steps do not."""
@@ -125,6 +125,7 @@ class Shrinker:
         findings = _check(self.runner, seen)
         # What follows the steps only cleans up.
         requests = [one.exchange for one in seen if isinstance(one, RequestStarted)]
+        self.is_impossible |= len(requests) > sum(isinstance(one, ResponseStarted) for one in seen)
         own = set(requests[: sum(isinstance(step, Send) for step in steps)])
         found = next((each for each in findings if each.code == self.code and each.exchange in own), None)
         return None if found is None else Attempt(steps, seen, found)

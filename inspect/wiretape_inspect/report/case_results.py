@@ -82,17 +82,12 @@ class CaseResult:
     @property
     def verdict(self) -> CaseVerdict:
         """Broken if a rule above a note was broken; otherwise what the case observed."""
-        return CaseVerdict.BROKEN if self.is_explained else self.outcome
-
-    @property
-    def is_explained(self) -> bool:
-        """Whether a broken rule above a note explains what happened, so that it need not be reported twice."""
-        return any(finding.severity is not Severity.NOTE for finding in self.findings.values())
+        return CaseVerdict.BROKEN if self.broken_rules else self.outcome
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether the service did something else although no rule was broken."""
-        return self.outcome is CaseVerdict.BROKEN and not self.is_explained
+        """Whether the service did something else although no rule above a note was broken."""
+        return self.outcome is CaseVerdict.BROKEN and not self.broken_rules
 
     def lacks_verdict(self, threshold: Severity | None, *, on_inconclusive: bool) -> bool:
         """Whether it fails because it is inconclusive: if that is requested, or if nothing could be tested."""
@@ -101,8 +96,8 @@ class CaseResult:
 
     @property
     def broken_rules(self) -> list[str]:
-        """The codes of the broken rules."""
-        return sorted({finding.code for finding in self.findings.values()})
+        """The codes of the broken rules; a note breaks none."""
+        return sorted({finding.code for finding in self.findings.values() if finding.severity is not Severity.NOTE})
 
     @property
     def new_findings(self) -> list[Finding]:
@@ -119,11 +114,10 @@ class CaseResult:
 
     @property
     def problem(self) -> str:
-        """What is wrong, in one line: the broken rules if they break the case, and the reason."""
-        if self.verdict is not CaseVerdict.BROKEN:
-            return self.reason
+        """What is wrong, in one line: the broken rules, and the reason."""
         text = ": ".join(filter(None, (", ".join(self.broken_rules), self.reason)))
-        return f"{text} (in the baseline)" if self.severity is None else text
+        is_known = self.verdict is CaseVerdict.BROKEN and self.severity is None
+        return f"{text} (in the baseline)" if is_known else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +241,7 @@ def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
 
 def totals(cases: CaseResults) -> str:
     """Return how many cases have each verdict."""
-    counts = ", ".join(f"{number} {verdict}" for verdict, number in cases.counts.items() if number)
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in cases.counts.items() if number) or "none ended"
     left = count_of(cases.sessions_left, "session")
     return f"{count_of(len(cases.results), 'case')}: {counts} · seed {cases.seed} · left behind: {left}"
 
