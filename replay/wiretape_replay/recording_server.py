@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import orjson
-
 from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, STREAM, bearer_keys
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape.sse import Parser
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
@@ -19,7 +16,8 @@ from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.server_options import ReplayOptions
 from wiretape_replay.session.log_builder import build_sessions, find_service_bases, find_session_ids
 from wiretape_replay.session.playhead_clock import Playheads
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.session.recorded_connection import read_event
+from wiretape_replay.session.session_log import EntryKind, SessionLog
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
@@ -171,19 +169,6 @@ def workspaces_of(logs: Mapping[str, SessionLog]) -> Callable[[str], str | None]
     @cache
     def find_workspace(session_id: str) -> str | None:
         durable = (entry for entry in logs[session_id].entries if entry.kind is EntryKind.DURABLE)
-        return next(filter(None, map(_workspace_of, durable)), None)
+        return next(filter(None, (read_event(entry.data).workspace_of(session_id) for entry in durable)), None)
 
     return lambda session_id: find_workspace(session_id) if session_id in logs else None
-
-
-def _workspace_of(entry: LogEntry) -> str | None:
-    """The workspace that an event names; None for an event that is not valid."""
-    for frame in Parser().feed(entry.data):
-        try:
-            document = orjson.loads(frame.data)
-        except orjson.JSONDecodeError:
-            continue
-        workspace = document.get("workspace_id") if isinstance(document, dict) else None
-        if isinstance(workspace, str):
-            return workspace
-    return None

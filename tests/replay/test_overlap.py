@@ -3,8 +3,8 @@
 import pytest
 
 from wiretape_replay.session.log_builder import merge_stretches
-from wiretape_replay.session.recorded_connection import DraftEntry, Stretch
-from wiretape_replay.session.session_log import EntryKind
+from wiretape_replay.session.recorded_connection import Stretch
+from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 SECOND = 1_000_000_000
 
@@ -16,7 +16,7 @@ def stretch(letters, begin, end, *, deltas=True):
         kind = "message.delta" if letter.islower() else "message.started"
         if letter != " ":
             time_ns = (begin + after) * SECOND
-            made.events.append(DraftEntry(EntryKind.EPHEMERAL, time_ns, letter.encode(), 1, type=kind))
+            made.events.append(LogEntry(EntryKind.EPHEMERAL, time_ns, letter.encode(), type=kind))
     return made
 
 

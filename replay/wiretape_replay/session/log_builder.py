@@ -6,7 +6,7 @@ Connections that were open at the same time received the same live output, which
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 
@@ -19,13 +19,12 @@ from wiretape_replay.session.log_warnings import LogWarnings
 from wiretape_replay.session.recorded_connection import (
     KEEP_ALIVE_NS,
     ConnectionReader,
-    DraftEntry,
     DurableEvents,
     FindingCodes,
     RecordedConnection,
     Stretch,
 )
-from wiretape_replay.session.session_log import KEEP_ALIVE, EntryKind, PlayableSession, SessionLog
+from wiretape_replay.session.session_log import KEEP_ALIVE, EntryKind, LogEntry, PlayableSession, SessionLog
 
 _FRAMING_HEADERS = {"content-length", "content-encoding", "transfer-encoding"}
 _CHUNKED = ("Transfer-Encoding", "chunked")
@@ -79,7 +78,7 @@ def _build_session(
     """One session from all requests for its stream; None if none of them got a stream."""
     events = DurableEvents(warnings)
     connections = []
-    for exchange in sorted(exchanges, key=_begin_ns):
+    for exchange in sorted(exchanges, key=attrgetter("began_ns")):
         if _is_served(exchange):
             body = recording.body(exchange.number, Side.RESPONSE)
             connections.append(ConnectionReader(exchange, events, findings, warnings).read(body))
@@ -107,15 +106,16 @@ def _build_log(
     _drop_concurrent_comments(connections)
     entries = _merge_connections(connections, durable, events)
     _make_times_ascend(entries)
-    entries = _fill_gaps(entries, connections, comment)
+    log = SessionLog(session_id, _fill_gaps(entries, connections, comment))
+    _add_unknown_cursors(log, unknown)
     origin_ns = min(connection.exchange.request.time_ns for connection in connections)
-    log = SessionLog(session_id, [entry.finish(origin_ns) for entry in entries])
-    warnings.durable = [entry for entry in log.entries if entry.kind is EntryKind.DURABLE]
-    _add_unknown_cursors(log, unknown, entries)
+    for entry in log.entries:
+        entry.time_ns -= origin_ns
+    warnings.durable = durable
     return log
 
 
-def _sort_events(connections: Sequence[Sequence[DraftEntry]]) -> tuple[list[DraftEntry], str]:
+def _sort_events(connections: Sequence[Sequence[LogEntry]]) -> tuple[list[LogEntry], str]:
     """Every event once, in order; and why they are not in the order of their sequences, empty if they are.
 
     Each item of `connections` holds the events of one connection, each event once, in the order in which they
@@ -123,13 +123,10 @@ def _sort_events(connections: Sequence[Sequence[DraftEntry]]) -> tuple[list[Draf
     """
     events = list(dict.fromkeys(event for carried in connections for event in carried))
     problem = _sequence_problem(connections, events)
-    ordered = _sort_by_arrival(connections) if problem else sorted(events, key=attrgetter("sequence"))
-    for index, event in enumerate(ordered):
-        event.index = index
-    return ordered, problem
+    return _sort_by_arrival(connections) if problem else sorted(events, key=attrgetter("sequence")), problem
 
 
-def _sequence_problem(connections: Sequence[Sequence[DraftEntry]], events: Sequence[DraftEntry]) -> str:
+def _sequence_problem(connections: Sequence[Sequence[LogEntry]], events: Sequence[LogEntry]) -> str:
     """Why the sequences define no order; empty if they do."""
     without_sequence = sum(event.sequence is None for event in events)
     if without_sequence:
@@ -145,13 +142,13 @@ def _sequence_problem(connections: Sequence[Sequence[DraftEntry]], events: Seque
     return ""
 
 
-def _sort_by_arrival(connections: Sequence[Sequence[DraftEntry]]) -> list[DraftEntry]:
+def _sort_by_arrival(connections: Sequence[Sequence[LogEntry]]) -> list[LogEntry]:
     """By time; but events that a connection replayed before a known event stay before that event."""
-    known: set[DraftEntry] = set()
-    predecessors: dict[DraftEntry, list[DraftEntry]] = {}
-    unbound: list[DraftEntry] = []
+    known: set[LogEntry] = set()
+    predecessors: dict[LogEntry, list[LogEntry]] = {}
+    unbound: list[LogEntry] = []
     for carried in connections:
-        new: list[DraftEntry] = []
+        new: list[LogEntry] = []
         for event in carried:
             if event not in known:
                 new.append(event)
@@ -165,8 +162,8 @@ def _sort_by_arrival(connections: Sequence[Sequence[DraftEntry]]) -> list[DraftE
 
 
 def _insert_predecessors(
-    events: Sequence[DraftEntry], predecessors: dict[DraftEntry, list[DraftEntry]]
-) -> Iterator[DraftEntry]:
+    events: Sequence[LogEntry], predecessors: dict[LogEntry, list[LogEntry]]
+) -> Iterator[LogEntry]:
     """Each event, after its predecessors."""
     stack = list(reversed(events))
     while stack:
@@ -178,17 +175,18 @@ def _insert_predecessors(
 
 
 def _merge_connections(
-    connections: Iterable[RecordedConnection], durable: Sequence[DraftEntry], events: DurableEvents
-) -> list[DraftEntry]:
+    connections: Iterable[RecordedConnection], durable: Sequence[LogEntry], events: DurableEvents
+) -> list[LogEntry]:
     """The durable events, and after each what arrived before the next."""
     _make_times_ascend(durable)
     times = [event.time_ns for event in durable]
+    indexes = {event: index for index, event in enumerate(durable)}
     stretches: defaultdict[int, list[Stretch]] = defaultdict(list)
     for connection in connections:
         cursor = events.find(connection.cursor)
         for stretch in connection.stretches:
             if not stretch.is_empty:
-                stretches[_index_before(stretch, cursor, times)].append(stretch)
+                stretches[_index_before(stretch, cursor, indexes, times)].append(stretch)
     entries = list(merge_stretches(stretches.get(-1, ())))
     for index, event in enumerate(durable):
         entries.append(event)
@@ -197,14 +195,16 @@ def _merge_connections(
     return entries
 
 
-def _index_before(stretch: Stretch, cursor: DraftEntry | None, times: Sequence[int]) -> int:
+def _index_before(
+    stretch: Stretch, cursor: LogEntry | None, indexes: Mapping[LogEntry, int], times: Sequence[int]
+) -> int:
     """The index of the durable event before a stretch; -1 if it comes before all."""
     if stretch.after is not None:
-        return stretch.after.index
+        return indexes[stretch.after]
     if cursor is not None:
-        return cursor.index
+        return indexes[cursor]
     if stretch.before is not None:
-        return stretch.before.index - 1
+        return indexes[stretch.before] - 1
     first_ns = min(entry.time_ns for entry in (*stretch.events, *stretch.comments, *stretch.last))
     return bisect_right(times, first_ns) - 1
 
@@ -231,7 +231,7 @@ def _drop_outlived_endings(connections: Sequence[RecordedConnection]) -> list[in
     return dropped
 
 
-def _make_times_ascend(entries: Sequence[DraftEntry]) -> None:
+def _make_times_ascend(entries: Sequence[LogEntry]) -> None:
     """Give no entry a later time than the entries after it: it was recorded late, but happened before them."""
     latest_ns = entries[-1].time_ns if entries else 0
     for entry in reversed(entries):
@@ -239,16 +239,16 @@ def _make_times_ascend(entries: Sequence[DraftEntry]) -> None:
 
 
 def _fill_gaps(
-    entries: Sequence[DraftEntry], connections: Sequence[RecordedConnection], comment: bytes
-) -> list[DraftEntry]:
+    entries: Sequence[LogEntry], connections: Sequence[RecordedConnection], comment: bytes
+) -> list[LogEntry]:
     """The entries, with keep-alives added where no connection was open."""
     times = [entry.time_ns for entry in entries]
-    filled: list[DraftEntry] = []
+    filled: list[LogEntry] = []
     done = 0
     for time_ns in _missing_keep_alives(connections):
         position = bisect_right(times, time_ns, done)
         filled += entries[done:position]
-        filled.append(DraftEntry(EntryKind.EPHEMERAL, time_ns, comment, 0))
+        filled.append(LogEntry(EntryKind.EPHEMERAL, time_ns, comment))
         done = position
     return [*filled, *entries[done:]]
 
@@ -262,21 +262,15 @@ def _missing_keep_alives(connections: Sequence[RecordedConnection]) -> Iterator[
         covered_ns = max(covered_ns, connection.end_ns)
 
 
-def _add_unknown_cursors(
-    log: SessionLog, connections: Sequence[RecordedConnection], entries: Sequence[DraftEntry]
-) -> None:
+def _add_unknown_cursors(log: SessionLog, connections: Sequence[RecordedConnection]) -> None:
     """Let cursors that the service accepted, though their events are not recorded, resume where they resumed then."""
-    positions = {entry: position for position, entry in enumerate(entries)} if connections else {}
+    positions = {entry: position for position, entry in enumerate(log.entries)} if connections else {}
     for connection in connections:
         if connection.durable:
             position = positions[connection.durable[0]]
         else:
-            position = bisect_right(entries, connection.begin_ns, key=attrgetter("time_ns"))
+            position = bisect_right(log.entries, connection.begin_ns, key=attrgetter("time_ns"))
         log.add_cursor(connection.cursor or "", position - 1)
-
-
-def _begin_ns(exchange: Exchange) -> int:
-    return exchange.began_ns
 
 
 def _is_served(exchange: Exchange) -> bool:
@@ -322,7 +316,7 @@ _TOLERANCE_NS = 1_000_000_000
 """How much later the same event may arrive on another connection."""
 
 
-def merge_stretches(stretches: Sequence[Stretch]) -> Iterator[DraftEntry]:
+def merge_stretches(stretches: Sequence[Stretch]) -> Iterator[LogEntry]:
     """The entries of stretches between the same two durable events, in the order of the log.
 
     Of stretches that overlap in time, each event is taken once; others follow one another.
@@ -362,7 +356,7 @@ def _merge(first: Stretch, second: Stretch) -> Stretch:
     return merged
 
 
-def _add_missing(rich: Stretch, poor: Stretch) -> list[DraftEntry]:
+def _add_missing(rich: Stretch, poor: Stretch) -> list[LogEntry]:
     """The events of `rich`, and those of `poor` that it lacks."""
     shared = rich.events
     if rich.deltas != poor.deltas:

@@ -18,84 +18,27 @@ from wiretape_replay.session.log_warnings import LogWarnings
 from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 
-@dataclass(slots=True, eq=False)
-class DraftEntry:
-    """What an entry will hold.  Equal to itself only."""
+def entry_of_event(event: Event, findings: tuple[str, ...] = ()) -> LogEntry:
+    """The entry of an event, with its time in the recording.
 
-    kind: EntryKind
-    time_ns: int
-    """Its time in the recording."""
-    data: bytes
-    exchange: int
-    """The exchange that carried it; 0 if none did."""
-    event: int | None = None
-    id: str | None = None
-    type: str | None = None
-    sequence: int | None = None
-    run_id: str | None = None
-    tool_call_id: str | None = None
-    ending: Ending | None = None
-    findings: tuple[str, ...] = ()
-    last_exchange: int = 0
-    """The last exchange found to carry it."""
-    index: int = -1
-    """Its index among the durable events of its session, once they are in order."""
-
-    @property
-    def key(self) -> str | int | None:
-        """What the copies of a durable event have in common: the id, or the sequence if it has no id."""
-        return self.sequence if self.id is None else self.id
-
-    def take_over(self, earlier: "DraftEntry") -> None:
-        """Take the content of a copy of the same event that arrived earlier."""
-        self.time_ns, self.data = earlier.time_ns, earlier.data
-        self.exchange, self.event = earlier.exchange, earlier.event
-        self.type, self.sequence = earlier.type, earlier.sequence
-        self.run_id, self.tool_call_id = earlier.run_id, earlier.tool_call_id
-
-    def finish(self, origin_ns: int) -> LogEntry:
-        """The entry, in a log that begins at `origin_ns` of the recording."""
-        return LogEntry(
-            self.kind,
-            self.time_ns - origin_ns,
-            self.data,
-            self.id,
-            self.type,
-            self.sequence,
-            self.run_id,
-            self.tool_call_id,
-            self.ending,
-            (self.exchange, self.event) if self.exchange else None,
-            self.findings,
-        )
-
-
-def draft_of_message(message: Event, exchange: int) -> DraftEntry:
-    """The draft for a message, read as the rules read it.
-
-    A message with an id is durable, whatever else it contains, because clients may resume with that id.  So is an
-    event with a sequence and no id, although no cursor names it.
+    An event with an id is durable, whatever else it contains, because clients may resume with that id.  So is one with
+    a sequence and no id, although no cursor names it.
     """
-    event_id = _id_of(message)
-    is_durable = event_id is not None or (message.shape is Shape.DURABLE and message.sequence is not None)
-    calls = message.tool_call_ids
-    return DraftEntry(
+    # As a client would send it back: bytes that are not UTF-8 become U+FFFD.
+    event_id = event.id or None
+    is_durable = event_id is not None or (event.shape is Shape.DURABLE and event.sequence is not None)
+    return LogEntry(
         EntryKind.DURABLE if is_durable else EntryKind.EPHEMERAL,
-        message.time_ns,
-        message.raw,
-        exchange,
-        message.number,
+        event.time_ns,
+        event.raw,
         event_id,
-        _interned(message.type or None),
-        message.sequence,
-        _interned(message.run_id),
-        _interned(calls[0]) if calls else None,
+        _interned(event.type or None),
+        event.sequence,
+        _interned(event.run_id),
+        _interned(event.tool_call_id),
+        source=(event.exchange, event.number),
+        findings=findings,
     )
-
-
-def _id_of(message: Event) -> str | None:
-    """The id as a client would send it back; bytes that are not UTF-8 become U+FFFD."""
-    return message.id or None
 
 
 def _interned(text: str | None) -> str | None:
@@ -108,58 +51,67 @@ class DurableEvents:
 
     def __init__(self, warnings: LogWarnings) -> None:
         self._warnings = warnings
-        self._first: dict[str | int | None, DraftEntry] = {}
-        """The first event with each id."""
-        self._reused: dict[str | int | None, list[DraftEntry]] = {}
+        self._first: dict[str | int | None, LogEntry] = {}
+        """The first event with each id (or sequence, if it has no id)."""
+        self._reused: dict[str | int | None, list[LogEntry]] = {}
         """Different events with the id of the first."""
+        self._carried_by: dict[LogEntry, int] = {}
+        """The last exchange found to carry each event."""
 
-    def find(self, event_id: str | None) -> DraftEntry | None:
+    def find(self, event_id: str | None) -> LogEntry | None:
         """The first event with this id."""
         return None if event_id is None else self._first.get(event_id)
 
-    def add(self, draft: DraftEntry) -> DraftEntry | None:
-        """Add an event.  Return the event that it is a copy of, or `draft` itself if it is new.
+    def add(self, copy: LogEntry, exchange: int) -> LogEntry | None:
+        """Add an event.  Return the event that it is a copy of, or `copy` itself if it is new.
 
         Return None if the same connection carried it before.  Of all copies, the earliest one is kept.
         """
-        first = self._first.setdefault(draft.key, draft)
-        if first is draft:
-            draft.last_exchange = draft.exchange
-            return draft
-        event = first if first.data == draft.data else self._find_original(first, draft)
-        if draft.findings:
-            event.findings = tuple(dict.fromkeys(event.findings + draft.findings))
-        if draft.time_ns < event.time_ns:
-            event.take_over(draft)
-        if event.last_exchange == draft.exchange:
-            self._warnings.repeated.append(str(draft.key))
-            return None
-        event.last_exchange = draft.exchange
+        key = copy.sequence if copy.id is None else copy.id
+        first = self._first.setdefault(key, copy)
+        event = first if first.data == copy.data else self._find_original(first, copy, key, exchange)
+        if event is not copy:
+            event.findings = tuple(dict.fromkeys(event.findings + copy.findings))
+            if copy.time_ns < event.time_ns:
+                for name in _OF_COPY:
+                    setattr(event, name, getattr(copy, name))
+            if self._carried_by[event] == exchange:
+                self._warnings.repeated.append(str(key))
+                return None
+        self._carried_by[event] = exchange
         return event
 
-    def _find_original(self, first: DraftEntry, draft: DraftEntry) -> DraftEntry:
-        """The event of which `draft`, with other bytes than the first of its id, is a copy; or `draft` itself."""
-        for other in self._reused.get(draft.key, ()):
-            if other.data == draft.data:
+    def _find_original(self, first: LogEntry, copy: LogEntry, key: str | int | None, exchange: int) -> LogEntry:
+        """The event of which `copy`, with other bytes than the first of its id, is a copy; or `copy` itself."""
+        for other in self._reused.get(key, ()):
+            if other.data == copy.data:
                 return other
-        if _content(first.data) == _content(draft.data):
+        if _content(first.data) == _content(copy.data):
             self._warnings.respelled += 1
-        elif first.last_exchange == draft.exchange:
-            self._warnings.reused.append(str(draft.key))
-            self._reused.setdefault(draft.key, []).append(draft)
-            return draft
+        elif self._carried_by[first] == exchange:
+            self._warnings.reused.append(str(key))
+            self._reused.setdefault(key, []).append(copy)
+            return copy
         else:
-            self._warnings.changed.append(str(draft.key))
+            self._warnings.changed.append(str(key))
         return first
+
+
+_OF_COPY = ("time_ns", "data", "source", "type", "sequence", "run_id", "tool_call_id")
+"""What the event takes over from a copy that arrived earlier."""
 
 
 def _content(raw: bytes) -> object:
     """The content of a frame in a comparable form: JSON as values."""
+    event = read_event(raw)
+    value = json_hash(event) if event.document else None
+    return event.event_line, event.data if value is None else value
+
+
+def read_event(raw: bytes) -> Event:
+    """The event of a frame; without fields, if the frame has none."""
     frames = Parser(limit=len(raw), start=1).feed(raw + _NEXT_FRAME)
-    frame = next(frame for frame in [*frames, _NO_FRAME] if frame.kind is FrameKind.MESSAGE)
-    message = Event(0, frame, 0, 1)
-    value = json_hash(message) if message.document else None
-    return message.event_line, message.data if value is None else value
+    return Event(0, next((frame for frame in frames if frame.kind is FrameKind.MESSAGE), _NO_FRAME), 0, 1)
 
 
 _NEXT_FRAME = b":"
@@ -179,16 +131,16 @@ class Stretch:
 
     deltas: bool
     """Whether the connection requested deltas."""
-    after: DraftEntry | None
+    after: LogEntry | None
     """The durable event before it; None at the beginning of the connection."""
     begin_ns: int
     end_ns: int = 0
-    before: DraftEntry | None = None
+    before: LogEntry | None = None
     """The durable event after it; None at the end of the connection."""
-    events: list[DraftEntry] = field(default_factory=list)
+    events: list[LogEntry] = field(default_factory=list)
     """Events without an id."""
-    comments: list[DraftEntry] = field(default_factory=list)
-    last: list[DraftEntry] = field(default_factory=list)
+    comments: list[LogEntry] = field(default_factory=list)
+    last: list[LogEntry] = field(default_factory=list)
     """How the service ended the connection here: the bytes of an unfinished message, and the ending."""
 
     @property
@@ -206,7 +158,7 @@ class RecordedConnection:
     """When the response started."""
     cursor: str | None
     deltas: bool
-    durable: list[DraftEntry] = field(default_factory=list)
+    durable: list[LogEntry] = field(default_factory=list)
     """The durable events that it carried, in order, each once."""
     stretches: list[Stretch] = field(default_factory=list)
     end_ns: int = 0
@@ -244,11 +196,11 @@ class ConnectionReader:
         self._stretch: Stretch | None = None
         self._durable_ns = begin_ns
         """When the last durable event arrived."""
-        self._comment: DraftEntry | None = None
+        self._comment: LogEntry | None = None
         """The comment that a following blank line belongs to."""
-        self._oversized: DraftEntry | None = None
+        self._oversized: LogEntry | None = None
         """The event over the size limit that is arriving."""
-        self._tail: DraftEntry | None = None
+        self._tail: LogEntry | None = None
 
     def read(self, body: Iterable[BytesArrived | BytesLost]) -> RecordedConnection:
         """Read the whole body."""
@@ -276,45 +228,43 @@ class ConnectionReader:
             self._comment = self._comment if kind is FrameKind.BLANK else None
             self._oversized = self._tail = None
             if isinstance(seen, Event):
-                self._add_message(seen)
+                self._add_event(seen)
             elif kind is FrameKind.TAIL:
-                self._tail = self._draft(seen)
+                self._tail = self._entry(seen)
             elif kind is not FrameKind.BOM:
                 self._add_comment(seen)
 
-    def _add_message(self, message: Event) -> None:
-        draft = draft_of_message(message, self._number)
-        if self._findings:
-            draft.findings = self._findings.get((self._number, draft.event or 0), ())
-        if draft.kind is EntryKind.DURABLE:
-            if message.shape is not Shape.NO_DATA or self._events.find(draft.id) is None:
-                self._add_durable(draft)
+    def _add_event(self, event: Event) -> None:
+        entry = entry_of_event(event, self._findings.get((self._number, event.number), ()))
+        if entry.kind is EntryKind.DURABLE:
+            if event.shape is not Shape.NO_DATA or self._events.find(entry.id) is None:
+                self._add_durable(entry)
                 return
             # It has nothing but the id of an earlier event.
-            draft.kind, draft.id = EntryKind.EPHEMERAL, None
-        self._current_stretch().events.append(draft)
+            entry.kind, entry.id = EntryKind.EPHEMERAL, None
+        self._current_stretch().events.append(entry)
 
-    def _add_durable(self, draft: DraftEntry) -> None:
-        event = self._events.add(draft)
+    def _add_durable(self, copy: LogEntry) -> None:
+        event = self._events.add(copy, self._number)
         if event is None:
             return
         if self._stretch is not None:
-            self._stretch.end_ns, self._stretch.before = draft.time_ns, event
+            self._stretch.end_ns, self._stretch.before = copy.time_ns, event
             self._stretch = None
         self._connection.durable.append(event)
-        self._durable_ns = draft.time_ns
+        self._durable_ns = copy.time_ns
 
     def _add_comment(self, seen: TimedFrame) -> None:
         """Add a comment, with the blank lines after it, because some clients take these for an event."""
         if self._comment is not None and seen.frame.kind is FrameKind.BLANK:
             self._comment.data += seen.frame.raw
             return
-        self._comment = self._draft(seen)
+        self._comment = self._entry(seen)
         self._current_stretch().comments.append(self._comment)
 
     def _add_oversized(self, seen: TimedFrame) -> None:
         if self._oversized is None:
-            self._oversized = self._draft(seen)
+            self._oversized = self._entry(seen)
             self._current_stretch().events.append(self._oversized)
             self._warnings.oversized.append(0)
         else:
@@ -322,8 +272,8 @@ class ConnectionReader:
             self._oversized.time_ns = seen.time_ns
         self._warnings.oversized[-1] = len(self._oversized.data)
 
-    def _draft(self, seen: TimedFrame) -> DraftEntry:
-        return DraftEntry(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, self._number)
+    def _entry(self, seen: TimedFrame) -> LogEntry:
+        return LogEntry(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, source=(self._number, None))
 
     def _current_stretch(self) -> Stretch:
         """The stretch since the last durable event."""
@@ -341,14 +291,14 @@ class ConnectionReader:
         tail = self._unfinished_message()
         ending = _ENDINGS_BY_SERVICE.get(exchange.ending)
         if ending is not None:
-            last = DraftEntry(EntryKind.ENDING, connection.end_ns, b"", self._number, ending=ending)
+            last = LogEntry(EntryKind.ENDING, connection.end_ns, ending=ending, source=(self._number, None))
             self._current_stretch().last = [last] if tail is None else [tail, last]
         elif tail is not None:
             self._warnings.tails.append(self._number)
         if self._stretch is not None:
             self._stretch.end_ns = connection.end_ns
 
-    def _unfinished_message(self) -> DraftEntry | None:
+    def _unfinished_message(self) -> LogEntry | None:
         """The bytes of the message that the end of the connection cut off."""
         if (
             self._oversized is not None

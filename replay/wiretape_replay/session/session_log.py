@@ -28,13 +28,16 @@ class EntryKind(StrEnum):
     """The service ended the streams that were connected here."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class LogEntry:
-    """One frame, or one ending, at one position of the log."""
+    """One frame, or one ending, at one position of the log.  Equal to itself only; fixed once it is in a log.
+
+    Of an event, it keeps what streams, breakpoints and faults need, without the JSON, which takes most memory.
+    """
 
     kind: EntryKind
     time_ns: int
-    """Time since the log began; never less than the time of the entry before."""
+    """Time since the log began (while it is built, since the recording began); ascending."""
     data: bytes = b""
     """The frame, exactly as it is sent; empty for an ending."""
     id: str | None = None
