@@ -3,17 +3,19 @@
 import tempfile
 import tracemalloc
 from base64 import b64encode
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wiretape.credential_names import is_credential_parameter
 from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Redactor, Writer, open_recording
-from wiretape.recording.body_redaction import BodyRedactor
+from wiretape.recording.body_redaction import BodyRedaction, BodyRedactor
+from wiretape.recording.secret_finder import SHORTEST
 
 KEY = "sk-live-0123456789abcdef"
 AUTHORIZED = (("Authorization", f"Bearer {KEY}"), ("Cookie", "sid=verysecret"), ("Accept", "*/*"))
@@ -234,38 +236,45 @@ SPELLINGS = {
     "percent code in JSON": lambda byte: rb"\u0025%02x" % byte,
 }
 HARD = 'sk&<p/>"q+1='
-
-
-@pytest.mark.parametrize("secret", [KEY, HARD])
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_secret_is_found_if_every_character_is_escaped(new_talk, secret: str, spelling: str) -> None:
-    redactor = Redactor(b"salt")
-    redactor.redact_request(new_talk(0).ask(headers=(("X-API-Key", secret),)))
-    spelled = b"".join(map(SPELLINGS[spelling], secret.encode()))
-    assert redactor.find_secrets(b'%%\\ {"' + spelled + rb"\u002") == [(6, 6 + len(spelled))]
+BEFORE = ["%", "\\", "\\\\", "2", "25", "%2", "%25", "\\u", "\\u0", "\\ud83d", "%5C", "e", "x"]
+"""Beginnings of escapes, of which a secret may seem to be the end."""
 
 
 @given(
-    ways=st.lists(st.sampled_from([*SPELLINGS]), min_size=len(HARD), max_size=len(HARD)),
+    before=st.lists(st.sampled_from(BEFORE), max_size=3).map("".join),
+    secret=st.text([*HARD, *"e2u05n"], min_size=SHORTEST, max_size=12) | st.just(HARD),
+    ways=st.lists(st.sampled_from([*SPELLINGS]), min_size=1, max_size=12),
     cuts=st.sets(st.integers(1, 120), max_size=8),
     others=st.sampled_from([0, 20]),
 )
+@example(before="%2", secret="e1234567", ways=["as it is", "JSON code"], cuts={7}, others=0)
+@example(before="%2", secret="e1234567", ways=["as it is", "JSON code in a URL"], cuts={7, 8}, others=0)
+@example(before="%", secret="2e005555", ways=["JSON code", "as it is"], cuts=set(), others=0)
+@example(before="\\", secret="u005e2en", ways=["as it is"] * 6 + ["percent code"], cuts={11}, others=0)
+@example(before="\\\\" * 5, secret=KEY, ways=["JSON code in JSON"], cuts={15}, others=0)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_secret_that_is_escaped_in_parts_is_overwritten_however_it_is_cut(new_talk, ways, cuts, others) -> None:
-    """Nothing else is."""
+def test_a_secret_that_is_escaped_in_parts_is_overwritten_however_it_is_cut(
+    new_talk, before, secret, ways, cuts, others
+) -> None:
+    """Whatever is before it; nothing after it is."""
     redactor = Redactor(b"salt")
-    for key in (*(f"other-key-{number}" for number in range(others)), HARD):
+    for key in (*(f"other-key-{number}" for number in range(others)), secret):
         redactor.redact_request(new_talk(0).ask(headers=(("X-API-Key", key),)))
-    spelled = b"".join(SPELLINGS[way](byte) for way, byte in zip(ways, HARD.encode(), strict=True))
-    body = rb"say \u0073k or %73, " + spelled + b" or sk%26"
-    bodies = BodyRedactor(redactor)
-    ends = [*sorted(cut for cut in cuts if cut < len(body)), len(body)]
-    runs = [
-        bodies.redact(BytesArrived(1, Side.RESPONSE, start, body[start:end], (end,), (2,)))
-        for start, end in pairwise([0, *ends])
-    ]
-    stored = b"".join(run.data for run in (*runs, *bodies.close(9)) if run)
-    assert stored == body.replace(spelled, b"*" * len(spelled))
+    spelled = b"".join(SPELLINGS[way](byte) for way, byte in zip(cycle(ways), secret.encode(), strict=False))
+    begin = rb"say \u0073k or %73, " + before.encode()
+    body = begin + spelled + b" or sk%26"
+    stored = redact_in_pieces(redactor, body, [])
+    assert stored.startswith(rb"say \u0073k or %73, ")
+    assert set(stored[len(begin) :]) - set(b"*1") == set(b" or sk%26")
+    assert stored.endswith(b" or sk%26")
+    assert redact_in_pieces(redactor, body, sorted(cuts)) == stored
+    assert redact_in_pieces(redactor, body, range(1, len(body))) == stored
+
+
+def redact_in_pieces(redactor: Redactor, body: bytes, cuts: Iterable[int]) -> bytes:
+    redaction = BodyRedaction(redactor)
+    pieces = [redaction.feed(body[start:end]) for start, end in pairwise([0, *cuts, len(body)])]
+    return b"".join((*pieces, redaction.close()))
 
 
 @pytest.mark.parametrize("end", [rb"\u00", b"50%", b"%25", rb"\u0073k"])
@@ -297,6 +306,7 @@ def test_the_beginning_of_an_escaped_secret_at_the_end_of_a_body_is_overwritten(
         ("abcdef\xf0\x9f\x98\x80", rb"abcdef\uD83D\uDE00"),
         ("ab%2Fcdefgh", b"ab/cdefgh"),
         ("ab\\cdefgh", rb"ab\\\\cdefgh"),
+        ("ab\\<cdefgh", rb"ab\\\u003ccdefgh"),
         ("ab\\ndefgh", rb"ab\\ndefgh"),
         ("ab\tcdefgh", rb"ab\tcdefgh"),
         ("ab cdefgh", b"ab+cd%65fgh"),

@@ -6,10 +6,11 @@ case, and how often: `S`, `\u0053`, `\\u0053`, `%53` and `%2553` are the same le
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, lru_cache
 from heapq import merge
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
@@ -33,7 +34,7 @@ _ESCAPE = re.compile(
     \\{1,8}u[dD][89abAB][0-9a-fA-F]{2}\\{1,8}u[dD][c-fC-F][0-9a-fA-F]{2}  # two halves of a character
     |\\{1,8}u[0-9a-fA-F]{4}
     |\\{1,8}[bfnrt"/]
-    |\\{2,8}
+    |\\{2,8}(?!\\)
     |%(?:25){0,4}[0-9a-fA-F]{2}
     )""",
     re.VERBOSE,
@@ -54,8 +55,6 @@ _HEX = re.compile(rb"u([0-9a-fA-F]{4})")
 _SHORT_ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _IN_ESCAPES = b"\\%u0123456789abcdefABCDEFnrt"
 """What escapes consist of, apart from characters that stand for themselves after a backslash."""
-_MOST_LEVELS = 2
-"""JSON in URLs, and URLs in JSON."""
 _WINDOW = 1 << 16
 """So many bytes are decoded at a time: the parts of a text full of escapes take fifty times its memory."""
 
@@ -65,6 +64,7 @@ def spellings(secret: bytes) -> frozenset[bytes]:
     """Return what a finder has to search for: the secret, as services read it, without its escapes."""
     found = {secret, DecodedText(secret).text}
     found |= {each.replace(b" ", b"+") for each in found}
+    found |= {each.replace(b"\\", b"") for each in found}  # in `\\\u003c`, the escape takes the backslash before it
     if not secret.isascii():  # most services read headers as Latin-1
         found |= {each.decode("latin-1").encode() for each in found}
     return frozenset(found)
@@ -116,14 +116,27 @@ class SecretFinder:
 
     def find(self, data: bytes) -> list[Span]:
         """Return where secrets are in `data`, in order, in any spelling; those that overlap or touch as one span."""
-        return join_spans(self._find(data, _MOST_LEVELS))
+        return join_spans(chain(self._find_plain(data), self._find_escaped(data)))
 
     def partial(self, data: bytes) -> int:
         """Return how many bytes at the end of `data` are the beginning of a secret, in any spelling, but not all.
 
         The beginning of an escape may be that of a secret, too.
         """
-        return self._partial(data, _MOST_LEVELS)
+        data = self._known_escapes().end(data)
+        if not data:
+            return 0
+        longest = self._partial_plain(data)
+        for reading in _decode_twice(data, is_cut=True):
+            text = reading.text
+            longest = max(longest, len(data) - reading.start(len(text) - self._partial_plain(text)))
+            starts = (
+                head.start
+                for head in reading.heads(self._begins_piece)
+                if len(text) - head.next < LONGEST and self._begins_piece(head.text + text[head.next :])
+            )
+            longest = max(longest, len(data) - min(starts, default=len(data)))
+        return longest
 
     def _forget(self) -> None:
         self._sorted: list[bytes] = []
@@ -205,41 +218,36 @@ class SecretFinder:
                 return end
         return 0
 
-    def _find(self, data: bytes, levels: int) -> Iterator[Span]:
-        """Yield where secrets are in `data`, and what is there in other spellings.
+    def _find_escaped(self, data: bytes) -> Iterator[Span]:
+        """Yield where secrets are in other spellings.
 
         Only bytes around an escape of one of their characters are decoded; other escapes are frequent.
         """
-        yield from self._find_plain(data)
-        for spans in self._known_escapes().batches(data) if levels else ():
+        for spans in self._known_escapes().batches(data):
             separator = self._known_escapes().separator
-            decoded = DecodedText(separator.join(data[start:end] for start, end in spans))
             starts = [0, *accumulate(len(separator) + end - start for start, end in spans)]
-            for found in self._find(decoded.text, levels - 1):
-                start, end = decoded.start(found[0]), decoded.end(found[1])
+            for start, end in self._find_decoded(separator.join(data[start:end] for start, end in spans)):
                 index = bisect_right(starts, start) - 1
                 offset = spans[index][0] - starts[index]
                 yield start + offset, end + offset
 
-    def _partial(self, data: bytes, levels: int) -> int:
-        data = self._known_escapes().end(data)
-        if not data:
-            return 0
-        complete = _without_incomplete_escape(data)
-        longest = max(self._partial_plain(data), len(data) - len(complete))
-        decoded = DecodedText(complete)
-        if levels and decoded.text != data and (count := self._partial(decoded.text, levels - 1)):
-            longest = max(longest, len(data) - decoded.start(len(decoded.text) - count))
-        return longest
+    def _find_decoded(self, data: bytes) -> Iterator[Span]:
+        for reading in _decode_twice(data):
+            for start, end in self._find_plain(reading.text):
+                yield reading.start(start), reading.end(end)
+            for head in reading.heads(self._begins_piece):
+                if end := self._end(head.text + reading.text[head.next : head.next + LONGEST], 0):
+                    yield head.start, reading.end(head.next + end - len(head.text))
 
     def _partial_plain(self, data: bytes) -> int:
         end = data[1 - LONGEST :]
         end = end[len(end.rstrip(self._known_escapes().characters)) :]
-        for start in range(len(end)):
-            index = bisect_left(self._sorted, end[start:] + b"\0")
-            if index < len(self._sorted) and self._sorted[index].startswith(end[start:]):
-                return len(end) - start
-        return 0
+        return next((len(end) - start for start in range(len(end)) if self._begins_piece(end[start:])), 0)
+
+    def _begins_piece(self, data: bytes) -> bool:
+        """Whether `data` is the beginning of a piece, but not all of it."""
+        index = bisect_left(self._sorted, data + b"\0")
+        return index < len(self._sorted) and self._sorted[index].startswith(data)
 
     def _known_escapes(self) -> "_Escapes":
         if self._escapes is None:
@@ -320,45 +328,91 @@ def _hex_codes(characters: bytes) -> bytes:
 
 def count_characters(data: bytes) -> int:
     """Return how many bytes are left after decoding, without an escape that is not complete."""
-    return len(DecodedText(_without_incomplete_escape(data)).text)
+    return len(DecodedText(data, is_cut=True).text)
 
 
-def _without_incomplete_escape(data: bytes) -> bytes:
-    """Return the bytes before an escape that is not complete."""
-    end = data[-_LONGEST_ESCAPE:]
-    found = _INCOMPLETE_ESCAPE.search(end)
-    return data[: len(data) - len(end) + found.start()] if found else data
+class _Head(NamedTuple):
+    """The last bytes of an escape, read as they are: in `%2e%66`, `ef` may be meant."""
+
+    start: int
+    """Their offset in the original bytes."""
+    text: bytes
+    next: int
+    """The offset in the decoded text of what follows."""
 
 
 class DecodedText:
     """Bytes whose escapes are decoded, once."""
 
-    def __init__(self, data: bytes) -> None:
-        self._parts = _ESCAPE.split(data)
-        """Every second one is an escape."""
+    def __init__(self, data: bytes, outer: "DecodedText | None" = None, *, is_cut: bool = False) -> None:
+        """If `data` is the text of `outer`, its original bytes count.
+
+        With `is_cut`, the text ends before an escape that is not complete.
+        """
+        self._outer = outer
+        cut = _INCOMPLETE_ESCAPE.search(data, max(0, len(data) - _LONGEST_ESCAPE)) if is_cut else None
+        end = cut.start() if cut else len(data)
+        self._parts = [*_ESCAPE.split(data[:end]), data[end:]]
+        """Every second one is an escape, or the beginning of one."""
         self._decoded = self._parts.copy()
-        self._decoded[1::2] = map(_decode, self._parts[1::2])
+        self._decoded[1::2] = [*map(_decode, self._parts[1:-1:2]), b""]
         self.text = b"".join(self._decoded)
-        self._ends: list[int] = []
-        self._decoded_ends: list[int] = []
 
     def start(self, offset: int) -> int:
         """Return the offset in the original bytes of what begins at `offset`."""
-        index, rest = self._part(offset)
-        return self._ends[index] - len(self._parts[index]) + (0 if index % 2 else rest)
+        index, rest = self._part(self._decoded_ends, offset)
+        start = self._ends[index] - len(self._parts[index]) + (0 if index % 2 else rest)
+        return self._outer.start(start) if self._outer else start
 
     def end(self, offset: int) -> int:
         """Return the offset in the original bytes of what ends at `offset`."""
-        index, rest = self._part(offset - 1)
-        return self._ends[index] - (0 if index % 2 else len(self._parts[index]) - rest - 1)
+        index, rest = self._part(self._decoded_ends, offset - 1)
+        end = self._ends[index] - (0 if index % 2 else len(self._parts[index]) - rest - 1)
+        return self._outer.end(end) if self._outer else end
 
-    def _part(self, offset: int) -> tuple[int, int]:
+    def heads(self, is_wanted: Callable[[bytes], bool]) -> Iterator[_Head]:
+        """Yield the last bytes of escapes that are wanted."""
+        tails = {each: [tail for tail in _tails(each) if is_wanted(tail[1])] for each in {*self._parts[1::2]}}
+        for index in range(1, len(self._parts), 2) if any(tails.values()) else ():
+            for length, text in tails[self._parts[index]]:
+                start = self._ends[index] - length
+                yield _Head(self._outer.start(start) if self._outer else start, text, self._decoded_ends[index])
+        for head in self._outer.heads(is_wanted) if self._outer else ():
+            index, rest = self._part(self._ends, head.next)
+            if index % 2 and rest:
+                yield _Head(head.start, head.text + self._parts[index][rest:], self._decoded_ends[index])
+            else:
+                yield head._replace(next=self._decoded_ends[index] - len(self._decoded[index]) + rest)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(map(len, self._parts)))
+
+    @cached_property
+    def _decoded_ends(self) -> list[int]:
+        return list(accumulate(map(len, self._decoded)))
+
+    def _part(self, ends: list[int], offset: int) -> tuple[int, int]:
         """Return the index of the part with the byte at `offset`, and the byte's offset in it."""
-        if not self._ends:
-            self._ends = list(accumulate(map(len, self._parts)))
-            self._decoded_ends = list(accumulate(map(len, self._decoded)))
-        index = bisect_right(self._decoded_ends, offset)
-        return index, offset - self._decoded_ends[index] + len(self._decoded[index])
+        index = min(bisect_right(ends, offset), len(ends) - 1)
+        return index, offset - (ends[index - 1] if index else 0)
+
+
+def _decode_twice(data: bytes, *, is_cut: bool = False) -> Iterator[DecodedText]:
+    """Yield the data without its escapes, and without those of the result: JSON in URLs, and URLs in JSON."""
+    once = DecodedText(data, is_cut=is_cut)
+    if once.text != data:
+        yield once
+        twice = DecodedText(once.text, once, is_cut=is_cut)
+        if twice.text != once.text:
+            yield twice
+
+
+@lru_cache(4096)
+def _tails(escape: bytes) -> list[tuple[int, bytes]]:
+    """Return the length and the text of what an escape ends with, without its first bytes."""
+    starts = (at for at in range(1, len(escape)) if escape[at - 1 : at + 1] != rb"\\")
+    return [(len(escape) - at, DecodedText(escape[at:]).text) for at in starts]
 
 
 @lru_cache(4096)
