@@ -305,8 +305,7 @@ class Checker:
 
     def _add_event(self, stream: StreamState, event: Event) -> None:
         session = stream.session
-        if session.first_event is None and event.is_durable:
-            stream.begin_session(event)
+        stream.receive(event)
         self._runner.run_event(event, stream)
         stream.add(event)
         if session.runs.overlaps:

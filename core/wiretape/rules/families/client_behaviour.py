@@ -252,7 +252,7 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
 )
 def resync_ignored(event: Event, stream: StreamState) -> Outcome:
     """After `stream.resync`, the client does not reconnect within 60 s, or reconnects without the last durable id."""
-    if stream.resync is not None or not stream.is_new_since_opened(event):
+    if stream.resync is not None or not stream.arrival.is_current:
         return None
     due_ns = event.time_ns + RECONNECT_NS
 

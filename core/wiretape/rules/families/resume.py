@@ -43,6 +43,7 @@ _MOST_NAMED = 3
     shapes=_DURABLE,
     scope=Scope.SESSION,
     once_per=Scope.STREAM,
+    unless=["SEQ001", "SEQ002", "SEQ003"],
     clause=_REPLAY,
 )
 def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
@@ -50,22 +51,21 @@ def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
 
     One finding per stream.
     """
-    resume = stream.resume
-    if resume is None or event.cursor in stream.event_numbers:
+    resume, log = stream.resume, stream.session.log
+    if resume is None:
         return None
     if event.cursor == resume.cursor:
-        if not stream.is_repeated_on_resume(event):
-            # SEQ003 reports another event with that id.
+        if log.has_other_event(event) or log.is_ambiguous(resume.cursor):
+            # It may be another event with that id, which follows.
             return None
         return problem(f"Expected events after the cursor {quote(resume.cursor)}, got that event itself.")
-    if event.sequence is None or stream.is_out_of_order(event) or stream.has_used_number(event):
-        # SEQ001 or SEQ002 reports the sequence.
+    if event.sequence is None:
         return None
     if resume.sequence is None:
         return UNKNOWN_CURSOR
     if event.sequence > resume.sequence:
         return HELD
-    if not stream.is_repeated_on_resume(event):
+    if log.has_other_number(event) or not resume.precedes_cursor(stream.arrival.known):
         return None
     wanted = f"a sequence above {format_number(resume.sequence)}, that of the cursor {quote(resume.cursor)}"
     return problem(f"Expected {wanted}, got {format_number(event.sequence)}.")
@@ -98,7 +98,7 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
 )
 def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
     """A durable event arrives again on another connection with a different JSON value."""
-    known = stream.session.log.find(event)
+    known = stream.arrival.known
     if known is None or event.cursor not in stream.session.log.events or event.cursor in stream.event_numbers:
         return None
     now = json_hash(event)
@@ -125,7 +125,9 @@ def live_before_replay_ended(event: Event, stream: StreamState) -> Outcome:
     That is one that was seen before the connection was requested.  One finding per stream.
     """
     resume = stream.resume
-    if resume is None or not stream.is_replayed(event):
+    if resume is None or event.cursor == resume.cursor or resume.is_up_to_cursor(event):
+        return None
+    if not resume.is_replay(stream.arrival.known):
         return None
     if not resume.has_live_output:
         return HELD

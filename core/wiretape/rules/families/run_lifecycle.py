@@ -63,13 +63,13 @@ def two_active_runs(event: Event, stream: StreamState) -> Outcome:
     If only a later event of the other run shows that it was still active, the finding follows then.
     """
     run_id = event.run_id
-    if run_id is None or not stream.is_new_since_opened(event):
+    if run_id is None or not stream.arrival.is_current:
         return None
     run = stream.session.runs.runs.get(run_id)
     active = stream.runs.find_overlapping(event, run_id)
     if active is not None:
         return _two_runs(active, run_id)
-    if not stream.is_new(event) or (run is not None and run.started_ns is not None):
+    if not stream.arrival.is_new or (run is not None and run.started_ns is not None):
         return None
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
 
@@ -105,7 +105,7 @@ def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
     if not event.is_durable:
         if run_id not in stream.runs.ended:
             return HELD
-    elif not stream.is_new(event) and not (run_id in stream.runs.ended and stream.is_new_since_opened(event)):
+    elif not stream.arrival.is_new and not (run_id in stream.runs.ended and stream.arrival.is_current):
         return None
     is_after_end = stream.runs.is_after_end(event, run_id)
     if not is_after_end:
@@ -130,7 +130,7 @@ def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
 def run_ended_twice(event: Event, stream: StreamState) -> Outcome:
     """A run has a second terminal event with another id."""
     run_id = event.run_id
-    if run_id is None or event.cursor is None or not stream.is_new(event):
+    if run_id is None or event.cursor is None or not stream.arrival.is_new:
         return None
     run = stream.session.runs.runs.get(run_id)
     if run is None or run.ended_ns is None:
@@ -161,16 +161,16 @@ def _active_when_idle(active: str) -> Outcome:
     clause='States: "Session | idle | No active run; announced by event `session.status_idle`."',
     also=[Check(OVERLAP, _find_proven_idle)],
 )
-def idle_with_active_run(event: Event, stream: StreamState) -> Outcome:
+def idle_with_active_run(_event: Event, stream: StreamState) -> Outcome:
     """`session.status_idle` arrives while a run that started has not ended.  One finding per run.
 
     If only a later event of the run shows that it was still active, the finding follows then.
     """
-    if not stream.is_new_since_opened(event):
+    if not stream.arrival.is_current:
         return None
     if stream.runs.active:
         return _active_when_idle(next(iter(stream.runs.active)))
-    if not stream.is_new(event):
+    if not stream.arrival.is_new:
         return None
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
 
@@ -190,13 +190,13 @@ def idle_with_active_run(event: Event, stream: StreamState) -> Outcome:
 def event_before_run_started(event: Event, stream: StreamState) -> Outcome:
     """An event of a run arrives before its `run.started`, in a session recorded from its first event."""
     run_id, session = event.run_id, stream.session
-    if run_id is None or not session.is_from_start or not stream.is_new_since_opened(event):
+    if run_id is None or not session.is_from_start or not stream.arrival.is_current:
         return None
     run, early = session.runs.runs.get(run_id), stream.find_early_event(event, run_id)
     if run is not None and early is not None:
         wanted = f"{RUN_STARTED} as the first event of run {quote(run_id)}"
         return problem(f"Expected {wanted}, got this event.", early, subject=run_id)
-    if not stream.is_new(event) or (run is not None and run.started_ns is not None):
+    if not stream.arrival.is_new or (run is not None and run.started_ns is not None):
         return None
     return HELD if run is None or run.early_location is None or stream.shows_whole_session else UNKNOWN_ORDER
 

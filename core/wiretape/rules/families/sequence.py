@@ -25,12 +25,10 @@ def sequence_not_increasing(event: Event, stream: StreamState) -> Outcome:
     For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
     """
     before, sequence = stream.sequence, event.sequence
-    if sequence is None:
-        return None
-    if before is None:
-        if stream.resume is None or stream.resume.sequence is None or not stream.is_out_of_order(event):
-            return None
+    if before is None and stream.arrival.is_out_of_order and stream.resume is not None:
         before = stream.resume.sequence
+    if before is None or sequence is None:
+        return None
     if sequence > before:
         return LOST_EVENTS if stream.has_gap else HELD
     return problem(f"Expected a sequence above {format_number(before)}, got {format_number(sequence)}.")
@@ -53,13 +51,10 @@ def sequence_reused(event: Event, stream: StreamState) -> Outcome:
     if sequence is None or identity is None:
         return None
     log = stream.session.log
-    first = log.first_ids.get(sequence, identity)
-    if first == identity:
+    if not stream.arrival.has_used_number:
         return HELD if log.dropped_up_to is None or sequence > log.dropped_up_to else DROPPED_STATE
-    return problem(
-        f"Expected sequence {format_number(sequence)} only for {quote(first)}, got it for {quote(identity)} too.",
-        subject=(sequence, identity),
-    )
+    wanted = f"sequence {format_number(sequence)} only for {quote(log.first_ids[sequence])}"
+    return problem(f"Expected {wanted}, got it for {quote(identity)} too.", subject=(sequence, identity))
 
 
 @rule(
@@ -80,7 +75,7 @@ def id_reused(event: Event, stream: StreamState) -> Outcome:
         number = stream.event_numbers[identity]
         return problem(f"Expected a new id, got {quote(identity)}, which event {number} already has.")
     log = stream.session.log
-    if identity in log.events and log.has_other_event(event) and log.is_new(event):
+    if identity in log.events and log.has_other_event(event) and stream.arrival.is_new:
         return problem(f"Expected a new id, got {quote(identity)}, which an event on another connection already has.")
     if not stream.event_numbers:
         return None

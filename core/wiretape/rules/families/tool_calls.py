@@ -56,13 +56,13 @@ def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
 def end_without_start(event: Event, stream: StreamState) -> Outcome:
     """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
     session, ids = stream.session, event.tool_call_ids
-    if not ids or not stream.is_new_since_opened(event):
+    if not ids or not stream.arrival.is_current:
         return None
     calls = [call for call in map(session.runs.calls.get, ids) if call is not None]
     if stream.lacks_start(event):
         message = f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}."
         return problem(message, subject=ids[0])
-    if not stream.is_new(event) or not session.is_from_start:
+    if not stream.arrival.is_new or not session.is_from_start:
         return None
     if any(call.started for call in calls):
         return HELD
@@ -83,7 +83,7 @@ def end_without_start(event: Event, stream: StreamState) -> Outcome:
 def ended_twice(event: Event, stream: StreamState) -> Outcome:
     """A tool call has two outcomes with different ids."""
     runs, ids = stream.session.runs, event.tool_call_ids
-    if not ids or event.cursor is None or not stream.is_new(event):
+    if not ids or event.cursor is None or not stream.arrival.is_new:
         return None
     call = runs.calls.get(ids[0])
     if call is None or not call.ended:
@@ -110,7 +110,7 @@ def call_changed(event: Event, stream: StreamState) -> Outcome:
     """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
     ids = event.tool_call_ids
     call = stream.session.runs.calls.get(ids[0]) if ids else None
-    if call is None or call.id != ids[0] or not stream.is_new(event):
+    if call is None or call.id != ids[0] or not stream.arrival.is_new:
         # If the call has another id, EVT008 has reported that.
         return None
     changed = find_disagreement(call, event)
@@ -137,7 +137,7 @@ def call_changed(event: Event, stream: StreamState) -> Outcome:
 def call_left_open(event: Event, stream: StreamState) -> Outcome:
     """A run completes while one of its tool calls has no outcome."""
     run_id = event.run_id
-    if run_id is None or not stream.is_new_since_opened(event) or run_id in stream.runs.ended:
+    if run_id is None or not stream.arrival.is_current or run_id in stream.runs.ended:
         return None
     runs = stream.session.runs
     left_open = stream.runs.open_calls(run_id)
@@ -148,6 +148,6 @@ def call_left_open(event: Event, stream: StreamState) -> Outcome:
             for call_id in left_open
         ]
     run = runs.runs.get(run_id)
-    if run is None or not run.called_tools or run.ended_ns is not None or not stream.is_new(event):
+    if run is None or not run.called_tools or run.ended_ns is not None or not stream.arrival.is_new:
         return None
     return UNKNOWN_CALL if run.open_calls else HELD

@@ -130,15 +130,13 @@ class EventLog:
         """Whether several events have an id."""
         return any(identity == other for other, _ in self.other_events)
 
-    def is_new(self, event: Event) -> bool:
-        """Whether the event is certainly seen for the first time."""
-        identity, sequence = event.cursor, event.sequence
-        if sequence is None:
-            return identity is not None and identity not in self.events and not self.dropped
-        may_be_known = identity in self.events or sequence in self.first_ids or self.other_events
-        if may_be_known and self.find(event) is not None:
+    def is_new(self, event: Event, known: KnownEvent | None) -> bool:
+        """Whether the event, of which `known` was found, is certainly seen for the first time."""
+        if known is not None:
             return False
-        return self.dropped_up_to is None or sequence > self.dropped_up_to
+        if event.sequence is None:
+            return event.cursor is not None and not self.dropped
+        return self.dropped_up_to is None or event.sequence > self.dropped_up_to
 
     def add(self, event: Event) -> None:
         """Add an event that is new, or whose id is."""

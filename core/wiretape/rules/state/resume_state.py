@@ -59,6 +59,17 @@ class ResumeState:
         self.has_live_output = False
         """Whether an ephemeral event has arrived."""
 
+    def is_up_to_cursor(self, event: Event) -> bool:
+        """Whether the sequence of an event is not above that of the cursor."""
+        return self.sequence is not None and event.sequence is not None and event.sequence <= self.sequence
+
+    def precedes_cursor(self, known: KnownEvent | None) -> bool:
+        """Whether an event with a lower sequence, of which `known` is kept, is one before the cursor.
+
+        If the sequences of the session are out of order, the order in which its events were first seen decides.
+        """
+        return not self._log.has_disorder or (known is not None and known.first_ns <= self.cursor_ns)
+
     def is_replay(self, known: KnownEvent | None) -> bool:
         """Whether an event, of which `known` is kept, was seen before the connection was opened."""
         return known is not None and known.first_ns < self.opened_ns

@@ -341,7 +341,6 @@ class StreamRuns:
         "_has_dropped_calls",
         "_idle",
         "_is_after_gap",
-        "_noted_run_id",
         "_open_calls",
         "_open_calls_of",
         "_opened_ns",
@@ -356,7 +355,6 @@ class StreamRuns:
         self._all = all_runs
         self._client = client
         self._exchange, self._opened_ns = request.exchange, request.time_ns
-        self._noted_run_id: object = None
         self.is_live = live
         """Whether events on the stream are known to be live output."""
         self.active: dict[str, Run] = {}
@@ -447,9 +445,7 @@ class StreamRuns:
     def add_delta(self, event: Event, *, live: bool) -> None:
         """Add a delta; `live` is whether it is certainly live output."""
         self.is_live |= live
-        run_id = event.document.get("run_id")
-        if run_id != self._noted_run_id:
-            self._note_early_event(event)
+        self._note_early_event(event)
 
     def add(self, event: Event, run_id: str) -> None:
         """Add another event of a run that is not replayed."""
@@ -543,7 +539,6 @@ class StreamRuns:
     def _note_early_event(self, event: Event) -> None:
         """Keep the location of the first event of a run that has not started."""
         run_id = event.run_id
-        self._noted_run_id = run_id
         if run_id is None or event.type not in _TYPES_AFTER_START:
             return
         if self.is_live and run_id not in self.started and run_id not in self._early:

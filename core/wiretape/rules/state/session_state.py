@@ -62,10 +62,6 @@ class SessionState:
         """Whether it was recorded from its first event, as far as that is known."""
         return self.first_event is not None and not self.began_earlier
 
-    def is_certainly_new(self, event: Event) -> bool:
-        """Whether an event did not exist before, because every event of the session was seen and this one was not."""
-        return self.is_from_start and self.is_understood and not self.log.dropped and self.log.is_new(event)
-
     def open_stream(self, cursor: str | None, exchange: int) -> None:
         """A stream of it was opened."""
         if self.first_stream is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import NamedTuple
 
 from wiretape.contract import (
     EVENT_TYPES,
@@ -32,6 +33,7 @@ _MOST_IDS = 50_000
 _LIVE_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
 """Types whose ephemeral events are live output of the session."""
 _TOOL_TYPES = frozenset(TOOL_TYPES)
+_DURABLE = Shape.DURABLE
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
 
 
@@ -125,11 +127,35 @@ class EventStream:
         return True
 
 
+class Arrival(NamedTuple):
+    """What is known of an event when it arrives on a stream, from everything before it in the session.
+
+    Of ephemeral events, copies cannot be recognized: each counts as new.
+    """
+
+    known: KnownEvent | None = None
+    """What is kept of it, if it was seen before on any stream."""
+    is_new: bool = True
+    """Whether it is certainly seen for the first time."""
+    is_current: bool = True
+    """Whether it was, as far as known, first seen after the stream was requested, and is not repeated on it."""
+    is_repeated: bool = False
+    """Whether the stream has carried it before, and not another one with its id (SEQ003)."""
+    is_out_of_order: bool = False
+    """Whether its sequence is not above the last one, or that of the cursor (SEQ001, SEQ002)."""
+    has_used_number: bool = False
+    """Whether another event has its sequence (SEQ002)."""
+
+
+_EPHEMERAL_ARRIVAL = Arrival()
+
+
 class StreamState(EventStream):
     """One connection on which the service streams the events of a session."""
 
     __slots__ = (
         "__weakref__",
+        "arrival",
         "created_at",
         "cursor",
         "delivered",
@@ -173,6 +199,8 @@ class StreamState(EventStream):
         """Whether the request asks for deltas; None if an import invented it."""
         self.silence = silence
 
+        self.arrival = _EPHEMERAL_ARRIVAL
+        """What is known of the event for which the rules run."""
         self.last_event: Event | None = None
         self.last_comment: TimedFrame | None = None
         """The last comment, if nothing has followed it."""
@@ -214,82 +242,39 @@ class StreamState(EventStream):
         is_first = self.session.first_stream == self.exchange and self.session.is_from_start
         return is_first and self.is_clear and self.resync is None
 
-    def is_new(self, event: Event) -> bool:
-        """Whether the event is not known from before; copies of ephemeral events cannot be recognized."""
-        return not event.is_durable or self.session.log.is_new(event)
-
-    def is_repeated(self, event: Event) -> bool:
-        """Whether the stream has carried a durable event before, and not another one with its id (SEQ003)."""
-        return event.cursor in self.event_numbers and not self.session.log.has_other_event(event)
-
-    def is_new_since_opened(self, event: Event) -> bool:
-        """Whether the event was, as far as known, first seen after this stream was requested, and is not repeated."""
-        if self.is_new(event):
-            return True
-        known = self.session.log.find(event)
-        return known is not None and known.first_ns >= self.opened_ns and not self.is_repeated(event)
-
-    def is_out_of_order(self, event: Event) -> bool:
-        """Whether the sequence of a durable event is not above the last one, or that of the cursor (SEQ001, SEQ002)."""
-        sequence = event.sequence
-        if sequence is None:
-            return False
-        if self.sequence is not None:
-            return sequence <= self.sequence
-        return self._is_up_to_cursor(event) and self.session.is_certainly_new(event)
-
-    def is_repeated_on_resume(self, event: Event) -> bool:
-        """Whether a durable event is, in the order of the session, that of the cursor or one before it (RES001)."""
-        resume = self.resume
-        if resume is None or event.cursor in self.event_numbers:
-            return False
-        if event.cursor == resume.cursor:
-            # Another event with its id may follow it (SEQ003).
-            log = self.session.log
-            return not (log.has_other_event(event) or log.is_ambiguous(resume.cursor))
-        if not self._is_up_to_cursor(event) or self.is_out_of_order(event) or self.has_used_number(event):
-            return False
-        if self.session.log.has_other_number(event):
-            return False
-        # If the sequences of the session are out of order, the order in which its events were first seen decides.
-        known = self.session.log.find(event)
-        return not self.session.log.has_disorder or (known is not None and known.first_ns <= resume.cursor_ns)
-
-    def is_replayed(self, event: Event) -> bool:
-        """Whether a durable event is, in order, one after the cursor that was seen before this stream was requested."""
-        resume = self.resume
-        if resume is None or event.cursor in self.event_numbers or event.cursor == resume.cursor:
-            return False
-        if self.is_out_of_order(event) or self._is_up_to_cursor(event) or self.has_used_number(event):
-            return False
-        return resume.is_replay(self.session.log.find(event))
-
-    def _is_up_to_cursor(self, event: Event) -> bool:
-        """Whether the sequence of an event is not above that of the cursor."""
-        resume, sequence = self.resume, event.sequence
-        return (
-            resume is not None and resume.sequence is not None and sequence is not None and sequence <= resume.sequence
-        )
-
-    def has_used_number(self, event: Event) -> bool:
-        """Whether another event has the sequence of this one (SEQ002)."""
-        identity, sequence = event.cursor, event.sequence
-        if identity is None or sequence is None:
-            return False
-        return self.session.log.first_ids.get(sequence, identity) != identity
-
     def find_early_event(self, event: Event, run_id: str) -> Location | None:
         """Return the location of the first event of a run if that precedes its start (RUN005)."""
         if not self.session.is_from_start:
             return None
         return self.runs.find_early_event(event, run_id, whole=self.shows_whole_session)
 
-    def begin_session(self, event: Event) -> None:
-        """A durable event arrived that may be the first of the session; the rules have not run yet."""
-        self.session.begin(event, self.exchange, self.cursor)
-        if self.deltas_requested is None and self.session.is_from_start:
-            # No cursor precedes the first event, so an invented request had none.
-            self.runs.is_live = True
+    def receive(self, event: Event) -> None:
+        """An event arrived; the rules have not run yet."""
+        if event.shape is not _DURABLE:
+            self.arrival = _EPHEMERAL_ARRIVAL
+            return
+        if self.session.first_event is None:
+            self.session.begin(event, self.exchange, self.cursor)
+            if self.deltas_requested is None and self.session.is_from_start:
+                # No cursor precedes the first event, so an invented request had none.
+                self.runs.is_live = True
+        self.arrival = self._compare(event)
+
+    def _compare(self, event: Event) -> Arrival:
+        session, log, identity, sequence = self.session, self.session.log, event.cursor, event.sequence
+        known = log.find(event)
+        is_new = log.is_new(event, known)
+        is_repeated = identity in self.event_numbers and not log.has_other_event(event)
+        is_out_of_order = has_used_number = False
+        if sequence is not None:
+            has_used_number = identity is not None and log.first_ids.get(sequence, identity) != identity
+            if self.sequence is not None:
+                is_out_of_order = sequence <= self.sequence
+            elif self.resume is not None and self.resume.is_up_to_cursor(event):
+                # That the event is new is certain only if every event of the session was seen.
+                is_out_of_order = is_new and session.is_from_start and session.is_understood and not log.dropped
+        is_current = is_new or (known is not None and known.first_ns >= self.opened_ns and not is_repeated)
+        return Arrival(known, is_new, is_current, is_repeated, is_out_of_order, has_used_number)
 
     def lacks_start(self, event: Event) -> bool:
         """Whether a tool call ends that, as this stream shows, never started (TOOL002)."""
@@ -363,34 +348,28 @@ class StreamState(EventStream):
             self._place(event, 2 * last + 1)
 
     def _add_durable(self, event: Event) -> None:
-        log = self.session.log
-        known, new = log.find(event), log.is_new(event)
-        is_repeated = event.cursor in self.event_numbers and self.is_repeated(event)
+        log, arrival = self.session.log, self.arrival
+        known = arrival.known
         self._add_to_order(event)
         self.session.add_workspace(event)
         if self.resume is not None and not self.resume.is_over:
             self.resume.add(event, known)
         if event.type not in EVENT_TYPES:
             self._add_unknown()
-        elif new or (known is not None and known.first_ns >= self.opened_ns and not is_repeated):
+        elif arrival.is_current:
             self._add_to_session(event)
         elif event.type in TERMINAL_RUN_TYPES:
             self.runs.deliver_end(event)
-        if event.sequence is not None and not is_repeated and self._has_certain_position(event, known):
+        is_wrong = arrival.is_repeated or arrival.has_used_number or self.is_out_of_step or log.has_disorder
+        if event.sequence is not None and not is_wrong and (known is None or known.json_hash == json_hash(event)):
             self._place(event, 2 * event.sequence)
-        if new or (known is not None and event.cursor is not None and event.cursor not in log.events):
+        if arrival.is_new or (known is not None and event.cursor is not None and event.cursor not in log.events):
             log.add(event)
         if event.cursor is not None:
             self.delivered.add(event.cursor, event.time_ns)
             self.reader.deliver(event.cursor)
             if self.resync is not None:
                 self.resync.deliver(event.cursor, event.time_ns)
-
-    def _has_certain_position(self, event: Event, known: KnownEvent | None) -> bool:
-        """Whether no rule reports the order, the sequence or the content of a durable event as wrong."""
-        if self.is_out_of_step or self.session.log.has_disorder or self.has_used_number(event):
-            return False
-        return known is None or known.json_hash == json_hash(event)
 
     def _place(self, event: Event, at: Position) -> None:
         alone = event.type in TERMINAL_RUN_TYPES and len(self.session.streams) == 1
@@ -402,10 +381,11 @@ class StreamState(EventStream):
         if event.sequence is None:
             self.is_out_of_step = True
         else:
-            is_out_of_order = self.is_out_of_order(event)
+            is_out_of_order = self.arrival.is_out_of_order
             if is_out_of_order:
                 self.session.runs.doubt_order()
-            self.is_out_of_step = is_out_of_order or self._is_up_to_cursor(event)
+            is_up_to_cursor = self.resume is not None and self.resume.is_up_to_cursor(event)
+            self.is_out_of_step = is_out_of_order or is_up_to_cursor
             self.sequence = event.sequence
             self.has_gap = False
         self.created_at = event.created_at or self.created_at
