@@ -24,11 +24,19 @@ from wiretape.contract import (
     TOOL_STARTED,
 )
 from wiretape.errors import InputError
+from wiretape.event import Event
 from wiretape.observations import header
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, RunKind, StreamReader, TimedOut, Unexpected
-from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, ProbeClock, StreamEvent
+from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, ProbeClock
 from wiretape_inspect.probe.probe_file import Hooks, Operation, ProbeFile, file_values
-from wiretape_inspect.probe.probe_steps import Send, StepRunner, UnknownNameError, pointers, resolve_pointer
+from wiretape_inspect.probe.probe_steps import (
+    Send,
+    StepRunner,
+    UnknownNameError,
+    is_replayed,
+    pointers,
+    resolve_pointer,
+)
 from wiretape_inspect.report.probe_results import user_agent
 
 IDEMPOTENCY_HEADERS = ("Idempotency-Key", "X-Idempotency-Key", "Idempotency-Token", "X-Request-Id", "Request-Id")
@@ -52,7 +60,7 @@ class Discovery:
     """Why a value was not found."""
     blocker: str = ""
     """The key without which nothing else can be found."""
-    events: Sequence[StreamEvent] = ()
+    events: Sequence[Event] = ()
     """The events of a plain run."""
 
     def keep(self, key: str, value: Any, problem: str = "") -> None:
@@ -66,10 +74,10 @@ class Discovery:
     def sentences(self) -> Iterator[str]:
         """Yield what was found, for people."""
         for name, is_durable in (("durable", True), ("ephemeral", False)):
-            types = dict.fromkeys(event.type for event in self.events if event.is_durable is is_durable)
+            types = dict.fromkeys(event.type for event in self.events if is_replayed(event) is is_durable)
             if types:
                 yield f"{name} events: {', '.join(types)}"
-        contents = (event.json.get("content") for event in self.events if event.type == TOOL_STARTED)
+        contents = (event.document.get("content") for event in self.events if event.type == TOOL_STARTED)
         tools = dict.fromkeys(str(each.get("name")) for each in contents if isinstance(each, dict))
         if tools:
             yield f"tools: {', '.join(tools)}"
@@ -293,7 +301,7 @@ class _Explorer:
             return {"resync"}
         if last == AGENT_CUSTOM_TOOL_USE:
             return await self._answer(prober, run, stream, kind)
-        is_many = sum(event.is_durable for event in found) >= _MANY
+        is_many = sum(map(is_replayed, found)) >= _MANY
         return {name for name, is_so in (("many", is_many), ("failing", last == RUN_FAILED)) if is_so}
 
     async def _answer(self, prober: Prober, run: str, stream: StreamReader, kind: RunKind) -> set[str]:

@@ -24,12 +24,13 @@ from wiretape.contract import (
     TERMINAL_RUN_TYPES,
     TOOL_RESULT_INVALID,
 )
+from wiretape.event import Event
 from wiretape.labels import count_of
 from wiretape.observations import Ending, header
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_client import HttpExchange, StreamEvent
+from wiretape_inspect.probe.probe_client import HttpExchange
 from wiretape_inspect.probe.probe_file import ProbeFile
-from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, StepRunner, pointers
+from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, StepRunner, is_replayed, pointers
 from wiretape_inspect.report.case_results import CaseDescription
 
 _SESSION = re.compile(r"<<[^<>]*session-[0-9]+>>")
@@ -159,29 +160,29 @@ class StreamReader:
     _empty: int = 0
     """How many of the last connections had no event."""
 
-    def _events_of(self, name: str) -> list[StreamEvent]:
+    def _events_of(self, name: str) -> list[Event]:
         return self._prober.runner.stream(name).events[: self._prober.runner.positions[name]]
 
     @property
-    def _connections(self) -> list[list[tuple[str, StreamEvent]]]:
+    def _connections(self) -> list[list[tuple[str, Event]]]:
         return [[(name, event) for event in self._events_of(name)] for name in (*self._ended, self.name)]
 
     @property
-    def events(self) -> list[StreamEvent]:
+    def events(self) -> list[Event]:
         """The events that were read, without those that have only arrived."""
         return [event for connection in self._connections for _, event in connection]
 
     @property
-    def durable(self) -> list[StreamEvent]:
+    def durable(self) -> list[Event]:
         """The durable events that were read."""
-        return [event for event in self.events if event.is_durable]
+        return [event for event in self.events if is_replayed(event)]
 
     def cursor(self, number: int = -1) -> str:
         """The name of the id of a durable event, by its index.  Raises NotPossible if it was not read."""
         names: list[str] = []
         for connection in self._connections:
-            ids = (name for name, event in connection if event.is_durable)
-            names += (f"<<{name}.id-{index}>>" for index, name in enumerate(ids, 1))
+            ids = ((name, event) for name, event in connection if event.id)
+            names += (f"<<{name}.id-{index}>>" for index, (name, event) in enumerate(ids, 1) if is_replayed(event))
         if not -len(names) <= number < len(names):
             raise self.lacks(_TOO_FEW.format(len(names)))
         return names[number]
@@ -205,26 +206,26 @@ class StreamReader:
         """Return why a case is not possible if the stream lacks something: `reason`, unless it may have been lost."""
         return NotPossible(LOST if self._ended else reason)
 
-    async def until(self, *types: str, run: str | None = None) -> list[StreamEvent]:
+    async def until(self, *types: str, run: str | None = None) -> list[Event]:
         """Read up to an event of one of these types, of `run` if it is given.  Raises Unexpected and TimedOut."""
         return await self._until(Read(self.name, types, run), " or ".join(types))
 
-    async def until_run_begins(self, run: str) -> list[StreamEvent]:
+    async def until_run_begins(self, run: str) -> list[Event]:
         """Read up to the first event of a run, whatever its type."""
         return await self._until(Read(self.name, run=run), "an event of the run")
 
-    async def until_run_ends(self, run: str) -> list[StreamEvent]:
+    async def until_run_ends(self, run: str) -> list[Event]:
         """Read up to the end of a run."""
         return await self.until(*_RUN_ENDS, run=run)
 
-    async def until_idle(self, run: str) -> list[StreamEvent]:
+    async def until_idle(self, run: str) -> list[Event]:
         """Read up to the end of a run, and then until the session is idle."""
         return [*await self.until_run_ends(run), *await self.until(STATUS_IDLE)]
 
-    async def until_durable(self, run: str) -> list[StreamEvent]:
+    async def until_durable(self, run: str) -> list[Event]:
         """Read up to the next durable event.  Raises NotPossible if the run ends before."""
         found = await self._until(Read(self.name, _RUN_ENDS, run, durable=True), "a durable event")
-        if not found[-1].is_durable:
+        if not is_replayed(found[-1]):
             raise self.lacks("the run has no durable event before its end")
         return found
 
@@ -238,7 +239,7 @@ class StreamReader:
                 raise NotPossible(ENDED_BEFORE_COMMENT)
             await self._reconnect()
 
-    async def until_event(self, cursor: str) -> list[StreamEvent]:
+    async def until_event(self, cursor: str) -> list[Event]:
         """Read up to the event with an id.  Raises Unexpected if the stream ends first."""
         return await self._until(Read(self.name, until_id=cursor), "the last event of the replay")
 
@@ -246,7 +247,7 @@ class StreamReader:
         """Read up to the end of the stream."""
         await self._prober.read(Read(self.name), "the end of the stream")
 
-    async def read_for(self, seconds: float) -> list[StreamEvent]:
+    async def read_for(self, seconds: float) -> list[Event]:
         """Read for some time."""
         start = len(self.events)
         if self.has_ended:
@@ -254,7 +255,7 @@ class StreamReader:
         await self._prober.read(Read(self.name, seconds=seconds))
         return self.events[start:]
 
-    async def expect_replay(self, source: "StreamReader | ReadySession", index: int) -> list[StreamEvent]:
+    async def expect_replay(self, source: "StreamReader | ReadySession", index: int) -> list[Event]:
         """Read all durable events that `source` has after one of them, and expect these, in this order, and no others.
 
         Returns what was read.  Raises NotPossible if there are none, and Unexpected.
@@ -264,7 +265,7 @@ class StreamReader:
             raise source.lacks(_TOO_FEW.format(len(source.durable)))
         return await self.expect_ids(expected, source.cursor(-1))
 
-    async def expect_ids(self, expected: Sequence[str | None], last: str) -> list[StreamEvent]:
+    async def expect_ids(self, expected: Sequence[str | None], last: str) -> list[Event]:
         """Read up to an event, and expect durable events with these ids, in this order; return what was read."""
         events = await self.until_event(last)
         read = [event.id for event in self.durable]
@@ -275,7 +276,7 @@ class StreamReader:
         )
         return events
 
-    async def _until(self, step: Read, awaited: str) -> list[StreamEvent]:
+    async def _until(self, step: Read, awaited: str) -> list[Event]:
         """Read up to what is awaited.  Raises Unexpected and TimedOut."""
         start, clock = len(self.events), self._prober.runner.log.clock
         silent_since_ns = clock.now_ns()
@@ -331,7 +332,7 @@ class ReadySession:
     steps: tuple[Step, ...]
 
     @property
-    def durable(self) -> list[StreamEvent]:
+    def durable(self) -> list[Event]:
         """Its durable events."""
         return self.reader.durable
 
@@ -556,7 +557,7 @@ class Prober:
         if found[-1].type != AGENT_CUSTOM_TOOL_USE:
             raise stream.lacks(f"a run of kind runs.{kind} ends without {AGENT_CUSTOM_TOOL_USE}")
 
-    async def answer_calls(self, run: str, stream: StreamReader, answered: str) -> StreamEvent:
+    async def answer_calls(self, run: str, stream: StreamReader, answered: str) -> Event:
         """Answer each open call of a run except the `answered` one, until the run ends; return its last event.
 
         Raises NotPossible if the correct result of the probe file does not fit another call, and Unexpected.
@@ -641,7 +642,7 @@ class Prober:
         body = require(given and getattr(given, name), f"tool-result.{name}")
         return dict(json.loads(json.dumps(body).replace("{tool_call_id}", call)))
 
-    async def read(self, step: Read, awaited: str = "", *, is_lossy: bool = False) -> list[StreamEvent] | None:
+    async def read(self, step: Read, awaited: str = "", *, is_lossy: bool = False) -> list[Event] | None:
         """Read a stream; return None if it ended before.
 
         Raises TimedOut, with what was `awaited`, if no event arrives for too long; for `is_lossy` see there.

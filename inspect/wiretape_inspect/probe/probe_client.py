@@ -17,6 +17,7 @@ import h11
 from wiretape.content_encoding import Decoder, DecodingError, decoder
 from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
+from wiretape.event import Event
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.labels import count_of
 from wiretape.observations import (
@@ -99,34 +100,6 @@ class _Branch(ObservationLog):
         self._whole.add(seen)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
-    """An event of a stream."""
-
-    type: str
-    id: str | None
-    json: dict[str, Any]
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether it has an id."""
-        return bool(self.id)
-
-    @property
-    def run_id(self) -> str | None:
-        """Its run."""
-        value = self.json.get("run_id")
-        return value if isinstance(value, str) else None
-
-    @property
-    def tool_call_id(self) -> str | None:
-        """The id of its tool call."""
-        for part in (self.json.get("content"), self.json.get("data")):
-            if isinstance(part, dict) and isinstance(part.get("tool_call_id"), str):
-                return str(part["tool_call_id"])
-        return None
-
-
 @dataclass(eq=False, slots=True)
 class HttpExchange:
     """One request and as much of its response as has arrived."""
@@ -139,7 +112,7 @@ class HttpExchange:
     headers: Headers = ()
     body: bytearray = field(default_factory=bytearray)
     """Empty for event streams."""
-    events: list[StreamEvent] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     comments: int = 0
     ending: Ending | None = None
     """None while it is open."""
@@ -215,14 +188,14 @@ class HttpExchange:
         """Wake up who waits."""
         self._changed.set()
 
-    def add_body(self, data: bytes) -> None:
-        """Add bytes of the response."""
+    def add_body(self, data: bytes, time_ns: int = 0) -> None:
+        """Add bytes of the response, which arrived at a time."""
         self.size += len(data)
         if self._decoder is None:
             self._decoder = decoder(header(self.headers, "content-encoding"))
         with suppress(DecodingError):  # the rules report it
             for part in self._decoder.slices(data):
-                self._add_decoded(part)
+                self._add_decoded(part, time_ns)
                 if self.excess:
                     break
 
@@ -233,18 +206,15 @@ class HttpExchange:
             return f"the response is larger than {MOST_BYTES >> 20} MiB"
         return f"the stream has more than {MOST_EVENTS:,} events" if len(self.events) > MOST_EVENTS else ""
 
-    def _add_decoded(self, data: bytes) -> None:
+    def _add_decoded(self, data: bytes, time_ns: int) -> None:
         if not (self.is_stream and self.status == 200):
             self.body += data
             return
         for frame in self._parser.feed(data):
             if frame.kind is FrameKind.COMMENT:
                 self.comments += 1
-            elif frame.kind is FrameKind.MESSAGE and frame.is_dispatched:
-                value = read_json(frame.data)
-                fields = value if isinstance(value, dict) else {}
-                type_ = fields.get("type")
-                self.events.append(StreamEvent(type_ if isinstance(type_, str) else frame.event, frame.id, fields))
+            elif frame.is_dispatched:
+                self.events.append(Event(self.number, frame, time_ns, len(self.events) + 1))
 
     def begin(self, task: "asyncio.Task[None]") -> None:
         """Remember the task that reads the response."""
@@ -425,9 +395,10 @@ class _Response:
         data = b"".join(chunks)
         if data:
             start = self._exchange.size
-            ends, times = (start + len(data),), (self._log.tick(),)
+            time_ns = self._log.tick()
+            ends, times = (start + len(data),), (time_ns,)
             self._log.add(BytesArrived(self._exchange.number, Side.RESPONSE, start, data, ends, times))
-            self._exchange.add_body(data)
+            self._exchange.add_body(data, time_ns)
             self._exchange.notify()
 
 

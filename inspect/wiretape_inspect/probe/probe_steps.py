@@ -12,10 +12,16 @@ from typing import Any
 from urllib.parse import quote
 
 from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
-from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, StreamEvent
+from wiretape.event import Event
+from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient
 
 NAME = re.compile(r"<<((?:ready-)?(?:session|run|stream)-[0-9]+(?:\.(?:id|call)-[0-9]+)?)>>")
 """What stands for an id in a step; a call is one that the application has to answer."""
+
+
+def is_replayed(event: Event) -> bool:
+    """Whether an event is durable, and its id can be a cursor."""
+    return event.kind == "durable" and event.cursor is not None
 
 
 class UnknownNameError(Exception):
@@ -125,7 +131,7 @@ class StepRunner:
             if isinstance(found, str | int) and not isinstance(found, bool) and exchange.is_success:
                 self.ids[step.id_name] = str(found)
 
-    async def read(self, step: Read) -> list[StreamEvent] | None:
+    async def read(self, step: Read) -> list[Event] | None:
         """Read a stream; return the events, or None if it ended before what was waited for, which is read then."""
         stream, begin = self.stream(step.stream), self.positions[step.stream]
         if step.seconds is not None:
@@ -153,12 +159,12 @@ class StepRunner:
         self.positions[step.stream] = end
         return stream.events[begin:end]
 
-    def _event_test(self, step: Read) -> Callable[[StreamEvent], bool]:
+    def _event_test(self, step: Read) -> Callable[[Event], bool]:
         """Return what tells whether a step waits for an event.  Raises UnknownNameError."""
         last_id, run = (None if name is None else self.fill(name) for name in (step.until_id, step.run))
 
-        def is_wanted(event: StreamEvent) -> bool:
-            if (step.durable and event.is_durable) or (last_id is not None and event.id == last_id):
+        def is_wanted(event: Event) -> bool:
+            if (step.durable and is_replayed(event)) or (last_id is not None and event.id == last_id):
                 return True
             if not step.until:
                 return run is not None and event.run_id == run

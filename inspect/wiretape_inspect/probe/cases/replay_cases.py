@@ -60,7 +60,8 @@ async def same_twice(probe: Prober) -> None:
     ready, replays = probe.ready, []
     for _ in range(2):
         stream = await probe.open_stream(ready.session, ready.cursor(0), deltas=False)
-        replays.append([event.json for event in await stream.expect_replay(ready, 0) if event.is_durable])
+        await stream.expect_replay(ready, 0)
+        replays.append([event.document for event in stream.durable])
         await stream.close()
     probe.expect(replays[0] == replays[1], "Expected the same replay twice, got two different ones.")
 
