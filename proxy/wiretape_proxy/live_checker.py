@@ -24,7 +24,7 @@ from wiretape.observations import (
     header,
     last_time_ns,
 )
-from wiretape.recording import Writer
+from wiretape.recording import DerivedTables
 from wiretape.rules import Checker, Finding, Settings, Verdict
 from wiretape_proxy.recorder_messages import (
     MOST_FINDINGS,
@@ -55,6 +55,8 @@ MOST_UNCHECKED_BYTES = 64 * 1024 * 1024
 """Beyond this, checks do not rest."""
 SHOWN_PER_RULE = 3
 """How many findings of a rule are reported for each exchange while it is open; all are stored."""
+
+_BEGAN_MID_SESSION = "REC002"
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class LiveChecker:
 
     def __init__(
         self,
-        writer: Writer,
+        tables: DerivedTables,
         settings: Settings,
         send: Callable[[RecorderMessage], None],
         *,
@@ -118,15 +120,14 @@ class LiveChecker:
         """Number of findings by severity."""
         self.failure: str | None = None
         """Why the checks stopped.  Recording continues without them."""
-        self._tables = writer.tables
-        self._began_ns = writer.began_ns
+        self._tables = tables
         self._send = send
-        self._checker = Checker(settings, readers=writer.tables.readers, upstream=writer.upstream)
+        self._checker = Checker(settings, readers=tables.readers, upstream=tables.upstream)
         self._first_exchange = first_exchange
         self._base_ns = base_ns
         self._open: dict[int, _Exchange] = {}
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
-        self._checked_ns = self._began_ns
+        self._checked_ns = tables.began_ns
         self._thread = Thread(target=self._follow, daemon=True)
         self._has_input = Event()
         self._is_closing = Event()
@@ -237,7 +238,7 @@ class LiveChecker:
         if exchange is not None:
             self._count_findings(found)
             self._count(exchange, seen, self._checker.events - before)
-            is_new = self._checked_ns > self._began_ns
+            is_new = self._checked_ns > self._tables.began_ns
             if is_new:
                 self._report(found)
             if isinstance(seen, ExchangeEnded):
@@ -250,10 +251,15 @@ class LiveChecker:
         if self.failure is not None:
             return []
         try:
-            return check()
+            return [finding for finding in check() if self._is_certain(finding)]
         except Exception as error:  # noqa: BLE001 - a failing rule must not end the recording
             self._fail(describe_failure(error))
             return []
+
+    def _is_certain(self, finding: Finding) -> bool:
+        """Whether earlier files of a rotated recording, which a restarted recorder does not read, cannot refute it."""
+        earlier = self._tables.earlier_exchanges
+        return not earlier or (finding.exchange > earlier and finding.code != _BEGAN_MID_SESSION)
 
     def _fail(self, reason: str) -> None:
         """Stop the checks."""

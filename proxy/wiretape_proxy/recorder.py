@@ -97,10 +97,13 @@ def _open(config: RecorderConfig) -> "Recorder":
     given, resumed = config.settings, config.resumed
     settings = override_base(_rule_settings(given.config), given.base or None)
     policy = redaction_policy(given.redact_header, given.redact_query, given.redact_body)
+    files = [Path(given.output)] if resumed is None else [Path(file) for file in resumed.files]
     writer = Writer.create(
-        given.output, upstream=config.upstream, append=given.append, policy=policy, resume=resumed is not None
+        files[-1], upstream=config.upstream, append=given.append, policy=policy, resume=resumed is not None
     )
-    rotation = Rotation(given, _send)
+    rotation = Rotation(given, _send, files[-1])
+    for path in files[:-1]:
+        rotation.finish_earlier(path, settings)
     return Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation, resumed=resumed)
 
 
@@ -160,7 +163,7 @@ class Recorder:
         self.base_ns = writer.began_clock_ns - writer.began_ns if resumed is None else resumed.base_ns
         """The monotonic clock at time 0 of the recording."""
         self.checker = LiveChecker(
-            writer,
+            writer.tables,
             settings,
             send,
             first_exchange=self.first_exchange,

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError, describe_failure
@@ -29,6 +30,7 @@ from wiretape_proxy.recorder_messages import (
     ChecksFailed,
     ExchangeSummary,
     FileClosed,
+    FileFinished,
     FindingsCorrected,
     HeldBody,
     LiveFinding,
@@ -162,6 +164,8 @@ class RecorderClient:
         self._pause_reading = pause_reading
         self._settings = Settings()
         self._upstream = ""
+        self._files: list[str] = []
+        """The file that is written now, and before it those that are rotated but not handled."""
         self._is_paused = False
         self._dropped = 0
         self._not_stored = 0
@@ -235,6 +239,7 @@ class RecorderClient:
         `resumed` is the capture to continue, whose recorder failed.
         """
         self._settings, self._upstream, self._resumed = settings, upstream, resumed
+        self._files = [str(Path(settings.output))]
         if not self._is_alive:
             await self.spawn()
         config = encode_message(RecorderConfig(settings, upstream, bool(self._watchers), resumed))
@@ -410,7 +415,7 @@ class RecorderClient:
         if not isinstance(self._reply, RecordingOpened):
             return
         other = RecorderClient(CaptureBuffer(), self._pause_reading)
-        resumed = ResumedCapture(self._reply.first_exchange, self._reply.base_ns, self._held)
+        resumed = ResumedCapture(self._reply.first_exchange, self._reply.base_ns, self._files, self._held)
         try:
             async with asyncio.timeout(_GIVE_UP_AFTER_S):
                 await other.open(replace(self._settings, append=True, rotate=None), self._upstream, resumed)
@@ -485,7 +490,9 @@ class RecorderClient:
                     log.info(message.line())
             case FileClosed():
                 log.info(message.line())
-                self._settings = replace(self._settings, output=message.next_path)
+                self._files.append(message.next_path)
+            case FileFinished():
+                self._files = [path for path in self._files if path != message.path]
             case CatchingUp() | FindingsCorrected():
                 log.info(message.line())
             case RecordingMissing() | RecordingLocked() | ChecksFailed() | RotationFailed():

@@ -47,6 +47,8 @@ class ResumedCapture(Struct, frozen=True):
     """The number of its first exchange."""
     base_ns: int
     """The monotonic clock at time 0 of the recording."""
+    files: Sequence[str]
+    """The last file of the recording, and before it those that are rotated but not handled."""
     held: Sequence[HeldBody] = ()
     """Bodies whose last bytes were lost with that recorder."""
 
@@ -273,6 +275,12 @@ class FileClosed(_Message, frozen=True, tag=True):
         return printable(f"Closed {self.path}; recording continues in {self.next_path}.")
 
 
+class FileFinished(_Message, frozen=True, tag=True):
+    """A file that was closed by rotation is compressed, and its command has run."""
+
+    path: str
+
+
 class RotationFailed(_Message, frozen=True, tag=True):
     """No new file can be created, or a closed file cannot be compressed, or its command failed."""
 
@@ -337,6 +345,7 @@ RecorderMessage = (
     | CatchingUp
     | FindingsCorrected
     | FileClosed
+    | FileFinished
     | RotationFailed
     | RecordingClosed
 )

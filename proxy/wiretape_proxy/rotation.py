@@ -7,11 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from wiretape import rules
 from wiretape.errors import RecordingError, describe_failure
-from wiretape.recording import Writer
+from wiretape.recording import DerivedTables, RecordingFile, Writer
 from wiretape.recording.compressed_file import compress_recording, compressed_name
 from wiretape_proxy.addon_options import RotationLimit, Settings
-from wiretape_proxy.recorder_messages import FileClosed, RecorderMessage, RotationFailed
+from wiretape_proxy.live_checker import LiveChecker
+from wiretape_proxy.recorder_messages import FileClosed, FileFinished, RecorderMessage, RotationFailed
 
 _RETRY_AFTER_S = 10.0
 _MOST_THREADS = 8
@@ -21,9 +23,11 @@ _MOST_THREADS = 8
 class Rotation:
     """Rotates the files of one recording, compresses those that are closed, and runs a command for each."""
 
-    def __init__(self, settings: Settings, send: Callable[[RecorderMessage], None]) -> None:
-        self.path = self._first = Path(settings.output)
+    def __init__(self, settings: Settings, send: Callable[[RecorderMessage], None], path: Path) -> None:
+        """`path` is the file to begin with: that of the settings, unless a recorder that failed has rotated."""
+        self.path = path
         """The file that is written now."""
+        self._first = Path(settings.output)
         self._number = 1
         self._limit = settings.rotate or RotationLimit()
         self._compresses = settings.compress
@@ -53,7 +57,7 @@ class Rotation:
         path, closed = self._next_path(), self.path
         self._retry_at = time.monotonic() + _RETRY_AFTER_S
         try:
-            if not writer.rotate(path, lambda: self._threads.submit(self._try_to_handle, closed)):
+            if not writer.rotate(path, lambda: self._threads.submit(self._handle_earlier, closed)):
                 return
         except RecordingError as error:
             self._send(RotationFailed(f"{error.message} Recording continues in {self.path}."))
@@ -61,6 +65,10 @@ class Rotation:
         self._retry_at, self._since = 0.0, time.monotonic()
         self.path = path
         self._send(FileClosed(str(closed), str(path)))
+
+    def finish_earlier(self, path: Path, settings: rules.Settings) -> None:
+        """Check, close and handle a file that a recorder that failed had rotated."""
+        self._threads.submit(self._close_and_handle, path, settings)
 
     def finish(self, *, is_missing: bool) -> None:
         """Handle the last file, which is closed, unless it `is_missing`, and wait until all files are handled."""
@@ -75,6 +83,22 @@ class Rotation:
             if not os.path.lexists(path) and not os.path.lexists(compressed_name(path)):
                 return path
 
+    def _close_and_handle(self, path: Path, settings: rules.Settings) -> None:
+        try:
+            if path.exists():
+                file = RecordingFile.reopen(path)
+                tables = DerivedTables(file)
+                LiveChecker(tables, settings, self._send, first_exchange=file.last_exchange + 1).catch_up()
+                tables.close()
+                file.close()
+        except RecordingError as error:
+            self._send(RotationFailed(error.message))
+        self._handle_earlier(path)
+
+    def _handle_earlier(self, path: Path) -> None:
+        self._try_to_handle(path)
+        self._send(FileFinished(str(path)))
+
     def _try_to_handle(self, path: Path) -> Path:
         try:
             return self._handle_closed(path)
@@ -85,8 +109,10 @@ class Rotation:
     def _handle_closed(self, path: Path) -> Path:
         """Compress a closed file, and run the command with its path; return that."""
         if self._compresses:
+            compressed = compressed_name(path)
             try:
-                path = compress_recording(path)
+                # A recorder that failed may have compressed it.
+                path = compressed if compressed.exists() and not path.exists() else compress_recording(path)
             except RecordingError as error:
                 self._send(RotationFailed(error.message))
         if self._command:

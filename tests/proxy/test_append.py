@@ -109,6 +109,31 @@ def test_a_finding_that_the_continuation_refutes_is_removed(start_proxy, service
         assert list(recording.findings()) == []
 
 
+def test_findings_that_depend_on_an_earlier_file_stay_and_no_others_are_reported(start_proxy, service):
+    """The last file of a rotated recording does not show what they follow from."""
+    serve(service, events(1, 2, 3) + END, events(3, 4) + END, events(5) + END)
+    first = start_proxy(service.url, "--rotate", "500K")
+    first.get(STREAM, KEY).until(END)
+    body = b"x" * 1_000_000
+    service.on("/large", lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + body))
+    first.get("/large").until(body)
+    first.wait_line("; recording continues in ")
+    first.get(STREAM, KEY, "Last-Event-ID: e1").until(END)
+    first.wait_line(" RES002 ")
+    assert first.stop() == 0
+    last = first.file.with_name("run.0002.db")
+    with open_recording(last) as recording:
+        before = list(recording.findings())
+    assert [finding.code for finding in before] == ["CLI002", "RES002"]
+
+    second = start_proxy(service.url, "--append", "--output", str(last))
+    second.get(STREAM, KEY, "Last-Event-ID: e4").until(END)
+    assert second.stop() == 0
+    with open_recording(last) as recording:
+        assert list(recording.findings()) == before
+    assert [line for line in second.lines if "correct" in line or " REC" in line] == []
+
+
 def test_what_the_recorder_reports_before_the_proxy_is_ready_is_printed_afterwards():
     lines = SimpleNamespace(written=[])
     lines.write_line = lines.written.append

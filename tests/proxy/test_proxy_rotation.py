@@ -119,8 +119,9 @@ def test_a_command_that_is_killed_is_reported_and_recording_continues(start_prox
 
 def test_whatever_goes_wrong_with_a_closed_file_is_reported(tmp_path, monkeypatch):
     messages = []
-    rotation = Rotation(replace(Settings(), output=str(tmp_path / "run.db"), compress=True), messages.append)
+    path = tmp_path / "run.db"
+    rotation = Rotation(replace(Settings(), output=str(path), compress=True), messages.append, path)
     monkeypatch.setattr("wiretape_proxy.rotation.compress_recording", lambda path: 1 / 0)
     rotation.finish(is_missing=False)
     (message,) = messages
-    assert message.line().startswith(f"{tmp_path}/run.db is closed, but not handled further (ZeroDivisionError in ")
+    assert message.line().startswith(f"{path} is closed, but not handled further (ZeroDivisionError in ")

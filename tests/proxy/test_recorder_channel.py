@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -251,22 +250,31 @@ def test_a_recorder_that_hangs_while_the_proxy_stops_does_not_hold_it_up(start_p
     failing.end("The recorder process has not responded for 1 s")
 
 
-def test_the_recording_of_a_failed_recorder_can_be_rotated(start_proxy, service):
-    """What was lost is in the file that was the last one."""
-    proxy = start_proxy(service.url, "--rotate", "100K")
-    for number in count():
-        exchange(proxy, service, f"/{number}")
-        if proxy.has_line("; recording continues in "):
-            break
+def test_the_recording_of_a_failed_recorder_can_be_rotated(start_proxy, service, tmp_path):
+    """What was lost is in the file that was the last one; files that were not handled yet are handled."""
+    log = tmp_path / "closed.txt"
+    command = f"sh -c 'echo \"$0\" >> {log}'"
+    proxy = start_proxy(service.url, "--rotate", "100K", "--compress", "--rotate-command", command)
+    stream = "/v1/sessions/s1/events/stream"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    service.on(stream, lambda peer: (peer.send(head + b"data: {}\n\n:" + BLOCK + b"\n"), peer.close()))
+    while not proxy.has_line("; recording continues in "):
+        proxy.get(stream).rest()
     os.kill(proxy.recorder, signal.SIGKILL)
     proxy.wait_line("The recorder process died")
     exchange(proxy, service, "/after")
     assert proxy.stop() == 2
-    files = sorted(proxy.file.parent.glob("run.*.db"))
+    (line,) = [line for line in proxy.lines if line.startswith("Recorded ")]
+    files = sorted(tmp_path.glob("run*.db.zst"), key=lambda file: (len(file.name), file))
+    assert line.endswith(f" to {files[0]} … {files[-1].name}")
+    assert sorted(set(log.read_text().split())) == sorted(map(str, files))
+    assert not list(tmp_path.glob("*.db"))
+    with open_recording(files[0]) as recording:
+        assert max(found.exchange for found in recording.findings()) == recording.last_exchange
     with open_recording(files[-1]) as recording:
         (after,) = [each for each in recording.exchanges() if each.request.target == "/after"]
     assert (after.response_bytes, after.lost_bytes) == (0, len(BLOCK))
-    report = run_wiretape("report", proxy.file, *files, "--no-config", "--fail-on", "warning")
+    report = run_wiretape("report", *files, "--no-config", "--fail-on", "warning")
     assert (report.returncode, "REC001" in report.stdout) == (1, True), report
 
 

@@ -412,7 +412,7 @@ def record(path: Path, places: Iterable[str], policy: RedactionPolicy) -> dict[s
             writer.commit()
     files = {f"during {name.name}": name.read_bytes() for name in path.parent.iterdir()}
     messages: list[object] = []
-    LiveChecker(writer, Settings(), messages.append).catch_up()
+    LiveChecker(writer.tables, Settings(), messages.append).catch_up()
     log = "\n".join(message.line() for message in messages).encode()
     writer.close(writer.last_ns + 1)
     assert f"during {path.name}-wal" in files

@@ -4,6 +4,7 @@
 """
 
 from wiretape.recording.body_redaction import BodyRedaction as BodyRedaction
+from wiretape.recording.derived_tables import DerivedTables as DerivedTables
 from wiretape.recording.opener import open_recording as open_recording
 from wiretape.recording.opener import recording_opener as recording_opener
 from wiretape.recording.recording_builder import MAX_STATUS as MAX_STATUS
@@ -13,6 +14,7 @@ from wiretape.recording.recording_builder import build_recording as build_record
 from wiretape.recording.recording_builder import list_exchanges as list_exchanges
 from wiretape.recording.recording_builder import observe_body as observe_body
 from wiretape.recording.recording_builder import order_observations as order_observations
+from wiretape.recording.recording_file import RecordingFile as RecordingFile
 from wiretape.recording.recording_file import check_not_recording as check_not_recording
 from wiretape.recording.recording_file import check_output as check_output
 from wiretape.recording.recording_file import delete_journal as delete_journal

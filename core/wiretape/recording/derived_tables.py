@@ -49,8 +49,10 @@ class DerivedTables:
     """Reads a recording in order of time, as a report does, and writes what follows from it.
 
     The rules need everything before, so it begins at the beginning of a recording that is continued.  What is missing
-    is added, and stored findings that the rules no longer prove are replaced.  It has connections of its own: another
-    thread than that of the writer can call `step`.
+    is added, and stored findings that the rules no longer prove are replaced.  Only if it begins in a later file of a
+    rotated recording, findings that are stored there stay: what proves them may be in an earlier file.
+
+    It has connections of its own: another thread than that of the writer can call `step`.
     """
 
     def __init__(self, file: RecordingFile) -> None:
@@ -62,6 +64,12 @@ class DerivedTables:
         """Whether stored findings from before this capture differed from those that the rules prove."""
         self.volume = 0
         """Bytes of bodies that were read."""
+        self.upstream = file.upstream
+        """The services that the recording names."""
+        self.began_ns = file.began_ns
+        """The time at which this capture began."""
+        self.earlier_exchanges = file.earlier_exchanges
+        """The last exchange that began in an earlier file, which is not read; 0 if there is none."""
         self._earlier_end = _End(TailPosition(), 0)
         if file.last_exchange:
             position = TailPosition(segment=file.last_segment, time_ns=file.began_ns)
@@ -83,7 +91,7 @@ class DerivedTables:
         """Whether all rows could be written so far."""
         self._last_finding = self._last_same = 0
         """The ids of the last finding, and of the last one from before this capture that was proved again."""
-        self._is_comparing = self.is_earlier
+        self._is_comparing = self.is_earlier and not self.earlier_exchanges
         """Whether there may be findings after that, from before this capture."""
         self._is_checked = True
         """Whether the checks have not failed."""
@@ -140,6 +148,9 @@ class DerivedTables:
         if found := list(findings):
             with suppress(RecordingError):
                 self._connect()
+                if self.earlier_exchanges:
+                    stored = {tuple(row)[1:] for row in self._connection.execute(_STORED, (0, -1))}
+                    found = [finding for finding in found if finding_row(finding) not in stored]
                 self._transact(lambda: self._insert(found))
 
     def close(self) -> None:
@@ -182,13 +193,18 @@ class DerivedTables:
                 findings = check(read)
                 if findings is None:
                     self._is_checked = False
-                elif self._is_complete or not self.is_earlier:
-                    # Otherwise, it is not known which findings from before this capture are stored.
+                elif self._is_new(seen):
                     found += findings
             if size >= _STEP_BYTES or len(reads) == _STEP_OBSERVATIONS:
                 self.volume += size
                 return
         self._end_reading()
+
+    def _is_new(self, seen: Observation) -> bool:
+        """Whether it is known that the findings of an observation are not stored, or will be compared with those."""
+        if self.earlier_exchanges and last_time_ns(seen) <= self._indexed_ns:
+            return False
+        return self._is_complete or not self.is_earlier
 
     def _end_reading(self) -> None:
         self._observations = None

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -56,20 +57,14 @@ def is_patient(seconds: float) -> bool:
 class RecordingFile:
     """A recording that is open for writing: its connection, its lock, and the last numbers and times in it."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        path: Path,
-        lock: int,
-        space: "DiskSpace",
-        *,
-        upstream: str,
-        started_unix_ns: int | None,
-        policy: RedactionPolicy,
-        resume: bool,
-        previous: "RecordingFile | None",
-        previous_ns: int,
-    ) -> None:
+    began_ns: int
+    """When this capture began: later than everything in the file so far."""
+    last_ns: int
+    """The last time in the file."""
+    earlier_exchanges = 0
+    """The last exchange that began in an earlier file, which this process has not written."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, lock: int, space: "DiskSpace") -> None:
         self.connection = connection
         self.path = path
         self.on_locked: Callable[[float], bool] = is_patient
@@ -81,12 +76,6 @@ class RecordingFile:
         """Whether the disk is not known to be full."""
         self.began_clock_ns = time.monotonic_ns()
         """The monotonic clock at `began_ns`: what follows takes milliseconds, and seconds in a large file."""
-        if previous is not None:
-            self._continue_capture(previous, previous_ns)
-        else:
-            now_ns = time.time_ns() if started_unix_ns is None else started_unix_ns
-            self._begin_capture(upstream, now_ns, policy, resume=resume)
-        connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
 
     @classmethod
     def create(
@@ -98,13 +87,24 @@ class RecordingFile:
         started_unix_ns: int | None = None,
         policy: RedactionPolicy | None = None,
         resume: bool = False,
-        previous: "RecordingFile | None" = None,
-        previous_ns: int = 0,
     ) -> "RecordingFile":
-        """Create a file, or open one to append to it; see `Writer.create`.
+        """Create a file, or open one to append to it; see `Writer.create`."""
 
-        With `previous`, it is the next file of a rotated recording, whose last observation was at `previous_ns`.
-        """
+        def begin(file: RecordingFile) -> None:
+            now_ns = time.time_ns() if started_unix_ns is None else started_unix_ns
+            file._begin_capture(upstream, now_ns, policy or RedactionPolicy(), resume=resume)
+
+        return cls._open(path, begin, append=append)
+
+    @classmethod
+    def reopen(cls, path: Path) -> "RecordingFile":
+        """Open a file of a rotated recording that a killed recorder has not closed.  Raises RecordingError."""
+        return cls._open(path, cls._read_end, append=True, is_last=False)
+
+    @classmethod
+    def _open(
+        cls, path: Path, begin: Callable[["RecordingFile"], object], *, append: bool, is_last: bool = True
+    ) -> "RecordingFile":
         _check_companions(path)
         _claim(path, append=append)
         connection, space, lock, is_new = None, None, -1, False
@@ -114,7 +114,8 @@ class RecordingFile:
             connection = _connect(str(path))
             if not is_new:
                 schema.check_schema(connection, path)
-                _refuse_continued(connection, path)
+                if is_last:
+                    _refuse_continued(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_new:
@@ -123,19 +124,9 @@ class RecordingFile:
             # Another user may have created them a moment ago.
             _check_companions(path)
             space.reserve()
-            policy = policy or RedactionPolicy()
-            return cls(
-                connection,
-                path,
-                lock,
-                space,
-                upstream=upstream,
-                started_unix_ns=started_unix_ns,
-                policy=policy,
-                resume=resume,
-                previous=previous,
-                previous_ns=previous_ns,
-            )
+            file = cls(connection, path, lock, space)
+            begin(file)
+            connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -149,11 +140,12 @@ class RecordingFile:
             if isinstance(error, sqlite3.Error | OSError):
                 raise RecordingError(write_error(path, error)) from None
             raise
+        return file
 
     def continue_in(self, path: Path, last_ns: int) -> "RecordingFile":
         """Create the next file of a rotated recording, whose last observation was at `last_ns`; see `create`."""
-        policy = self.redactor.policy
-        return RecordingFile.create(path, upstream="", append=False, policy=policy, previous=self, previous_ns=last_ns)
+        begin = partial(RecordingFile._continue_capture, previous=self, previous_ns=last_ns)
+        return RecordingFile._open(path, begin, append=False)
 
     @property
     def is_in_place(self) -> bool:
@@ -249,18 +241,12 @@ class RecordingFile:
             self._insert("recording", _recording_row(now_ns, policy))
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
         self.redactor = Redactor(recording["salt"], policy)
-        self.upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
-        self.connection.execute("UPDATE recording SET upstream = ?", (self.upstream,))
-        self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
+        upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
+        self.connection.execute("UPDATE recording SET upstream = ?", (upstream,))
+        self._read_end()
         if not resume:
             self._end_open_exchanges()
-        self.last_exchange = self._last_id("exchange")
-        self.last_segment = self._last_id("segment")
-        self.last_loss = self._last_id("lost")
-        (volume,) = self.connection.execute("SELECT total(request_bytes + response_bytes) FROM exchange").fetchone()
-        self.stored_bytes = int(volume)
-        began_ns = self.last_ns + 1 if resume else now_ns - recording["started_unix_ns"]
-        self.began_ns: int = max(began_ns, self.last_ns + 1)
+            self.began_ns = max(now_ns - recording["started_unix_ns"], self.last_ns + 1)
         row = {
             "tool": f"wiretape {__version__}",
             "began": _iso(recording["started_unix_ns"] + self.began_ns),
@@ -268,6 +254,18 @@ class RecordingFile:
         }
         self._insert("capture", row)
         self.capture = self._last_id("capture")
+
+    def _read_end(self) -> None:
+        """Read the last numbers and times, before anything is added."""
+        row = self.connection.execute("SELECT upstream, earlier_exchanges FROM recording").fetchone()
+        self.upstream, self.earlier_exchanges = row
+        self.last_ns = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
+        self.began_ns = self.last_ns + 1
+        self.last_exchange = self._last_id("exchange")
+        self.last_segment = self._last_id("segment")
+        self.last_loss = self._last_id("lost")
+        (volume,) = self.connection.execute("SELECT total(request_bytes + response_bytes) FROM exchange").fetchone()
+        self.stored_bytes = int(volume)
 
     def _continue_capture(self, previous: "RecordingFile", previous_ns: int) -> None:
         """Begin the next file of a rotated recording: its times, salt and capture numbers continue."""
