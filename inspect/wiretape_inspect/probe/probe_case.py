@@ -255,7 +255,7 @@ class StreamReader:
         await self._prober.read(Read(self.name, seconds=seconds))
         return self.events[start:]
 
-    async def expect_replay(self, source: "StreamReader | ReadySession", index: int) -> list[Event]:
+    async def expect_replay(self, source: "StreamReader", index: int) -> list[Event]:
         """Read all durable events that `source` has after one of them, and expect these, in this order, and no others.
 
         Returns what was read.  Raises NotPossible if there are none, and Unexpected.
@@ -327,22 +327,10 @@ class ReadySession:
 
     session: str
     run: str
-    reader: StreamReader
+    stream: StreamReader
+    """What was read of it."""
     runner: StepRunner
     steps: tuple[Step, ...]
-
-    @property
-    def durable(self) -> list[Event]:
-        """Its durable events."""
-        return self.reader.durable
-
-    def cursor(self, index: int) -> str:
-        """The name of the id of a durable event.  Raises NotPossible if there is none."""
-        return self.reader.cursor(index)
-
-    def lacks(self, reason: str) -> NotPossible:
-        """Return why a case is not possible if its stream lacks something."""
-        return self.reader.lacks(reason)
 
 
 @dataclass(slots=True)
@@ -490,15 +478,18 @@ class Prober:
             kind = needed
         return create.body | dict(require(getattr(self.file.runs, kind.replace("-", "_")), f"runs.{kind}"))
 
-    def run_step(self, session: str, kind: RunKind = "plain") -> Send:
+    def run_step(self, session: str, kind: RunKind = "plain", *, idempotency_key: str | None = None) -> Send:
         """The request that creates a run.  Raises NotPossible."""
+        headers = self._idempotency(idempotency_key)
         body, create = self.run_body(kind), require(self.file.create_run, "create-run")
         name = f"{self.prefix}run-{len(self.runs) + 1}"
         self.runs[f"<<{name}>>"] = session
         target, text = (
             each.replace("{session_id}", session) for each in (create.target, json.dumps(body, ensure_ascii=False))
         )
-        return replace(self._step(create.method, target, body=text), id_name=name, id_pointer=create.id)
+        return replace(
+            self._step(create.method, target, headers=headers, body=text), id_name=name, id_pointer=create.id
+        )
 
     async def create_session(self) -> str:
         """Create a session; return its name.  Raises NotPossible and Unexpected."""
@@ -615,7 +606,7 @@ class Prober:
     ) -> Send:
         """The request that cancels or resumes a run.  Raises NotPossible."""
         session = self.runs[run] if run in self.runs else self.ready.session  # noqa: SIM401 - ready may be missing
-        headers = [] if idempotency_key is None else [self.idempotency(idempotency_key)]
+        headers = self._idempotency(idempotency_key)
         return self._step("POST", f"/v1/sessions/{session}/runs/{run}/{name}", key, headers=headers, body=body or {})
 
     async def command(
@@ -630,11 +621,13 @@ class Prober:
         """Cancel or resume a run of this case or of the ready session.  Raises NotPossible."""
         return await self.execute(self.command_step(run, name, body, key=key, idempotency_key=idempotency_key))
 
-    def idempotency(self, key: str) -> tuple[str, str]:
+    def _idempotency(self, key: str | None) -> list[tuple[str, str]]:
         """The header with an idempotency key, unique to this case and session.  Raises NotPossible."""
+        if key is None:
+            return []
         header_name = require(self.file.idempotency_header, "idempotency-header")
         session = self.sessions[0] if self.sessions else self.ready.session
-        return header_name, f"{key}-{session}"
+        return [(header_name, f"{key}-{session}")]
 
     def result(self, call: str, *, wrong: bool = False) -> dict[str, Any]:
         """The body that resumes a run with the result of a call.  Raises NotPossible."""
@@ -746,17 +739,6 @@ class Prober:
         """Raise Unexpected with a sentence unless something is the case."""
         if not condition:
             raise Unexpected(sentence)
-
-    def expect_same(self, streams: Sequence[StreamReader], sentence: str) -> None:
-        """Raise Unexpected with a sentence unless streams had the same durable events, and NotPossible if one has gaps.
-
-        A stream with a gap may lack events that others have.
-        """
-        first, *others = ([event.id for event in stream.durable] for stream in streams)
-        is_same = all(ids == first for ids in others)
-        if not is_same and any(stream.has_gap for stream in streams):
-            raise NotPossible(LOST)
-        self.expect(is_same, sentence)
 
     # Afterwards.
 

@@ -1,30 +1,153 @@
-"""Error envelopes: requests that have to be refused, whatever the state of a session is."""
+"""Requests that have to be refused: without a valid key, of another tenant, with an error in them, or too many."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
-from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND
-from wiretape_inspect.probe.probe_case import Prober, case
+from wiretape.contract import (
+    AUTHENTICATION_REQUIRED,
+    AUTHORIZATION,
+    INVALID_REQUEST,
+    LIMITS,
+    PERMISSION_DENIED,
+    RATE_LIMITED,
+    RESOURCE_NOT_FOUND,
+)
+from wiretape.rules import Severity
+from wiretape_inspect.probe.probe_case import NotPossible, Prober, case, require
+from wiretape_inspect.probe.probe_client import HttpExchange
 
+_KEYLESS = 'Authentication 2: "A missing or invalid key gives HTTP 401 authentication_required."'
+_SCOPED = 'What the service does: "All data is scoped to a tenant and a workspace."'
 _ENVELOPE = 'Envelope: "All errors come as a JSON object with one key error."'
 _UNKNOWN = 'Stream rule 4: "Unknown session or workspace: resource_not_found (HTTP 404)."'
+_LIMIT = 'Limits 1: "Exceeding a limit gives HTTP 429 RATE_LIMITED with Retry-After."'
+_WINDOW_SECONDS = max(limit.window_seconds for limit in LIMITS.values())
 _RULES = "ERR001 ERR002 ERR003 ERR004 ERR006 ERR007 ERR008"
+_INVALID_KEY = "Bearer this-key-does-not-exist"
 _NOWHERE = "probe-does-not-exist"
-
-
-@case(
-    "errors/unknown-session",
-    _UNKNOWN,
-    steps="Request the stream of an unknown session.",
-    rules=_RULES,
+_keyless_case = partial(case, clause=_KEYLESS, rules="AUTH001 AUTH002", leaves="nothing")
+_tenancy_case = partial(case, clause=_SCOPED, rules="ERR004", leaves="nothing")
+_error_case = partial(case, clause=_ENVELOPE, rules=_RULES, leaves="nothing")
+_limit_case = partial(
+    case,
+    clause=_LIMIT,
+    rules="RATE001 RATE002 RATE003 RATE004",
     leaves="nothing",
+    safe=False,
+    limits=True,
+    severity=Severity.WARNING,
 )
+
+
+@_keyless_case(
+    "authentication/stream-without-key",
+    steps="Request the stream of a session without a key.",
+    rules=f"AUTH001 AUTH002 {_RULES}",
+)
+async def stream_without_key(probe: Prober) -> None:
+    """A stream without a key is refused."""
+    stream = await probe.request_stream(probe.ready.session, key=None)
+    probe.expect_error(stream.exchange, AUTHENTICATION_REQUIRED)
+
+
+@_keyless_case("authentication/cancel-without-key", steps="Cancel a run without a key.")
+async def cancel_without_key(probe: Prober) -> None:
+    """A command without a key is refused."""
+    probe.expect_error(await probe.command(probe.ready.run, "cancel", key=None), AUTHENTICATION_REQUIRED)
+
+
+@_keyless_case(
+    "authentication/create-session-without-key",
+    steps="Create a session without a key.",
+    leaves="nothing, or a session if the service does not require a key",
+)
+async def create_session_without_key(probe: Prober) -> None:
+    """A session cannot be created without a key."""
+    probe.expect_error(await probe.execute(probe.session_step(key=None)), AUTHENTICATION_REQUIRED)
+
+
+@_keyless_case(
+    "authentication/wrong-scheme",
+    clause='Authentication 1: "Every request carries the header Authorization: Bearer <API_KEY>."',
+    steps="Request a stream with Basic authentication.",
+)
+async def wrong_scheme(probe: Prober) -> None:
+    """An authentication scheme other than Bearer is refused."""
+    await _expect_invalid(probe, "Basic cHJvYmU6cHJvYmU=")
+
+
+@_keyless_case("authentication/empty-key", steps="Request a stream with `Authorization: Bearer` and no key.")
+async def empty_key(probe: Prober) -> None:
+    """A header without a key is refused."""
+    await _expect_invalid(probe, "Bearer")
+
+
+@_keyless_case(
+    "authentication/invalid-key",
+    steps="Request a stream and cancel a run with a key that does not exist.",
+    rules="ERR004",
+)
+async def invalid_key(probe: Prober) -> None:
+    """A key that does not exist is refused."""
+    await _expect_invalid(probe, _INVALID_KEY)
+    await _expect_invalid(probe, _INVALID_KEY, "POST", f"runs/{probe.ready.run}/cancel")
+
+
+async def _expect_invalid(probe: Prober, key: str, method: str = "GET", path: str = "events/stream") -> None:
+    """Send a request about the ready session with this Authorization, and expect it to be refused."""
+    target = f"/v1/sessions/{probe.ready.session}/{path}"
+    body = "{}" if method == "POST" else None
+    exchange = await probe.send(method, target, key=None, headers=[(AUTHORIZATION, key)], body=body)
+    probe.expect_error(exchange, AUTHENTICATION_REQUIRED)
+
+
+@_keyless_case(
+    "authentication/missing-scope",
+    clause='Authentication 3: "A key lacking the required scope gives HTTP 403 permission_denied."',
+    steps="Create a session with a key that lacks the scope.",
+    rules="ERR004",
+)
+async def missing_scope(probe: Prober) -> None:
+    """A key without the required scope is refused."""
+    probe.expect_error(await probe.execute(probe.session_step("limited")), PERMISSION_DENIED)
+
+
+@_tenancy_case("tenancy/stream", steps="Request the stream of another tenant's session.")
+async def stream_of_other_tenant(probe: Prober) -> None:
+    """The stream of another tenant's session does not exist."""
+    refused = await probe.request_stream(probe.ready.session, key="other-tenant")
+    probe.expect_error(refused.exchange, RESOURCE_NOT_FOUND)
+
+
+@_tenancy_case("tenancy/replay", steps="Request a replay of another tenant's session.")
+async def replay_of_other_tenant(probe: Prober) -> None:
+    """A valid cursor does not open another tenant's session."""
+    refused = await probe.request_stream(probe.ready.session, probe.ready.stream.cursor(0), key="other-tenant")
+    probe.expect_error(refused.exchange, RESOURCE_NOT_FOUND)
+
+
+@_tenancy_case("tenancy/commands", steps="Cancel and resume a run of another tenant.")
+async def commands_of_other_tenant(probe: Prober) -> None:
+    """The runs of another tenant do not exist."""
+    for name in ("cancel", "resume"):
+        probe.expect_error(await probe.command(probe.ready.run, name, key="other-tenant"), RESOURCE_NOT_FOUND)
+
+
+@_tenancy_case("tenancy/records", steps="Read a session and a run of another tenant.")
+async def records_of_other_tenant(probe: Prober) -> None:
+    """The records of another tenant do not exist."""
+    async for refused in probe.read_records(key="other-tenant"):
+        probe.expect_error(refused, RESOURCE_NOT_FOUND)
+
+
+@_error_case("errors/unknown-session", clause=_UNKNOWN, steps="Request the stream of an unknown session.")
 async def unknown_session(probe: Prober) -> None:
     """The stream of an unknown session is refused."""
-    stream = await probe.request_stream(_NOWHERE)
-    probe.expect_error(stream.exchange, RESOURCE_NOT_FOUND)
+    probe.expect_error((await probe.request_stream(_NOWHERE)).exchange, RESOURCE_NOT_FOUND)
 
 
-@case("errors/unknown-run", _ENVELOPE, steps="Cancel and resume an unknown run.", rules=_RULES, leaves="nothing")
+@_error_case("errors/unknown-run", steps="Cancel and resume an unknown run.")
 async def unknown_run(probe: Prober) -> None:
     """Commands for an unknown run are refused."""
     for name in ("cancel", "resume"):
@@ -32,13 +155,13 @@ async def unknown_run(probe: Prober) -> None:
         probe.expect_refused(await probe.send("POST", target, body={}))
 
 
-@case("errors/unknown-path", _ENVELOPE, steps="Request a path that does not exist.", rules=_RULES, leaves="nothing")
+@_error_case("errors/unknown-path", steps="Request a path that does not exist.")
 async def unknown_path(probe: Prober) -> None:
     """An unknown path gets an error envelope."""
     probe.expect_refused(await probe.send("GET", f"/v1/{_NOWHERE}"))
 
 
-@case("errors/wrong-method", _ENVELOPE, steps="Send DELETE to the stream's path.", rules=_RULES, leaves="nothing")
+@_error_case("errors/wrong-method", steps="Send DELETE to the stream's path.")
 async def wrong_method(probe: Prober) -> None:
     """A method that a path does not support gets an error envelope."""
     probe.expect_refused(await probe.send("DELETE", f"/v1/sessions/{probe.ready.session}/events/stream"))
@@ -58,14 +181,62 @@ async def malformed_json(probe: Prober) -> None:
         probe.expect_error(await probe.execute(step), INVALID_REQUEST)
 
 
-@case(
+@_error_case(
     "errors/invalid-parameter",
-    'Endpoints, query event_deltas: "boolean"',
+    clause='Endpoints, query event_deltas: "boolean"',
     steps="Request a stream with `event_deltas=perhaps`.",
-    rules=_RULES,
-    leaves="nothing",
 )
 async def invalid_parameter(probe: Prober) -> None:
     """A parameter that is not a boolean gets an error envelope."""
     target = f"/v1/sessions/{_NOWHERE}/events/stream?event_deltas=perhaps"
     probe.expect_refused(await probe.send("GET", target))
+
+
+@_limit_case("limits/events", steps="Open the stream of a finished session until the limit refuses it.")
+async def too_many_streams(probe: Prober) -> None:
+    """Too many streams are refused."""
+
+    async def open_and_close() -> HttpExchange:
+        stream = await probe.request_stream(probe.ready.session, probe.ready.stream.cursor(-1))
+        await stream.close()
+        return stream.exchange
+
+    await _exceed(probe, "events", open_and_close)
+
+
+@_limit_case("limits/runs", steps="Cancel a completed run until the limit refuses it.")
+async def too_many_run_requests(probe: Prober) -> None:
+    """Too many requests for runs are refused."""
+    run = probe.ready.run
+    await _exceed(probe, "runs", lambda: probe.command(run, "cancel"))
+
+
+@_limit_case(
+    "limits/sessions",
+    steps="Create sessions until the limit refuses it.",
+    leaves="as many sessions as the limit allows",
+)
+async def too_many_sessions(probe: Prober) -> None:
+    """Too many sessions are refused."""
+    await _exceed(probe, "sessions", lambda: probe.execute(probe.session_step()))
+
+
+async def _exceed(probe: Prober, name: str, send: Callable[[], Awaitable[HttpExchange]]) -> None:
+    """Send requests until the limit with this name refuses one."""
+    limit = require(getattr(probe.file.limits, name), f"limits.{name}")
+    clock = probe.runner.log.clock
+    began_ns = clock.now_ns()
+    for _ in range(limit + 1):
+        exchange = await send()
+        if exchange.status == 429:
+            break
+    else:
+        # Which operations count towards a limit is not shown.
+        took_s = (clock.now_ns() - began_ns) / 1e9
+        if took_s >= _WINDOW_SECONDS:
+            raise NotPossible(f"{limit + 1} requests took {took_s:.0f} s, longer than the window of a limit")
+        raise NotPossible(
+            f"none of {limit + 1} requests was refused: they do not count, or the limit is not limits.{name} of "
+            "probe.toml"
+        )
+    probe.expect_error(exchange, RATE_LIMITED)

@@ -1,5 +1,7 @@
 """Replay: streams with a cursor, and stream.resync."""
 
+from functools import partial
+
 from wiretape.contract import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, case, require
@@ -9,27 +11,27 @@ _INVALID = 'Stream rule 2: "When the cursor is invalid, the error is invalid_cur
 _RULES = "RES001 RES002 RES003 RES005"
 _QUIET_SECONDS = 0.3
 _MOST_CURSORS = 25
+_replay_case = partial(case, clause=_REPLAY)
+_ready_case = partial(case, clause=_REPLAY, leaves="nothing")
+_invalid_case = partial(case, clause=_INVALID, rules="ERR004", leaves="nothing")
 
 
-@case(
+@_ready_case(
     "replay/after-each-event",
-    _REPLAY,
     steps="For each durable event of a finished run, open a stream with the event's id as the cursor.",
     rules=_RULES,
-    leaves="nothing",
 )
 async def after_each_event(probe: Prober) -> None:
     """Each cursor replays exactly the events after it."""
     ready = probe.ready
-    for index in range(max(1, min(len(ready.durable) - 1, _MOST_CURSORS))):
-        stream = await probe.open_stream(ready.session, ready.cursor(index))
-        await stream.expect_replay(ready, index)
+    for index in range(max(1, min(len(ready.stream.durable) - 1, _MOST_CURSORS))):
+        stream = await probe.open_stream(ready.session, ready.stream.cursor(index))
+        await stream.expect_replay(ready.stream, index)
         await stream.close()
 
 
-@case(
+@_replay_case(
     "replay/after-last-event",
-    _REPLAY,
     steps="Open a stream with the id of the last event, wait, and create a run.",
     rules="RES001",
 )
@@ -42,57 +44,48 @@ async def after_last_event(probe: Prober) -> None:
     again = await probe.open_stream(session, stream.cursor())
     await again.read_for(_QUIET_SECONDS)
     await again.until_run_ends(await probe.create_run(session))
-    await again.close()
     known = {event.id for event in stream.durable}
     early = [event.type for event in again.durable if event.id in known]
     probe.expect(not early, f"Expected no event up to the cursor, got {', '.join(early[:3])}.")
 
 
-@case(
+@_ready_case(
     "replay/same-twice",
-    _REPLAY,
     steps="Open two streams with the same cursor.",
     rules="RES003",
-    leaves="nothing",
 )
 async def same_twice(probe: Prober) -> None:
     """The same cursor replays the same events."""
     ready, replays = probe.ready, []
     for _ in range(2):
-        stream = await probe.open_stream(ready.session, ready.cursor(0), deltas=False)
-        await stream.expect_replay(ready, 0)
+        stream = await probe.open_stream(ready.session, ready.stream.cursor(0), deltas=False)
+        await stream.expect_replay(ready.stream, 0)
         replays.append([event.document for event in stream.durable])
-        await stream.close()
     probe.expect(replays[0] == replays[1], "Expected the same replay twice, got two different ones.")
 
 
-@case(
+@_invalid_case(
     "replay/unknown-cursor",
-    _INVALID,
     steps="Open a stream with an id that no event has.",
-    rules="ERR004",
-    leaves="nothing",
 )
 async def unknown_cursor(probe: Prober) -> None:
     """An unknown cursor is refused."""
-    stream = await probe.request_stream(probe.ready.session, "probe-cursor-that-no-event-has")
-    await stream.close()
-    probe.expect_error(stream.exchange, INVALID_CURSOR)
+    await _expect_invalid(probe, "probe-cursor-that-no-event-has")
 
 
-@case(
+@_invalid_case(
     "replay/malformed-cursor",
-    _INVALID,
     steps="Open streams with cursors that cannot be ids.",
-    rules="ERR004",
-    leaves="nothing",
 )
 async def malformed_cursor(probe: Prober) -> None:
     """A malformed cursor is refused."""
     for cursor in ("%00", "'; --", "é" * 3, "9" * 400):
-        stream = await probe.request_stream(probe.ready.session, cursor)
-        await stream.close()
-        probe.expect_error(stream.exchange, INVALID_CURSOR)
+        await _expect_invalid(probe, cursor)
+
+
+async def _expect_invalid(probe: Prober, cursor: str) -> None:
+    stream = await probe.request_stream(probe.ready.session, cursor)
+    probe.expect_error(stream.exchange, INVALID_CURSOR)
 
 
 @case(
@@ -107,10 +100,9 @@ async def foreign_cursor(probe: Prober) -> None:
     session, run, stream = await probe.start()
     await stream.until_run_ends(run)
     await stream.close()
-    if {event.id for event in probe.ready.durable[:1]} & {event.id for event in stream.durable}:
+    if {event.id for event in probe.ready.stream.durable[:1]} & {event.id for event in stream.durable}:
         raise NotPossible("events of different sessions have the same ids")
-    foreign = await probe.request_stream(session, probe.ready.cursor(0))
-    await foreign.close()
+    foreign = await probe.request_stream(session, probe.ready.stream.cursor(0))
     probe.expect_error(foreign.exchange, INVALID_CURSOR)
 
 
@@ -127,12 +119,10 @@ async def restart_without_cursor(probe: Prober) -> None:
     await refused.close()
     stream = await probe.open_stream(probe.ready.session)
     await stream.read_for(_QUIET_SECONDS)
-    await stream.close()
 
 
-@case(
+@_replay_case(
     "replay/during-run",
-    _REPLAY,
     steps="While a run waits, open a stream with the cursor of its first durable event, and then cancel the run.",
     rules="RES001 RES002 RES003 RES004",
 )
@@ -145,8 +135,6 @@ async def during_run(probe: Prober) -> None:
         await again.expect_replay(stream, 0)
     probe.expect_success(await probe.command(run, "cancel"), "a cancelled run")
     await again.until_run_ends(run)
-    await again.close()
-    await stream.close()
 
 
 @case(
@@ -171,13 +159,10 @@ async def between_deltas(probe: Prober) -> None:
         raise whole.lacks("the other stream does not have the event of the cursor")
     if last != ids[-1]:
         await again.expect_replay(whole, ids.index(last))
-    await again.close()
-    await whole.close()
 
 
-@case(
+@_replay_case(
     "replay/live-after-replay",
-    _REPLAY,
     steps="Create a second run, and meanwhile open a stream with the first cursor of the session.",
     rules="RES004 RES002",
 )
@@ -190,13 +175,10 @@ async def live_after_replay(probe: Prober) -> None:
     again = await probe.open_stream(session, stream.cursor(0))
     await stream.until_run_ends(second)
     await again.expect_replay(stream, 0)
-    await again.close()
-    await stream.close()
 
 
-@case(
+@_replay_case(
     "replay/thousand-events",
-    _REPLAY,
     steps="Read a run with a thousand durable events, and then read it again from its first event.",
     rules=_RULES,
     leaves="a session with a thousand events",
@@ -209,7 +191,6 @@ async def thousand_events(probe: Prober) -> None:
     await stream.close()
     again = await probe.open_stream(session, stream.cursor(0))
     await again.expect_replay(stream, 0)
-    await again.close()
 
 
 @case(

@@ -1,7 +1,13 @@
-"""Sessions and runs: creating and reading them, one run at a time, cancelling and resuming."""
+"""Sessions and runs: creating and reading them, one run at a time, several at once, cancelling and resuming.
+
+The specification does not show which requests an idempotency key applies to, except those that resume a run.
+"""
+
+from functools import partial
 
 from wiretape.contract import (
     EVENT_ALREADY_RESOLVED,
+    IDEMPOTENCY_CONFLICT,
     INVALID_REQUEST,
     RESOURCE_NOT_FOUND,
     RUN_CANCELLED,
@@ -11,15 +17,20 @@ from wiretape.contract import (
     SANDBOX_PROVISION_FAILED,
     SESSION_BUSY,
 )
+from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import ENDS_TOO_SOON, NotPossible, Prober, case
 
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
 _BUSY = 'States 1: "A session with an active run … refuses a new run with HTTP 409 SESSION_BUSY."'
 _IDS = 'Session and run records: "Identifiers of sessions, runs and requests are strings."'
 _ENDED = 'States 2: "Cancelling a run that is already terminal fails with RUN_NOT_CANCELLABLE."'
+_ORDER = 'Durable event, sequence: "Order number of the durable event."'
+_CONFLICT = 'Codes, idempotency_conflict: "Reuse an idempotency key only with the same payload."'
+_NOT_FOR_RUNS = "the service does not apply idempotency keys to the creation of runs"
 _SETTLED_SECONDS = 2.2
 """The rules about refused commands allow two seconds between what a service does and what it reports."""
 _RULES = "RUN001 RUN002 RUN003 RUN004 RUN005"
+_idempotency_case = partial(case, clause=_CONFLICT, severity=Severity.WARNING)
 
 
 @case(
@@ -34,7 +45,6 @@ async def two_in_a_row(probe: Prober) -> None:
     await stream.until_idle(run)
     await stream.read_for(_SETTLED_SECONDS)
     await stream.until_run_ends(await probe.create_run(session))
-    await stream.close()
 
 
 @case(
@@ -47,7 +57,6 @@ async def failing(probe: Prober) -> None:
     """A run that fails ends with run.failed."""
     _, run, stream = await probe.start("failing")
     end = (await stream.until_run_ends(run))[-1].type
-    await stream.close()
     probe.expect(end == RUN_FAILED, f"Expected {RUN_FAILED}, got {end}.")
 
 
@@ -66,7 +75,6 @@ async def busy(probe: Prober) -> None:
     probe.expect_success(await probe.command(run, "cancel"), "a cancelled run")
     await stream.until_idle(run)
     await stream.until_run_ends(await probe.create_run(session))
-    await stream.close()
 
 
 @case(
@@ -81,7 +89,6 @@ async def busy_while_running(probe: Prober) -> None:
     await stream.until_run_begins(run)
     second = await probe.execute(probe.run_step(session))
     cancelled = await probe.command(run, "cancel")
-    await stream.close()
     if second.is_success and cancelled.error_code == RUN_NOT_CANCELLABLE:
         raise NotPossible(ENDS_TOO_SOON)
     probe.expect_error(second, SESSION_BUSY)
@@ -112,7 +119,6 @@ async def cancel(probe: Prober) -> None:
     if probe.file.tool_result is not None:
         probe.expect_refused(await probe.command(run, "resume", probe.result(call)))
     probe.expect_error(await probe.command(run, "cancel"), RUN_NOT_CANCELLABLE)
-    await stream.close()
 
 
 @case("runs/cancel-completed", _ENDED, steps="Cancel a completed run.", rules="ERR004", leaves="nothing")
@@ -161,3 +167,96 @@ async def read(probe: Prober) -> None:
     """A session and its run can be read."""
     async for record in probe.read_records():
         probe.expect_success(record, "the record")
+
+
+@case(
+    "concurrency/two-runs-at-once",
+    _ONE_RUN,
+    steps="Create two runs of one session at the same time.",
+    rules="BUSY001",
+)
+async def two_runs_at_once(probe: Prober) -> None:
+    """One of two runs is created, and the other is refused."""
+    session = await probe.create_session()
+    responses = await probe.together(probe.run_step(session, "tool"), probe.run_step(session, "tool"))
+    refused = [response for response in responses if not response.is_success]
+    probe.expect(len(refused) == 1, f"Expected one of two runs to be refused, got {len(refused)} refused.")
+    probe.expect_error(refused[0], SESSION_BUSY)
+
+
+@case(
+    "concurrency/sessions-side-by-side",
+    _ORDER,
+    steps="Create a run in each of two sessions at the same time, and read both to their ends.",
+    rules="EVT009 EVT010 SEQ001",
+    leaves="two sessions",
+)
+async def sessions_side_by_side(probe: Prober) -> None:
+    """Sessions do not disturb each other."""
+    sessions = [await probe.create_session() for _ in range(2)]
+    streams = [await probe.open_stream(session) for session in sessions]
+    steps = [probe.run_step(session) for session in sessions]
+    for response in await probe.together(*steps):
+        probe.expect_success(response, "a new run")
+    for step, stream in zip(steps, streams, strict=True):
+        await stream.until_run_ends(f"<<{step.id_name}>>")
+
+
+@_idempotency_case("idempotency/same-retry", steps="Create a run twice with the same key and payload.")
+async def same_retry(probe: Prober) -> None:
+    """A retry gets the run that the first request created."""
+    session = await probe.create_session()
+    steps = [probe.run_step(session, "tool", idempotency_key="run") for _ in range(2)]
+    first, second = [await probe.execute(step) for step in steps]
+    probe.expect_success(first, "a new run")
+    if second.error_code == SESSION_BUSY:
+        raise NotPossible(_NOT_FOR_RUNS)
+    probe.expect_success(second, "the same run")
+    ids = [probe.runner.ids.get(step.id_name or "") for step in steps]
+    probe.expect(ids[0] == ids[1], "Expected the same run for the same idempotency key, got two runs.")
+
+
+@_idempotency_case(
+    "idempotency/different-body",
+    steps="Resume a run twice with the same key and different payloads.",
+    rules="ERR004",
+    severity=Severity.ERROR,
+)
+async def different_body(probe: Prober) -> None:
+    """A different payload with the same key is refused."""
+    probe.result("", wrong=True)
+    _, run, _, call = await probe.start_tool_call()
+    first = await probe.command(run, "resume", probe.result(call), idempotency_key="result")
+    probe.expect_success(first, "a resumed run")
+    second = await probe.command(run, "resume", probe.result(call, wrong=True), idempotency_key="result")
+    # The call is resolved: a service may check that first, or ignore the key.
+    masked_by = (EVENT_ALREADY_RESOLVED, RUN_NOT_RESUMABLE)
+    if second.error_code in masked_by:
+        same = await probe.command(run, "resume", probe.result(call), idempotency_key="result")
+        if not same.is_success:
+            raise NotPossible(
+                f"the service ignores idempotency keys when a run is resumed: the same request again got {same.outcome}"
+            )
+    probe.expect_error(second, IDEMPOTENCY_CONFLICT, masked_by=masked_by)
+
+
+@_idempotency_case(
+    "idempotency/concurrent-twins",
+    steps="Send the same request for a run that waits twice, at the same time and with the same key.",
+    rules="RUN001",
+)
+async def concurrent_twins(probe: Prober) -> None:
+    """Two identical requests create one run."""
+    session = await probe.create_session()
+    stream = await probe.open_stream(session)
+    steps = [probe.run_step(session, "tool", idempotency_key="run") for _ in range(2)]
+    twins = await probe.together(*steps)
+    ids = {found for step in steps if (found := probe.runner.ids.get(step.id_name or ""))}
+    probe.expect(len(ids) == 1, f"Expected one run for two identical requests, got {len(ids)}.")
+    created = next(step.id_name for step in steps if (step.id_name or "") in probe.runner.ids)
+    await probe.await_call(f"<<{created}>>", stream, "tool")
+    for twin in twins:
+        if twin.error_code == SESSION_BUSY:
+            raise NotPossible(_NOT_FOR_RUNS)
+        if not twin.is_success:
+            probe.expect_error(twin, IDEMPOTENCY_CONFLICT)

@@ -1,12 +1,16 @@
 """Streams: framing, contents, deltas, keep-alives, several readers."""
 
+from collections.abc import Sequence
+
 from wiretape.contract import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_NOT_CANCELLABLE
 from wiretape_inspect.probe.probe_case import (
     ENDED_BEFORE_COMMENT,
     ENDS_TOO_SOON,
     KEEP_ALIVE_LIMIT_SECONDS,
+    LOST,
     NotPossible,
     Prober,
+    StreamReader,
     case,
 )
 
@@ -15,10 +19,11 @@ _FRAMING = (
 )
 _KEEP_ALIVE = 'Stream rule 3: "Every 15 seconds the server sends an SSE keep-alive comment."'
 _PERSISTED = 'What the service does: "Durable events are persisted, carry an SSE id and a JSON sequence."'
+_ORDER = 'Durable event, sequence: "Order number of the durable event."'
 _MESSAGES = "SSE001 SSE003 SSE004 SSE005 SSE006 SSE008 SSE011"
 _CONTENTS = "EVT001 EVT002 EVT003 EVT004 EVT005 EVT006 EVT007 EVT008 EVT009 EVT010 EVT012"
 _DURABILITY = "DUR001 DUR002 DUR003 DUR006"
-_ORDER = "SEQ001 SEQ002 SEQ003 SEQ004 SEQ005"
+_SEQUENCES = "SEQ001 SEQ002 SEQ003 SEQ004 SEQ005"
 _RUN = "RUN001 RUN002 RUN003 RUN004 RUN005"
 _TOOLS = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 
@@ -27,13 +32,12 @@ _TOOLS = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
     "streams/run-with-deltas",
     _FRAMING,
     steps="Open a stream with deltas, create a run, and read until it ends.",
-    rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_ORDER} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 KAL002",
+    rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_SEQUENCES} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 KAL002",
 )
 async def run_with_deltas(probe: Prober) -> None:
     """A whole run arrives, with deltas."""
     _, run, stream = await probe.start()
     await stream.until_run_ends(run)
-    await stream.close()
 
 
 @case(
@@ -47,7 +51,6 @@ async def compression(probe: Prober) -> None:
     session = await probe.create_session()
     stream = await probe.open_stream(session, codings="gzip, br")
     await stream.until_run_ends(await probe.create_run(session))
-    await stream.close()
 
 
 @case(
@@ -60,12 +63,7 @@ async def deltas_on_and_off(probe: Prober) -> None:
     """All streams carry the same durable events, and only the first carries deltas."""
     session = await probe.create_session()
     streams = [await probe.open_stream(session, deltas=deltas) for deltas in (True, False, None)]
-    run = await probe.create_run(session)
-    for stream in streams:
-        await stream.until_run_ends(run)
-    probe.expect_same(streams, "Expected the same durable events on all streams, got different ones.")
-    for stream in streams:
-        await stream.close()
+    await _expect_same(probe, session, streams, "on all streams")
 
 
 @case(
@@ -85,7 +83,6 @@ async def keep_alive(probe: Prober) -> None:
     comments, received = stream.exchange.comments, stream.exchange.received
     if stream.has_ended and not comments:
         raise NotPossible(ENDED_BEFORE_COMMENT)
-    await stream.close()
     probe.expect(comments > 0, f"Expected a comment in {KEEP_ALIVE_SECONDS + 2} s of silence, got {received}.")
 
 
@@ -106,7 +103,6 @@ async def keep_alive_during_run(probe: Prober) -> None:
         raise NotPossible(ENDS_TOO_SOON)
     probe.expect_success(response, "a cancelled run")
     await stream.until_run_ends(run)
-    await stream.close()
 
 
 @case(
@@ -119,12 +115,7 @@ async def two_readers(probe: Prober) -> None:
     """Two readers get the same durable events in the same order."""
     session = await probe.create_session()
     streams = [await probe.open_stream(session) for _ in range(2)]
-    run = await probe.create_run(session)
-    for stream in streams:
-        await stream.until_run_ends(run)
-    probe.expect_same(streams, "Expected the same durable events on both streams, got different ones.")
-    for stream in streams:
-        await stream.close()
+    await _expect_same(probe, session, streams, "on both streams")
 
 
 @case(
@@ -137,12 +128,22 @@ async def slow_reader(probe: Prober) -> None:
     """A slow reader gets every durable event, and does not delay another reader."""
     session = await probe.create_session()
     slow, fast = await probe.open_stream(session, slow=True), await probe.open_stream(session)
+    await _expect_same(probe, session, [fast, slow], "for the slow reader")
+
+
+async def _expect_same(probe: Prober, session: str, streams: Sequence[StreamReader], where: str) -> None:
+    """Create a run, read streams until it ends, and expect the same durable events of all.
+
+    Raises NotPossible if a stream with a gap may lack events that others have.
+    """
     run = await probe.create_run(session)
-    await fast.until_run_ends(run)
-    await slow.until_run_ends(run)
-    probe.expect_same([fast, slow], "Expected the same durable events for the slow reader, got different ones.")
-    await slow.close()
-    await fast.close()
+    for stream in streams:
+        await stream.until_run_ends(run)
+    first, *others = ([event.id for event in stream.durable] for stream in streams)
+    is_same = all(ids == first for ids in others)
+    if not is_same and any(stream.has_gap for stream in streams):
+        raise NotPossible(LOST)
+    probe.expect(is_same, f"Expected the same durable events {where}, got different ones.")
 
 
 @case(
@@ -170,8 +171,23 @@ async def disconnect(probe: Prober) -> None:
 async def deltas_are_not_replayed(probe: Prober) -> None:
     """A replay has no deltas."""
     ready = probe.ready
-    stream = await probe.open_stream(ready.session, ready.cursor(0))
-    events = await stream.expect_replay(ready, 0)
-    await stream.close()
+    stream = await probe.open_stream(ready.session, ready.stream.cursor(0))
+    events = await stream.expect_replay(ready.stream, 0)
     deltas = [event.type for event in events if event.type in DELTA_TYPES]
     probe.expect(not deltas, f"Expected no deltas in the replay, got {', '.join(deltas[:3])}.")
+
+
+@case(
+    "concurrency/readers-come-and-go",
+    _ORDER,
+    steps="During a run, open four streams with the cursor of its first durable event, and read all that follows it.",
+    rules="SEQ001 RES003",
+)
+async def readers_come_and_go(probe: Prober) -> None:
+    """All readers get the same events in the same order."""
+    session, run, stream = await probe.start()
+    await stream.until_durable(run)
+    readers = [await probe.open_stream(session, stream.cursor(0)) for _ in range(4)]
+    await stream.until_run_ends(run)
+    for reader in readers:
+        await reader.expect_replay(stream, 0)

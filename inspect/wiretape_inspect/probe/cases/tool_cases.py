@@ -14,6 +14,7 @@ from wiretape_inspect.probe.probe_case import Prober, case
 
 _RESULT = 'Endpoints, resume: "also used to return application tool results"'
 _WRONG = 'Tool result validation: "A 422 tool_result_invalid leaves the run waiting."'
+_RESOLVED = 'Codes, event_already_resolved: "Do not execute the tool again."'
 _RULES = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 
 
@@ -29,7 +30,6 @@ async def correct_result(probe: Prober) -> None:
     response = await probe.command(run, "resume", probe.result(call))
     probe.expect_success(response, "a resumed run")
     end = (await probe.answer_calls(run, stream, call)).type
-    await stream.close()
     probe.expect(end == RUN_COMPLETED, f"Expected {RUN_COMPLETED}, got {end}.")
 
 
@@ -50,7 +50,6 @@ async def wrong_result(probe: Prober) -> None:
     cancelled = await probe.command(run, "cancel")
     probe.expect_success(cancelled, "a run that still waits and can be cancelled")
     await stream.until_run_ends(run)
-    await stream.close()
 
 
 @case(
@@ -68,12 +67,11 @@ async def corrected_result(probe: Prober) -> None:
     right = await probe.command(run, "resume", probe.result(call), idempotency_key="result")
     probe.expect_success(right, "a resumed run")
     await probe.answer_calls(run, stream, call)
-    await stream.close()
 
 
 @case(
     "tools/repeated-result",
-    'Codes, event_already_resolved: "Do not execute the tool again."',
+    _RESOLVED,
     steps="Send a result, read to the end of the run, and send the result again.",
     rules="ERR004 TOOL003",
 )
@@ -83,7 +81,6 @@ async def repeated_result(probe: Prober) -> None:
     probe.expect_success(await probe.command(run, "resume", probe.result(call)), "a resumed run")
     await probe.answer_calls(run, stream, call)
     again = await probe.command(run, "resume", probe.result(call))
-    await stream.close()
     probe.expect_error(again, EVENT_ALREADY_RESOLVED, RUN_NOT_RESUMABLE)
 
 
@@ -103,7 +100,6 @@ async def late_result(probe: Prober) -> None:
         if waited_s >= probe.timeout_s:
             raise stream.lacks(f"no deadline of runs.brief-tool passed within {probe.timeout_s:g} s (--timeout)")
     response = await probe.command(run, "resume", probe.result(call))
-    await stream.close()
     probe.expect_error(response, EVENT_EXPIRED, RUN_NOT_RESUMABLE)
 
 
@@ -122,4 +118,21 @@ async def runtime_unavailable(probe: Prober) -> None:
     accepted = await probe.command(run, "resume", body, idempotency_key="result")
     probe.expect_success(accepted, "a resumed run")
     await probe.answer_calls(run, stream, call)
-    await stream.close()
+
+
+@case(
+    "concurrency/results-at-once",
+    _RESOLVED,
+    steps="Send the result that a run is waiting for twice, at the same time.",
+    rules="TOOL003",
+)
+async def results_at_once(probe: Prober) -> None:
+    """Only one of two equal results is accepted."""
+    _, run, stream, call = await probe.start_tool_call()
+    body = probe.result(call)
+    responses = await probe.together(*(probe.command_step(run, "resume", body) for _ in range(2)))
+    accepted = sum(response.is_success for response in responses)
+    outcomes = " and ".join(response.outcome for response in responses)
+    probe.expect(accepted > 0, f"Expected one of two equal results to be accepted, got {outcomes}.")
+    await probe.answer_calls(run, stream, call)
+    probe.expect(accepted == 1, "Expected one of two equal results to be refused, got both accepted.")
