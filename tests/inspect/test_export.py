@@ -19,12 +19,6 @@ def lines(result):
     return [json.loads(line) for line in result.output.splitlines()]
 
 
-def test_sse_has_the_exact_bytes_of_the_body(tape, run):
-    tape.exchange(chunks=[(1, STREAM[:7]), (1, STREAM[7:40]), (1, STREAM[40:])])
-
-    assert run("export", tape.close(), "--format", "sse").stdout_bytes == STREAM
-
-
 def test_sse_is_decoded_unless_encoded_is_given(tape, run):
     encoded = gzip.compress(STREAM)
     tape.exchange(chunks=[(1, encoded[:20]), (1, encoded[20:])], headers=GZIP)
@@ -55,13 +49,6 @@ def test_one_of_several_streams_must_be_selected(tape, run):
         "Error: Choose a stream with --exchange; the event streams are exchanges 1, 2, 3, 4, 5 and 2 more.\n"
     )
     assert run("export", path, "--format", "sse", "--exchange", 3).output == "data: 2\n\n"
-
-
-def test_the_only_stream_is_selected_by_default(tape, run):
-    tape.exchange("/x", [(1, b"{}")], headers=())
-    tape.exchange(chunks=[(1, b"data: 1\n\n")])
-
-    assert run("export", tape.close(), "--format", "sse").output == "data: 1\n\n"
 
 
 def test_an_exchange_that_is_not_a_stream_is_refused_and_the_streams_are_listed(tape, run):
@@ -216,14 +203,6 @@ def test_an_unwritable_output_is_reported_in_one_sentence(tape, run, tmp_path, n
 
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_an_invalid_selection_leaves_no_file(tape, run, tmp_path):
-    tape.exchange("/x", headers=())
-    to = tmp_path / "out.sse"
-    run("export", tape.close(), "--format", "sse", "--output", to)
-
-    assert not to.exists()
 
 
 def test_a_full_disk_is_reported_in_one_sentence(tape):

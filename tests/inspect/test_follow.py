@@ -99,15 +99,3 @@ def test_ctrl_c_ends_it(growing):
         until("run.started")
         process.send_signal(signal.SIGINT)
         assert (process.wait(20), process.stderr.read()) == (130, "")
-
-
-@pytest.mark.parametrize("more", [("--session", "s1"), ("--exchange", 1), ("--at", "1:1"), ("--resume", "1:2")])
-def test_follow_can_be_combined_only_with_a_filter(run, session, more):
-    result = run("show", session, "--follow", *more)
-    assert (result.exit_code, result.stdout) == (2, "")
-
-
-def test_a_file_that_is_not_a_recording_cannot_be_followed(run, tmp_path):
-    result = run("show", tmp_path / "none.db", "--follow")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "There is no file" in result.stderr

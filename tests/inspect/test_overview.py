@@ -64,15 +64,6 @@ def test_the_command_puts_calls_together_over_streams(run, calls):
         ("call", "t2"),
     ]
     assert rows[2]["call"]["ended"] is None
-    assert run("show", calls, "--calls", "type:a").exit_code == 2
-
-
-def test_calls_stand_in_columns_whatever_the_length_of_their_ids(run, tape, message):
-    begun = message("run.started", id="e1", sequence=1, run_id="r1")
-    tape.exchange(chunks=[(1, begun), (1, tool(message, "tool.started", 2, "t" * 30))])
-    _, of_run, of_call = run("show", tape.close(), "--calls").output.splitlines()
-
-    assert of_run.index("1:1-?") == of_call.index("1:2-?")
 
 
 def test_only_the_longest_of_many_calls_are_listed(tape, message):

@@ -34,22 +34,23 @@ def statuses(view):
     return {row.id: row.status for row in view.rows}
 
 
-def test_a_correct_resume_has_known_same_and_new_events(view):
-    found = view((1, 2, 3, 4), (3, 4, 5), "e2")
-    assert statuses(found) == {"e1": "known", "e2": "known", "e3": "same", "e4": "same", "e5": "new"}
-    assert (found.cursor, found.cursor_known, found.missing) == ("e2", True, ())
-
-
-def test_events_that_the_second_connection_skips_are_lost(view):
-    assert statuses(view((1, 2, 3, 4), (4, 5), "e2"))["e3"] == "lost"
-
-
-def test_events_that_the_second_connection_did_not_reach_are_pending(view):
-    assert statuses(view((1, 2, 3, 4), (3,), "e2"))["e4"] == "pending"
-
-
-def test_events_up_to_the_cursor_that_come_again_are_repeated(view):
-    assert statuses(view((1, 2, 3), (2, 3), "e2"))["e2"] == "repeated"
+@pytest.mark.parametrize(
+    ("first", "second", "cursor", "expected"),
+    [
+        ((1, 2, 3, 4), (3, 4, 5), "e2", {"e1": "known", "e2": "known", "e3": "same", "e4": "same", "e5": "new"}),
+        ((1, 2, 3, 4), (4, 5), "e2", {"e1": "known", "e2": "known", "e3": "lost", "e4": "same", "e5": "new"}),
+        ((1, 2, 3, 4), (3,), "e2", {"e1": "known", "e2": "known", "e3": "same", "e4": "pending"}),
+        ((1, 2, 3), (2, 3), "e2", {"e1": "known", "e2": "repeated", "e3": "same"}),
+        ((1, 2, 3, 4), (3, 2, 4), "e1", {"e1": "known", "e2": "moved", "e3": "same", "e4": "same"}),
+        ((1, 2), (2,), None, {"e1": "lost", "e2": "same"}),
+        ((1, 2), (9,), "e8", {"e1": "lost", "e2": "lost", "e9": "new"}),
+    ],
+    ids=["correct", "lost", "pending", "repeated", "moved", "no cursor", "unknown cursor"],
+)
+def test_each_id_has_a_status(view, first, second, cursor, expected):
+    found = view(first, second, cursor)
+    assert statuses(found) == expected
+    assert (found.cursor, found.cursor_known) == (cursor, cursor in {"e1", "e2"})
 
 
 def test_event_that_one_connection_sends_twice_is_repeated(view):
@@ -60,10 +61,6 @@ def test_event_that_one_connection_sends_twice_is_repeated(view):
         ("new", None, 2),
         ("repeated", None, 3),
     ]
-
-
-def test_events_in_another_order_are_moved(view):
-    assert statuses(view((1, 2, 3, 4), (3, 2, 4), "e1")) == {"e1": "known", "e2": "moved", "e3": "same", "e4": "same"}
 
 
 def test_event_that_comes_later_than_the_others_is_delayed(tape, message):
@@ -86,17 +83,6 @@ def test_other_data_under_the_same_id_is_changed(view):
 
 def test_sequences_on_neither_connection_are_missing(view):
     assert view((1, 2, 7), (10, 11), "e2").missing == ((3, 6), (8, 9))
-
-
-def test_without_a_cursor_every_event_should_be_replayed(view):
-    found = view((1, 2), (2,))
-    assert (found.cursor, statuses(found)) == (None, {"e1": "lost", "e2": "same"})
-
-
-def test_an_unknown_cursor_is_marked(view):
-    found = view((1, 2), (9,), "e8")
-    assert not found.cursor_known
-    assert statuses(found) == {"e1": "lost", "e2": "lost", "e9": "new"}
 
 
 @pytest.mark.parametrize(

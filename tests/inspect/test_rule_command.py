@@ -53,14 +53,6 @@ def test_a_rule_is_found_by_its_code_in_any_case_and_by_its_name(run, code):
     assert run("rule", code).output == run("rule", "SEQ001").output
 
 
-def test_a_family_is_listed_and_explained_with_all(run):
-    listed = run("rule", "SEQ").output.splitlines()
-    assert listed
-    assert all(line.startswith("SEQ") for line in listed)
-    explained_ = run("rule", "SEQ", "--all").output
-    assert explained_.count("Why it matters") == len(listed)
-
-
 def test_with_all_every_example_of_a_rule_is_shown(run):
     assert run("rule", "ERR001").output.count("This breaks it") == 1
     breaking = sum(vector.breaks for vector in vectors_of("ERR001"))
@@ -90,10 +82,6 @@ def test_json_contains_the_whole_explanation(run):
     assert one == rules[list(CATALOGUE).index("SEQ001")]
     assert {example["breaks"] for example in one["examples"]} == {True, False}
     assert one["examples"][0]["found"] == ["SEQ001 error: Expected a sequence above 1, got 0."]
-
-
-def test_markdown_is_the_page_of_the_rule(run, pages):
-    assert run("rule", "SEQ001", "--format", "markdown").stdout == pages["SEQ001.md"]
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])

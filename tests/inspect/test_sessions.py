@@ -29,21 +29,6 @@ def cells(output):
     return [dict(zip(names, parts(row), strict=True)) for row in rows]
 
 
-def test_a_session_is_counted_over_its_connections(run, session):
-    (row,) = cells(run("sessions", session).output)
-
-    assert {name: row[name] for name in ("session", "streams", "events", "durable", "deltas", "last seq")} == {
-        "session": "s1",
-        "streams": "2",
-        "events": "41",
-        "durable": "4",
-        "deltas": "37",
-        "last seq": "4",
-    }
-    assert row["endings"] == "client closed: 1, service reset in mid-event: 1"
-    assert row["first (UTC)"] < row["last (UTC)"]
-
-
 def test_other_exchanges_are_counted_by_status(tape, run):
     tape.exchange("/a", status=201, headers=())
     tape.exchange("/b", status=201, headers=())

@@ -32,31 +32,6 @@ def shown(run, path, *words):
     return found
 
 
-@pytest.mark.parametrize(
-    ("words", "left"),
-    [
-        (["type:tool.*"], ["2", "2:2"]),
-        (["type:tool.*", "or", "kind:end"], ["2", "2:2", "2:end", "3", "3:end"]),
-        (["type:run.* exchange:3"], ["3", "3:1"]),
-        (
-            ["-type:*.delta", "-kind:request"],
-            ["2", "2:1", "2:2", "2:pause", "2:40", "2:cut", "2:end", "3", "3:1", "3:end"],
-        ),
-        (["-text:word", "session:s1", "-kind:end,cut"], ["2", "2:1", "2:2", "2:pause", "3", "3:1", "4"]),
-        (["event:5..7"], ["2", "2:5-7"]),
-        (["gap:>1s"], ["2", "2:pause", "2:40"]),
-        (["kind:comment"], ["2", "2:pause"]),
-        (["-kind:message"], ["1", "2", "2:pause", "2:cut", "2:end", "3", "3:end", "4"]),
-        (['"session_busy"'], ["1"]),
-        (["/runs/r1"], ["4"]),
-        (["-session:s1"], ["1"]),
-        (["id:nothing"], []),
-    ],
-)
-def test_filter_leaves_these_rows(run, session, words, left):
-    assert shown(run, session, *words) == left
-
-
 def test_messages_are_filtered_before_deltas_are_folded(run, tape, message):
     texts = ["a", "b", "q", "c"]
     tape.exchange(chunks=[(1, message("message.delta", delta={"text": text})) for text in texts])

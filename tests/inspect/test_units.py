@@ -39,17 +39,6 @@ def test_times_and_counts_are_formatted_for_people():
     assert count_of(2000, "event") == "2,000 events"
 
 
-def test_stream_ending_labels_differ_except_for_complete_and_closed():
-    words = {how: ending_label(how, stream=True) for how in Ending}
-
-    assert words[Ending.COMPLETE] == words[Ending.SERVICE_CLOSED] == "service closed"
-    assert len(set(words.values())) == len(Ending) - 1
-
-
-def test_an_ending_label_mentions_an_unfinished_event():
-    assert ending_label(Ending.SERVICE_RESET, stream=True, in_event=True) == "service reset in mid-event"
-
-
 def test_a_complete_response_is_labelled_complete():
     assert ending_label(Ending.COMPLETE, stream=False) == "complete"
     assert ending_label(Ending.SERVICE_CLOSED, stream=False) == "service closed early"

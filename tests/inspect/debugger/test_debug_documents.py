@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from wiretape.json_codec import dump_json
-from wiretape.observations import Ending, Side
+from wiretape.observations import Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import timeline_json
@@ -73,34 +73,6 @@ async def test_event_equals_show_at(session, client, run):
     assert document["state"]["text"] == {"text": "word word", "characters": 9, "final": True}
 
 
-async def test_cut_returns_the_bytes_of_an_unfinished_message(client):
-    (row,) = [row for row in await client.lines("/api/rows?exchange=2") if row["row"] == "cut"]
-    _, document = await client.get(f"/api/cut?exchange=2&start={row['start']}&event=40")
-
-    assert (document["start"], document["end"], len(document["chunks"])) == (row["start"], row["end"], 1)
-    assert document["text"] == "event: run.comp"
-
-
-async def test_overview_has_the_silences_and_tool_calls(client):
-    _, document = await client.get("/api/overview?exchange=2")
-
-    assert len(document["silences"]) == 1
-    assert [call["id"] for call in document["calls"]] == ["t1"]
-
-
-async def test_longest_silence_is_that_of_all_streams(client):
-    _, document = await client.get("/api/longest-silence")
-
-    silence_ns = document["until_ns"] - document["since_ns"]
-    assert (document["exchange"], document["event"], silence_ns // 1_000_000) == (2, 40, 16_100)
-
-
-async def test_resume_equals_show_resume(session, client, run):
-    shown = [json.loads(line) for line in run("show", session, "--resume", "2:3", "--json").output.splitlines()]
-
-    assert await client.lines("/api/resume?first=2&second=3") == shown
-
-
 @pytest.mark.parametrize(
     ("path", "status", "message"),
     [
@@ -139,17 +111,6 @@ async def test_invalid_request_is_reported_in_one_sentence(client, path, status,
     assert "\x1b" not in found[1]
 
 
-async def test_recording_of_a_killed_proxy_is_not_live(tape, message, open_debugger):
-    tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1)), (1, b"data: cut")], ending=None)
-    async with open_debugger(tape.close(killed=True)) as client:
-        _, document = await client.get("/api/recording")
-        rows = await client.lines("/api/rows?exchange=1")
-
-    assert (document["ended_ns"], document["live"]) == (None, False)
-    assert [row["row"] for row in rows] == ["exchange", "event", "cut", "end"]
-    assert rows[-1]["ending"] == Ending.OPEN
-
-
 _KILLED = """
 import os, signal, sys
 from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side
@@ -181,28 +142,6 @@ async def test_recording_is_live_until_its_recorder_is_killed(tmp_path, open_deb
         rows = await client.lines("/api/rows?exchange=1")
 
     assert [row["row"] for row in rows] == ["exchange", "event", "end"]
-
-
-async def test_recording_is_live_until_it_is_closed(tape, message, open_debugger):
-    tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1))], ending=None)
-    tape.save()
-    async with open_debugger(tape.path) as client:
-        assert (await client.get("/api/recording"))[1]["live"]
-        tape.close()
-        assert not (await client.get("/api/recording"))[1]["live"]
-
-
-async def test_control_characters_in_recorded_text_are_escaped(tape, message, open_debugger):
-    evil = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e\u2028"
-    tape.exchange(
-        f"/v1/sessions/s1/events/stream?{evil}",
-        [(1, message("x.y", id=evil.replace("\x1b", ""), text=evil)), (1, b'data: "\\ud800 \xff\xfe"\n\n')],
-    )
-    async with open_debugger(tape.close()) as client, client.session.get("/api/rows?exchange=1") as response:
-        text = await response.text()
-
-    assert not set(text) & set("\x1b\u202e\u2028")
-    assert [json.loads(line)["row"] for line in text.splitlines()] == ["exchange", "event", "event", "end"]
 
 
 async def test_damage_in_the_middle_is_reported_in_the_last_line(tape, message, open_debugger):

@@ -94,10 +94,6 @@ def assert_page_equals_recording(path):
                 assert held[event] | {"state": states[event]} == json.loads(dump_json(expected))
 
 
-def test_page_contains_what_the_server_returns(session):
-    assert_page_equals_recording(session)
-
-
 def test_page_contains_overviews_and_comparisons(session):
     document = embedded(session)
 
