@@ -19,7 +19,6 @@ export function apiSource(recorded) {
   };
   const source = {
     live: !recorded,
-    start: recorded ? recorded.start : "",
     recording: () => fetchJson("/api/recording"),
     rows: (exchange, take, signal) => fetchLines(`/api/rows?exchange=${exchange}`, take, signal),
     allRows: (exchange) => allLines(`/api/rows?exchange=${exchange}`),

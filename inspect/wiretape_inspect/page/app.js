@@ -86,7 +86,6 @@ export class App {
     this.live = new LiveUpdates(this);
     this.watch();
     this.isStarted = true;
-    if (!location.hash && this.source.start) history.replaceState(null, "", `#${this.source.start.replace(/^#/, "")}`);
     this.navigation.isUsed = /[#&]x=/.test(location.hash);
     this.urlState.read();
     if (!this.timeline) this.showView(this.view, this.view);

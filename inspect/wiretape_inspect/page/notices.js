@@ -10,7 +10,7 @@ let hintTimer = 0;
 
 /** Announce something to screen readers. */
 export function announce(text) {
-  byId("announcements").textContent = text;
+  byId("announcements").textContent = printable(text);
 }
 
 export function showError(text) {
@@ -24,7 +24,7 @@ export function showError(text) {
 export function showHint(text) {
   let box = byId("hint");
   if (!box) document.body.append(box = element("div", { id: "hint", class: "hint", "aria-hidden": "true" }));
-  box.textContent = text;
+  box.textContent = printable(text);
   box.hidden = false;
   clearTimeout(hintTimer);
   hintTimer = setTimeout(() => { box.hidden = true; }, HINT_MS);

@@ -25,8 +25,8 @@ export function recordedAnswers(number) {
 }
 
 class RecordedAnswers {
-  constructor({ start, answers, events, states }) {
-    Object.assign(this, { start, answers, events, states, blocks: new Map() });
+  constructor({ answers, events, states }) {
+    Object.assign(this, { answers, events, states, blocks: new Map() });
   }
 
   has(path) {

@@ -4,7 +4,7 @@
 import { clockTime, originOfTimes } from "./clock.js";
 import { withFailure } from "./contract.js";
 import { element, onNextFrame, svg } from "./dom.js";
-import { formatCount, formatDuration, formatNumber, shorten, worstSeverity } from "./format.js";
+import { formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { TimeAxis } from "./time_axis.js";
 import { Waterfall, barText } from "./waterfall.js";
 
@@ -327,7 +327,7 @@ export class TimeStrip {
     }
     for (const [x, found] of places) {
       const title = svg("title");
-      title.textContent = found.map((one) => `${one.code} ${one.severity}`).join(", ");
+      title.textContent = found.map((one) => `${printable(one.code)} ${one.severity}`).join(", ");
       parts.push(svg("path", { class: `finding ${worstSeverity(found)}`, d: `M${x - 4.5} 1.5h9l-4.5 7z` }, title));
     }
     return parts;

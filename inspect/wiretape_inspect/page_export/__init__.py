@@ -2,10 +2,8 @@
 
 The page contains one JSON document in `<script type="application/json" id="data">`, with `<` written as `\\u003c`:
 
-`{format: 1, start, answers, events, states}`
+`{format: 1, answers, events, states}`
 
-`start`
-    The fragment of the URL with which the page opens.
 `answers`
     By path, such as `/api/rows?exchange=2`, what the API of the debugger answers (see `wiretape_inspect.debugger`): a
     list for an endpoint that answers with lines.  These are `recording`, in which `live` is false, and `replay` and
@@ -40,7 +38,6 @@ __all__ = ["PageContent", "document_parts", "export_page", "page_parts"]
 def export_page(
     recording: Recording,
     exchanges: Sequence[Exchange] | None = None,
-    start: str = "",
     findings: Sequence[Mapping[str, Any]] | None = None,
 ) -> Iterator[bytes]:
     """Yield the page with a recording, or with some of its exchanges, in parts.
@@ -50,7 +47,7 @@ def export_page(
     chosen = list(recording.exchanges()) if exchanges is None else list(exchanges)
     shown = {} if findings is None else {"findings": findings}
     content = PageContent(recording, chosen, timeline_text.stored_findings(recording), overrides=shown)
-    return page_parts([("data", document_parts(content, start))])
+    return page_parts([("data", document_parts(content))])
 
 
 def page_parts(documents: Iterable[tuple[str, Iterator[bytes]]]) -> Iterator[bytes]:

@@ -89,13 +89,13 @@ class PageContent:
         return None if self.radius is None else _EventWindow(self.findings_about(exchange), self.radius)
 
 
-def document_parts(page: PageContent, start: str = "") -> _Parts:
-    """Yield the document of a recording.  `start` is the fragment of the URL that the page opens with."""
+def document_parts(page: PageContent) -> _Parts:
+    """Yield the document of a recording."""
     recording, chosen = page.recording, page.exchanges
     streams = [exchange for exchange in chosen if exchange.is_stream]
     head = recording_document(recording, chosen, page.findings)
     head |= {"live": False, "replay": None, "other": None, "position": None, **page.overrides}
-    yield f'{{"format":1,"start":{dump_json(start)},"answers":{{\n"/api/recording":{dump_json(head)}'.encode()
+    yield f'{{"format":1,"answers":{{\n"/api/recording":{dump_json(head)}'.encode()
     for path, parts in _answers(page, streams):
         yield f",\n{dump_json(path)}:".encode()
         yield from parts

@@ -10,9 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner
 from playwright.async_api import Browser, Page, async_playwright, expect
 from programs import find_program
 
+from wiretape.cli import wiretape
 from wiretape_inspect import page as package
 from wiretape_inspect.debugger.debugger_server import serve_debugger
 
@@ -161,6 +163,27 @@ def debugging(window: Opening) -> Opening:
             yield shown
 
     return opening
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Callable[[Path], str]:
+    """Export the page of a recording; returns its URL."""
+
+    def export(path: Path) -> str:
+        page = tmp_path / "an exported page.html"
+        result = CliRunner().invoke(
+            wiretape, ["export", str(path), "--format", "html", "--output", str(page), "--force"]
+        )
+        assert result.exit_code == 0, result.output
+        return page.as_uri()
+
+    return export
+
+
+@pytest.fixture(params=["served", "exported"])
+def either(request, debugging: Opening, window: Opening, exported: Callable[[Path], str]) -> Opening:
+    """Open the page of a recording, served or exported: `async with either(path, "#x=2&e=57") as shown`."""
+    return debugging if request.param == "served" else lambda path, hash_="": window(exported(path) + hash_)
 
 
 Finder = Callable[[Path], Awaitable[Window]]

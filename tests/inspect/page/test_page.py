@@ -6,9 +6,7 @@ from itertools import count
 import pytest
 from playwright.async_api import expect
 
-from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -110,18 +108,14 @@ async def test_going_to_an_event_of_a_closed_run_opens_the_run_at_the_event(debu
         await expect(shown.panel().locator(".spoken")).to_have_text("word ")
 
 
-async def test_failures_have_the_colour_of_errors(debugging, window, tape, message, tmp_path):
+async def test_failures_have_the_colour_of_errors(either, tape, message):
     call = {"tool_call_id": "t1"}
     types = ("tool.started", "tool.completed", "tool.failed", "run.failed", "session.error")
     tape.exchange(chunks=[(1, message(type_, id=type_, sequence=n, content=call)) for n, type_ in enumerate(types)])
-    path, exported = tape.close(), tmp_path / "page.html"
-    with open_recording(path) as recording:
-        exported.write_bytes(b"".join(export_page(recording)))
-    for opening in (debugging(path), window(exported.as_uri())):
-        async with opening as shown:
-            await expect(shown.rows()).to_have_count(6)
-            colours = await shown.page.evaluate(COLOURS)
-            assert [colours[type_] == colours["--error"] for type_ in types] == [False, False, True, True, True]
+    async with either(tape.close()) as shown:
+        await expect(shown.rows()).to_have_count(6)
+        colours = await shown.page.evaluate(COLOURS)
+        assert [colours[type_] == colours["--error"] for type_ in types] == [False, False, True, True, True]
 
 
 COLOURS = """() => {

@@ -4,27 +4,12 @@ import pytest
 from playwright.async_api import expect
 
 from wiretape.observations import Ending
-from wiretape.recording import open_recording
-from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.fixture
-def exported(session, tmp_path):
-    """Export the ordinary session, and return its URL."""
-
-    def export(start=""):
-        path = tmp_path / "session page.html"
-        with open_recording(session) as recording:
-            path.write_bytes(b"".join(export_page(recording, start=start)))
-        return path.as_uri()
-
-    return export
-
-
-async def test_exported_page_shows_rows_payload_bytes_and_state(window, exported):
-    async with window(exported()) as shown:
+async def test_exported_page_shows_rows_payload_bytes_and_state(window, exported, session):
+    async with window(exported(session)) as shown:
         await expect(shown.page.locator("#file")).to_have_text("run.db")
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("/")
@@ -52,24 +37,12 @@ async def test_exported_page_shows_rows_payload_bytes_and_state(window, exported
         await expect(shown.page.locator("#resume-pane h2")).to_contain_text("#2 then #3")
 
 
-async def test_exported_page_opens_with_its_start_view(window, exported):
-    async with window(exported("x=2&e=40&tab=state")) as shown:
-        await expect(shown.chosen().locator(".n")).to_have_text("40")
-        await expect(shown.panel()).to_contain_text("word word")
-        await shown.has_hash("x=2", "e=40", "tab=state")
-
-
-async def test_the_client_state_marks_an_event_that_the_client_may_not_have_read(window, reading, tape, message):
+async def test_the_client_state_marks_an_event_that_the_client_may_not_have_read(either, tape, message):
     first, last = message("run.started", id="e1", sequence=1), message("run.completed", id="e2", sequence=2)
     tape.exchange(chunks=[(1, first), (5000, last)], ending=Ending.SERVICE_RESET)
-    path = tape.close()
-    page = path.with_suffix(".html")
-    with open_recording(path) as recording:
-        page.write_bytes(b"".join(export_page(recording)))
     mark = "if it has read this event"
-    for opened in (reading(path, "#x=1&e=1&tab=state"), window(f"{page.as_uri()}#x=1&e=1&tab=state")):
-        async with opened as shown:
-            await expect(shown.panel()).to_contain_text("Last-Event-ID: e1")
-            await expect(shown.panel()).not_to_contain_text(mark)
-            await shown.go("#x=1&e=2&tab=state")
-            await expect(shown.panel()).to_contain_text(f"Last-Event-ID: e2 after sequence 2 {mark}")
+    async with either(tape.close(), "#x=1&e=1&tab=state") as shown:
+        await expect(shown.panel()).to_contain_text("Last-Event-ID: e1")
+        await expect(shown.panel()).not_to_contain_text(mark)
+        await shown.go("#x=1&e=2&tab=state")
+        await expect(shown.panel()).to_contain_text(f"Last-Event-ID: e2 after sequence 2 {mark}")

@@ -8,8 +8,6 @@ from click.testing import CliRunner
 from wiretape import units
 from wiretape.cli import wiretape
 from wiretape.labels import count_of
-from wiretape.recording import open_recording
-from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -103,21 +101,9 @@ def columns(row):
     return (str(row["event"]), f"{gap} {' · '.join(parts)}")
 
 
-async def check(shown, expected):
-    for filter_, rows in expected.items():
-        await shown.page.locator("#filter").fill(filter_)
-        found = await shown.page.evaluate(_ROWS, [rows, TIMEOUT_MS])
-        assert (filter_, [tuple(row) for row in found]) == (filter_, rows)
-
-
-async def test_filter_leaves_the_rows_of_show_on_the_served_page(debugging, numbers, expected):
-    async with debugging(numbers) as shown:
-        await check(shown, expected)
-
-
-async def test_filter_leaves_the_rows_of_show_on_an_exported_page(window, numbers, expected, tmp_path):
-    path = tmp_path / "page.html"
-    with open_recording(numbers) as recording:
-        path.write_bytes(b"".join(export_page(recording)))
-    async with window(path.as_uri()) as shown:
-        await check(shown, expected)
+async def test_filter_leaves_the_rows_of_show(either, numbers, expected):
+    async with either(numbers) as shown:
+        for filter_, rows in expected.items():
+            await shown.page.locator("#filter").fill(filter_)
+            found = await shown.page.evaluate(_ROWS, [rows, TIMEOUT_MS])
+            assert (filter_, [tuple(row) for row in found]) == (filter_, rows)

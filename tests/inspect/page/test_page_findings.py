@@ -8,8 +8,6 @@ from playwright.async_api import expect
 
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.page_export import export_page
-from wiretape_inspect.report.evidence_json import evidence_document, locate_one
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -81,29 +79,16 @@ class Clipboard:
         return await page.evaluate("window.copied")
 
 
-async def check_evidence(shown):
-    card = shown.panel().locator(".finding-card")
-    await shown.go("#x=1&e=2&tab=findings")
-    await expect(card.locator(".offending")).to_have_text("live_7")
-    await expect(card.locator(".both dd code").last).to_have_text("live_7")
-    for text in ("usual fix", "Leave out the id line of deltas.", "Every client uses an id as its cursor", "Events 2:"):
-        await expect(card).to_contain_text(text)
-    await shown.go("#x=1&e=3&tab=findings")
-    await expect(card.locator(".offending")).to_have_text("3")
-
-
-async def test_live_finding_has_the_evidence_of_a_report(reading, recording):
-    async with reading(recording) as shown:
-        await check_evidence(shown)
-
-
-async def test_finding_of_an_exported_page_has_the_same_evidence(window, recording, tmp_path):
-    path = tmp_path / "page.html"
-    with open_recording(recording) as opened:
-        found = [evidence_document(opened, locate_one(opened, one)) for one in opened.findings()]
-        path.write_bytes(b"".join(export_page(opened, findings=found)))
-    async with window(path.as_uri()) as shown:
-        await check_evidence(shown)
+async def test_live_finding_has_the_evidence_of_a_report(either, recording):
+    async with either(recording) as shown:
+        card = shown.panel().locator(".finding-card")
+        await shown.go("#x=1&e=2&tab=findings")
+        await expect(card.locator(".offending")).to_have_text("live_7")
+        await expect(card.locator(".both dd code").last).to_have_text("live_7")
+        for text in ("usual fix", "Leave out the id line of deltas.", "Every client uses an id as", "Events 2:"):
+            await expect(card).to_contain_text(text)
+        await shown.go("#x=1&e=3&tab=findings")
+        await expect(card.locator(".offending")).to_have_text("3")
 
 
 async def test_findings_are_filtered_and_grouped(reading, recording):

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from urllib.parse import quote
 
 import pytest
 from playwright.async_api import expect
@@ -10,7 +11,8 @@ from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.debugger.debugger_server import serve_debugger
-from wiretape_inspect.page_export import export_page
+from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
+from wiretape_replay import ReplayOptions, serve_replay
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -22,13 +24,13 @@ LINE = f"{MARKUP}\u202e"
 """The same without characters that end a line of a stream or are invalid in a header."""
 
 
-def record_hostile(tape, message, value=EVIL):
+def record_hostile(tape, message, value=EVIL, session=MARKUP):
     """Make a recording with malicious text in every field, and `value` in one."""
     data = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [value]}}
     lines = [f"event: {LINE}", f"id: {LINE}", f": {LINE}", f"{LINE}: {LINE}", f"data: {json.dumps(data)}"]
     event = ("\n".join(lines) + "\n\n").encode()
     number = tape.exchange(
-        f"/v1/sessions/{MARKUP}/events/stream",
+        f"/v1/sessions/{session}/events/stream",
         [
             (1, event),
             (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
@@ -51,7 +53,7 @@ def record_hostile(tape, message, value=EVIL):
         Finding("SEQ001", Severity.ERROR, Party.SERVICE, *where, EVIL),
         Finding(EVIL, Severity.NOTE, Party.CLIENT, *where, EVIL),
     )
-    tape.exchange(f"/v1/sessions/{MARKUP}/events/stream", [(1, event)], request_headers=(("Last-Event-ID", LINE),))
+    tape.exchange(f"/v1/sessions/{session}/events/stream", [(1, event)], request_headers=(("Last-Event-ID", LINE),))
     return tape.close()
 
 
@@ -60,12 +62,24 @@ def hostile(tape, message):
     return record_hostile(tape, message)
 
 
-PLACES = [
-    "x=1",
-    *(f"x=1&e={event}&tab={tab}" for event in (1, 2, 4) for tab in ("payload", "bytes", "findings", "state")),
-]
-PLACES += ["x=1&e=2&open=e2&deltas=1", "x=1&tools=1", "x=1&findings=1", "x=1&r=3", "x=1&r=5&tab=findings"]
-PLACES += ["x=3&e=1&resume=1", "x=2"]
+TABS = ("payload", "bytes", "findings", "state", "headers")
+PLACES = ["x=1", *(f"x=1&e={event}&tab={tab}" for event in (1, 2, 3, 4) for tab in TABS)]
+PLACES += [f"x=1&r={row}&tab={tab}" for row in (3, 4, 5) for tab in TABS]
+PLACES += ["x=1&e=2&open=e2&deltas=1", "x=1&tools=1", "x=1&findings=1", "x=3&e=1&resume=1"]
+PLACES += [f"x=2&tab={tab}" for tab in TABS]
+PLACES += [f"x=1&q={quote(text)}" for text in (EVIL, LINE, f"{LINE}:1")] + [f"x={quote(EVIL)}", "x=1&e=1"]
+ATTRIBUTES_AND_TEXTS = """() => [...document.querySelectorAll("html, body, body *:not(script)")].flatMap((node) => [
+    ...[...node.attributes].filter(({ name }) => /^(title|alt|aria-.*)$/.test(name)).map((each) => each.value),
+    ...[...node.childNodes].filter((each) => each.nodeType === Node.TEXT_NODE).map((each) => each.data),
+]).join("\\n") + document.title"""
+
+
+async def check_texts(shown, place=""):
+    """Check what is shown, what is hidden, tooltips and names for screen readers."""
+    found = await shown.page.evaluate(ATTRIBUTES_AND_TEXTS)
+    assert [line for line in found.split("\n") if set(line) & UNSAFE] == [], place
+    assert await shown.page.locator("img, iframe, object, embed, body script:not([type])").count() <= 1
+    assert await shown.page.evaluate("document.title !== 'owned'")
 
 
 async def check_views(shown):
@@ -74,22 +88,43 @@ async def check_views(shown):
         await shown.go(f"#{place}")
         await expect(shown.panel()).not_to_be_empty()
         await expect(shown.panel()).not_to_have_attribute("aria-busy", "true")
-        assert not set(await shown.page.locator("body").inner_text()) & UNSAFE, place
+        await check_texts(shown, place)
+    await shown.go("#x=1")
+    await shown.keys("n")
+    await expect(shown.page.locator("#announcements")).to_contain_text("</script>")
+    await check_texts(shown, "announcement")
+    for bar in await shown.page.locator("#strip .waterfall .bar").all():
+        await bar.hover(force=True)
+        await check_texts(shown, "waterfall")
     await expect(shown.page.locator("#exchanges")).to_contain_text("</script>")
     await shown.page.locator("#filter").fill("owned")
     await expect(shown.page.locator("#elsewhere")).to_contain_text("2 other exchanges")
     await shown.page.locator("#filter").fill("")
-    assert await shown.page.locator("img, iframe, object, embed, body script:not(#data)").count() == 1
-    assert "owned" not in await shown.page.title()
 
 
-async def test_malicious_text_stays_text_on_the_served_page(debugging, hostile):
-    async with debugging(hostile) as shown:
+async def test_malicious_text_stays_text(either, hostile):
+    async with either(hostile) as shown:
         await expect(shown.rows()).to_have_count(6)
         await check_views(shown)
         await shown.go("#x=1&e=1&tab=payload")
         await expect(shown.panel()).to_contain_text("</script><!--<img src=x")
         await expect(shown.panel()).to_contain_text("\\x1b[31m\\u202e\\x07\\u2066")
+
+
+async def test_malicious_text_stays_text_beside_a_replay(debugging, tape, message):
+    hostile = record_hostile(tape, message, session="s1")
+    async with (
+        serve_replay(hostile, ReplayOptions(paused=True)) as replay,
+        debugging(hostile, replay=ReplayAddress(replay.url, replay.token)) as shown,
+    ):
+        bar = shown.page.locator("#playhead")
+        await expect(bar.locator(".play-next")).to_contain_text("</script>")
+        await bar.get_by_role("textbox", name="Break before").fill(EVIL)
+        await shown.keys("Enter")
+        await expect(bar.locator(".breakpoints li")).to_contain_text("</script>")
+        for _ in range(3):
+            await check_texts(shown)
+            await bar.get_by_role("button", name="Step: send one event").click()
 
 
 async def test_malicious_text_stays_text_in_a_comparison(window, hostile, new_tape, message):
@@ -104,19 +139,8 @@ async def test_malicious_text_stays_text_in_a_comparison(window, hostile, new_ta
         for _ in range(2):
             await expect(shown.panel().locator(".json")).to_have_count(2)
             await expect(shown.panel()).to_contain_text("</script><!--<img src=x")
-            assert not set(await shown.page.locator("body").inner_text()) & UNSAFE
+            await check_texts(shown)
             await shown.keys("j")
-        assert await shown.page.locator("img, iframe, object, embed, body script").count() == 1
-        assert "owned" not in await shown.page.title()
-
-
-async def test_malicious_text_stays_text_in_an_exported_page(window, hostile, tmp_path):
-    path = tmp_path / "page.html"
-    with open_recording(hostile) as recording:
-        path.write_bytes(b"".join(export_page(recording)))
-    async with window(path.as_uri()) as shown:
-        await expect(shown.rows()).to_have_count(6)
-        await check_views(shown)
 
 
 async def test_malicious_text_stays_text_in_a_report(window, hostile, tmp_path, run):
@@ -130,16 +154,15 @@ async def test_malicious_text_stays_text_in_a_report(window, hostile, tmp_path, 
             findings = shown.page.locator("#findings-pane")
             await expect(findings).to_contain_text("findings (")
             for _ in range(await findings.locator(".list-rows .row:visible").count()):
-                assert not set(await shown.page.locator("body").inner_text()) & UNSAFE
+                await check_texts(shown)
                 await shown.keys("j")
             await expect(shown.panel()).not_to_be_empty()
             await shown.keys("o")
             await expect(shown.page.get_by_role("dialog")).to_contain_text("<img src=x onerror")
-            assert not set(await shown.page.locator("body").inner_text()) & UNSAFE
+            await check_texts(shown)
             await shown.keys("Escape", "Enter")
             await expect(shown.chosen()).to_be_visible()
-            assert await shown.page.locator("img, iframe, object, embed, body script:not([type])").count() == 1
-            assert "owned" not in (await shown.page.title()).replace("document.title='owned'", "")
+            await check_texts(shown)
 
 
 async def test_long_list_shows_consecutive_rows_wherever_it_is_scrolled(debugging, tape, message):

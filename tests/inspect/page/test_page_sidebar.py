@@ -6,9 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from wiretape.observations import Ending
-from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -124,36 +122,24 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
         assert 30 < after["width"] - before["width"] < 50
 
 
-async def check_matches(shown):
-    sidebar = Sidebar(shown)
-    await shown.keys("/")
-    await shown.page.keyboard.type('"opening hours"')
-    elsewhere = shown.page.locator("#elsewhere")
-    await expect(elsewhere).to_have_text("3 matches in 1 other exchange. Go to #2")
-    await sidebar.has("matches", "", "3", "", "", "1", "")
-    await shown.page.locator("#only-matches").click()
-    await sidebar.has("n", "2", "5")
-    await elsewhere.get_by_role("button").click()
-    await shown.has_hash("x=2", "q=%22opening%20hours%22")
-    await expect(elsewhere).to_have_text("1 match in 1 other exchange. Go to #5")
-    await shown.page.locator("#filter").fill("type:nothing")
-    await expect(elsewhere).to_have_text("No matches in other exchanges.")
-    await shown.page.locator("#filter").fill("kind:request")
-    await expect(elsewhere).to_have_text("4 matches in 4 other exchanges. Go to #3")
-    await shown.page.locator("#filter").fill("")
-    await expect(elsewhere).to_be_hidden()
-    await sidebar.has("n", "1", "2", "3", "4", "5", "6")
-
-
-async def test_filter_counts_its_matches_in_each_exchange(debugging, recording):
-    async with debugging(recording) as shown:
-        await check_matches(shown)
-
-
-async def test_filter_counts_its_matches_in_an_exported_page(window, recording, tmp_path):
-    path = tmp_path / "page.html"
-    with open_recording(recording) as opened:
-        path.write_bytes(b"".join(export_page(opened)))
-    async with window(path.as_uri()) as shown:
+async def test_filter_counts_its_matches_in_each_exchange(either, recording):
+    async with either(recording) as shown:
         await expect(shown.rows()).to_have_count(2)
-        await check_matches(shown)
+        sidebar = Sidebar(shown)
+        await shown.keys("/")
+        await shown.page.keyboard.type('"opening hours"')
+        elsewhere = shown.page.locator("#elsewhere")
+        await expect(elsewhere).to_have_text("3 matches in 1 other exchange. Go to #2")
+        await sidebar.has("matches", "", "3", "", "", "1", "")
+        await shown.page.locator("#only-matches").click()
+        await sidebar.has("n", "2", "5")
+        await elsewhere.get_by_role("button").click()
+        await shown.has_hash("x=2", "q=%22opening%20hours%22")
+        await expect(elsewhere).to_have_text("1 match in 1 other exchange. Go to #5")
+        await shown.page.locator("#filter").fill("type:nothing")
+        await expect(elsewhere).to_have_text("No matches in other exchanges.")
+        await shown.page.locator("#filter").fill("kind:request")
+        await expect(elsewhere).to_have_text("4 matches in 4 other exchanges. Go to #3")
+        await shown.page.locator("#filter").fill("")
+        await expect(elsewhere).to_be_hidden()
+        await sidebar.has("n", "1", "2", "3", "4", "5", "6")

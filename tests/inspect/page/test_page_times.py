@@ -7,7 +7,6 @@ import pytest
 from playwright.async_api import expect
 
 from wiretape.recording import open_recording
-from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -148,28 +147,16 @@ def silences(tape, message):
     return tape.close()
 
 
-async def check_longest_silence(shown):
-    await expect(shown.rows()).to_have_count(5)
-    await shown.panel().get_by_role("button", name="longest of the recording").click()
-    await shown.has_hash("x=2", "e=2")
-    await expect(shown.chosen().locator(".gap")).to_have_text("+3.500s")
-    await expect(shown.page.locator("#hint")).to_have_text("3.5 s of silence, from 2.009s to 5.509s")
-    await shown.go("#x=1")
-    await shown.keys("l")
-    await shown.has_hash("x=2", "e=2")
-
-
-async def test_longest_silence_of_all_streams_is_found(debugging, silences):
-    async with debugging(silences) as shown:
-        await check_longest_silence(shown)
-
-
-async def test_longest_silence_of_all_streams_is_found_on_an_exported_page(window, silences):
-    with open_recording(silences) as recording:
-        page = silences.with_name("page.html")
-        page.write_bytes(b"".join(export_page(recording)))
-    async with window(page.as_uri()) as shown:
-        await check_longest_silence(shown)
+async def test_longest_silence_of_all_streams_is_found(either, silences):
+    async with either(silences) as shown:
+        await expect(shown.rows()).to_have_count(5)
+        await shown.panel().get_by_role("button", name="longest of the recording").click()
+        await shown.has_hash("x=2", "e=2")
+        await expect(shown.chosen().locator(".gap")).to_have_text("+3.500s")
+        await expect(shown.page.locator("#hint")).to_have_text("3.5 s of silence, from 2.009s to 5.509s")
+        await shown.go("#x=1")
+        await shown.keys("l")
+        await shown.has_hash("x=2", "e=2")
 
 
 async def test_details_are_below_a_short_timeline_and_beside_a_long_one(debugging, tape, message):
