@@ -20,7 +20,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.rules import CATALOGUE, Checker, Explanation, Rule, explanation_of
+from wiretape.rules import CATALOGUE, Checker, Rule, explanation_of
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
 from wiretape.units import format_duration, format_time
@@ -67,22 +67,9 @@ class Example:
         return cls(vector.name, vector.breaks, vector.shows, list(_traffic_lines(vector.observations())), found)
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedRule:
-    """A rule with its explanation and its examples."""
-
-    rule: Rule
-    texts: Explanation
-    examples: tuple[Example, ...]
-
-    @classmethod
-    def of(cls, rule: Rule) -> "ExplainedRule":
-        """Explain a rule; parts that are not written yet are empty."""
-        return cls(rule, explanation_of(rule), _examples_of(rule.code))
-
-
 @cache
-def _examples_of(code: str) -> tuple[Example, ...]:
+def examples_of(code: str) -> tuple[Example, ...]:
+    """Return the examples of a rule: those that break it come first."""
     examples = [Example.of(vector) for vector in vectors_of(code)]
     # `breaks` comes before `breaks-in-a-line`.
     return tuple(sorted(examples, key=lambda example: (not example.breaks, example.name)))
@@ -110,29 +97,28 @@ def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
         yield f"{rule.code:<8} {rule.name:<{width}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
 
 
-def text_lines(explained: ExplainedRule, *, all_examples: bool = False, width: int = MAX_WIDTH) -> Iterator[str]:
-    """Yield the explanation as text of `width` columns."""
-    rule = explained.rule
+def text_lines(rule: Rule, *, all_examples: bool = False, width: int = MAX_WIDTH) -> Iterator[str]:
+    """Yield the explanation of a rule as text of `width` columns."""
     yield f"{rule.code} {rule.name}"
     yield ""
     for paragraph in paragraphs(rule):
         yield from [*_wrap(paragraph, width), ""]
     for name, value in _properties(rule):
         yield from _wrap(value, width, f"{name + ':':<11} ", " " * 12)
-    for title, text in _sections(explained):
+    for title, text in _sections(rule):
         yield from ["", title, *_wrap(text, width, "  ", "  ")]
-    breaking = [example for example in explained.examples if example.breaks]
-    satisfying = [example for example in explained.examples if not example.breaks]
-    for example in explained.examples if all_examples else breaking[:1] + satisfying[:1]:
+    examples = examples_of(rule.code)
+    breaking = [example for example in examples if example.breaks]
+    satisfying = [example for example in examples if not example.breaks]
+    for example in examples if all_examples else breaking[:1] + satisfying[:1]:
         yield from ["", *_wrap(f"{_heading(example)}: {example.shows}", width), ""]
         yield from (f"    {line}".rstrip() for line in example.traffic)
         for line in example.found:
             yield from _wrap(line, width, "  => ", " " * 5)
 
 
-def markdown_lines(explained: ExplainedRule) -> Iterator[str]:
-    """Yield the explanation as a Markdown page."""
-    rule = explained.rule
+def markdown_lines(rule: Rule) -> Iterator[str]:
+    """Yield the explanation of a rule as a Markdown page."""
     yield f"# {rule.code} {rule.name}"
     yield ""
     for paragraph in paragraphs(rule):
@@ -140,9 +126,9 @@ def markdown_lines(explained: ExplainedRule) -> Iterator[str]:
     yield from ["| | |", "|---|---|"]
     for name, value in _properties(rule):
         yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
-    for title, text in _sections(explained):
+    for title, text in _sections(rule):
         yield from ["", f"## {title}", "", text]
-    for example in explained.examples:
+    for example in examples_of(rule.code):
         yield from ["", f"## {_heading(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
         yield from (f"\n> {line}" for line in example.found)
 
@@ -163,9 +149,9 @@ def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def explanation_document(explained: ExplainedRule) -> dict[str, Any]:
-    """Return the explanation as plain data for JSON."""
-    rule = explained.rule
+def explanation_document(rule: Rule) -> dict[str, Any]:
+    """Return the explanation of a rule as plain data for JSON."""
+    texts = explanation_of(rule)
     return {
         "code": rule.code,
         "name": rule.name,
@@ -175,11 +161,11 @@ def explanation_document(explained: ExplainedRule) -> dict[str, Any]:
         "basis": rule.basis,
         "clause": rule.clause,
         "about": "\n\n".join(paragraphs(rule)),
-        "why": explained.texts.why,
-        "fix": explained.texts.fix,
-        "not_exercised": explained.texts.not_exercised,
-        "worth_knowing": explained.texts.notes,
-        "examples": explained.examples,
+        "why": texts.why,
+        "fix": texts.fix,
+        "not_exercised": texts.not_exercised,
+        "worth_knowing": texts.notes,
+        "examples": examples_of(rule.code),
     }
 
 
@@ -187,7 +173,7 @@ def pages() -> dict[str, str]:
     """Return the pages of docs/rules by file name."""
     rules = list(CATALOGUE.values())
     texts = {"README.md": index_lines(rules)}
-    texts |= {f"{rule.code}.md": markdown_lines(ExplainedRule.of(rule)) for rule in rules}
+    texts |= {f"{rule.code}.md": markdown_lines(rule) for rule in rules}
     return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
 
 
@@ -199,15 +185,15 @@ def _properties(rule: Rule) -> Iterator[tuple[str, str]]:
     yield "basis", f"{rule.basis}: {_BASES[rule.basis]}"
 
 
-def _sections(explained: ExplainedRule) -> Iterator[tuple[str, str]]:
-    if explained.texts.why:
-        yield "Why it matters", explained.texts.why
-    if explained.texts.fix:
-        yield "The usual fix", explained.texts.fix
-    if explained.texts.not_exercised:
-        yield "When it is not exercised", explained.texts.not_exercised
-    if explained.texts.notes:
-        yield "Worth knowing", explained.texts.notes
+def _sections(rule: Rule) -> Iterator[tuple[str, str]]:
+    texts = explanation_of(rule)
+    titles = {
+        "Why it matters": texts.why,
+        "The usual fix": texts.fix,
+        "When it is not exercised": texts.not_exercised,
+        "Worth knowing": texts.notes,
+    }
+    return ((title, text) for title, text in titles.items() if text)
 
 
 def _heading(example: Example) -> str:

@@ -44,7 +44,7 @@ def test_a_rule_is_explained_with_both_examples(run):
 
 
 def test_explanations_fit_the_terminal():
-    lines = rule_explanation.text_lines(rule_explanation.ExplainedRule.of(CATALOGUE["SEQ001"]), width=50)
+    lines = rule_explanation.text_lines(CATALOGUE["SEQ001"], width=50)
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 50
 
 

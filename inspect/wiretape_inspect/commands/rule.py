@@ -12,7 +12,6 @@ from wiretape.json_codec import dump_json
 from wiretape.rules import CATALOGUE, EVERY, Rule, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_explanation
-from wiretape_inspect.rule_explanation import ExplainedRule
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
 _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
@@ -65,7 +64,7 @@ def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> 
 
 def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
     if format_ == "json":
-        documents = [rule_explanation.explanation_document(ExplainedRule.of(each)) for each in rules]
+        documents = [rule_explanation.explanation_document(each) for each in rules]
         yield dump_json(documents[0] if len(rules) == 1 else documents, indent=True)
         return
     if len(rules) > 1 and not all_:
@@ -76,12 +75,11 @@ def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
         min(terminal.width, rule_explanation.MAX_WIDTH) if terminal and terminal.width else rule_explanation.MAX_WIDTH
     )
     for number, each in enumerate(rules):
-        explained = ExplainedRule.of(each)
         yield from [""] if number else []
         if format_ == "text":
-            yield from rule_explanation.text_lines(explained, all_examples=all_, width=width)
+            yield from rule_explanation.text_lines(each, all_examples=all_, width=width)
         else:
-            yield from rule_explanation.markdown_lines(explained)
+            yield from rule_explanation.markdown_lines(each)
 
 
 def _find_rules(code: str | None) -> list[Rule]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from wiretape import __version__
-from wiretape.rules import CATALOGUE, Rule
+from wiretape.rules import CATALOGUE, Rule, explanation_of
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import CaseResult
 from wiretape_inspect.report.evidence import LocatedFinding, locate
@@ -19,7 +19,7 @@ from wiretape_inspect.report.json_format import array_items, ascii_json
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.report.text_format import show_command
-from wiretape_inspect.rule_explanation import ExplainedRule, markdown_lines, paragraphs, text_lines
+from wiretape_inspect.rule_explanation import markdown_lines, paragraphs, text_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINE_ENDS = ["\r\n", "\n", "\r"]
@@ -53,15 +53,14 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
 
 
 def _rule(rule: Rule, options: ReportOptions) -> dict[str, Any]:
-    explained = ExplainedRule.of(rule)
     document: dict[str, Any] = {
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": paragraphs(rule)[0]},
-        "fullDescription": {"text": " ".join([*paragraphs(rule), explained.texts.why])},
+        "fullDescription": {"text": " ".join([*paragraphs(rule), explanation_of(rule).why])},
         "help": {
-            "text": "\n".join(text_lines(explained)),
-            "markdown": "\n".join(markdown_lines(explained)),
+            "text": "\n".join(text_lines(rule)),
+            "markdown": "\n".join(markdown_lines(rule)),
         },
         "defaultConfiguration": {"level": rule.severity},
         "properties": {
