@@ -187,14 +187,6 @@ def test_many_findings_of_one_rule_are_counted_and_all_shown_on_request(record, 
     assert len(json.loads(run("report", path, "--format", "json").stdout)["findings"]) == 12
 
 
-def test_findings_are_sorted_by_time_exchange_event_offset_and_code(run, all_vectors_file):
-    document = json.loads(run("report", all_vectors_file, "--format", "json").stdout)
-    found = [
-        (f["time_ns"], f["exchange"], f["event"] or 0, f["byte_offset"] or 0, f["code"]) for f in document["findings"]
-    ]
-    assert found == sorted(found)
-
-
 def test_json_has_every_rule_every_finding_and_a_summary(run, all_vectors_file):
     result = run("report", all_vectors_file, "--format", "json")
     assert result.exit_code == 1
@@ -308,13 +300,6 @@ def test_the_same_recording_gives_the_same_bytes_in_every_format(run, all_vector
     assert made("there") == made("here")
 
 
-def test_a_huge_event_is_shown_in_a_few_short_lines(record, run, traffic):
-    seen = traffic(CLEAN.replace('"text":"Hi"', f'"text":"{"é" * 3_000_000}"').replace("event: ", "x:\nevent: "))
-    text = run("report", record(seen), "--fail-on", "never").stdout
-    assert "SSE003" in text
-    assert max(map(len, text.splitlines())) < 200
-
-
 def test_the_report_goes_to_a_file_that_only_its_owner_reads(record, run, tmp_path):
     path, to = record(OUT_OF_ORDER), tmp_path / "report.json"
     for _ in range(2):
@@ -353,25 +338,12 @@ def test_invalid_arguments_are_one_sentence_with_status_2(run, arguments, error)
     assert "Traceback" not in result.stderr
 
 
-def test_a_file_that_is_not_a_recording_is_refused(run, tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("hello")
-    result = run("report", path)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "notes.txt" in result.stderr
-
-
-def test_an_unwritable_output_is_reported(record, run, tmp_path):
-    result = run("report", record(CLEAN), "--output", tmp_path / "no" / "such" / "folder")
-    assert result.exit_code == 2
-    assert "cannot be written" in result.stderr
-
-
 def test_an_empty_recording_has_an_empty_report(run, tmp_path):
     Writer.create(tmp_path / "run.db", upstream="http://service.test").close(1)
     result = run("report", tmp_path / "run.db")
     assert result.exit_code == 0
-    assert f"no findings · 0 of {len(CATALOGUE)} rules exercised · 0 events in 0 exchanges" in result.stdout
+    counts = f"no findings · 0 of {len(CATALOGUE)} rules exercised · 0 events in 0 exchanges"
+    assert result.stdout == f"{tmp_path / 'run.db'}: {counts}\n"
 
 
 def on_a_terminal(*arguments, before=""):

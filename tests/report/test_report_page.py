@@ -119,14 +119,6 @@ def test_several_recordings_share_a_page_that_opens_with_the_worst(page, record)
     assert [held[name]["answers"]["/api/recording"]["file"] for name in ("data", "data-2")] == ["one.db", "two.db"]
 
 
-def test_the_same_recording_gives_the_same_bytes(run, record):
-    path = record(BROKEN)
-    first, second = (run("report", path, "--format", "html", "--no-config").stdout_bytes for _ in range(2))
-    assert first == second
-    (block,) = documents(first.decode())["data"]["events"]["1"]
-    assert base64.b64decode(block["gzip"])[4:8] == bytes(4)
-
-
 @pytest.fixture
 def large(record, monkeypatch):
     """A recording over the limit: 900 deltas, of which numbers 300 and 304 are wrong, then another exchange."""
