@@ -1,5 +1,6 @@
 """Fold the bytes of a stream to rows, in one pass and with constant memory."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from wiretape_inspect.view.timeline_rows import (
     StreamRow,
 )
 
+_KEEP_ALIVE = "keep-alive"
 EVERY_ROWS, EVERY_EVENTS = 256, 4096
 """The least distance between checkpoints: this many rows or this many events."""
 
@@ -53,10 +55,8 @@ class Checkpoint:
     rows: int
     """Number of rows before the position."""
     position: StreamPosition
-    durable: int
-    deltas: int
-    ephemeral: int
-    keep_alives: int
+    counts: Counter[str]
+    """How many events of each kind and how many keep-alives are before the position."""
 
 
 class StreamFold:
@@ -85,12 +85,7 @@ class StreamFold:
         self._reader = FrameReader(exchange.content_encoding, position, exchange=exchange.number)
         self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
-        self._counts = {
-            "durable": since.durable if since else 0,
-            "delta": since.deltas if since else 0,
-            "ephemeral": since.ephemeral if since else 0,
-        }
-        self._keep_alives = since.keep_alives if since else 0
+        self._counts = Counter(since.counts if since else ())
         self._in_event = False
         self._row_count = since.rows if since else 0
         self._last_checkpoint = (self._row_count, position.events)
@@ -139,7 +134,7 @@ class StreamFold:
             durable=self._counts["durable"],
             deltas=self._counts["delta"],
             ephemeral=self._counts["ephemeral"],
-            keep_alives=self._keep_alives,
+            keep_alives=self._counts[_KEEP_ALIVE],
             undecodable=self._reader.undecodable,
             findings=self._findings.take_rest(),
         )
@@ -188,12 +183,11 @@ class StreamFold:
         events, (rows, before) = event.number, self._last_checkpoint
         if self._row_count - rows < EVERY_ROWS and events - before < EVERY_EVENTS:
             return
-        frame, counts = event.frame, self._counts
+        frame = event.frame
         if self._growing is not None or not self._has_checkpoints or not frame.raw.endswith(b"\n"):
             return
         place = StreamPosition(frame.end, events, frame.last_event_id, event.time_ns)
-        numbers = (counts["durable"], counts["delta"], counts["ephemeral"], self._keep_alives)
-        self.checkpoints.append(Checkpoint(self._row_count, place, *numbers))
+        self.checkpoints.append(Checkpoint(self._row_count, place, self._counts.copy()))
         self._last_checkpoint = (self._row_count, events)
 
     def _fold_event(self, event: Event, found: AbstractSet[str]) -> Iterator[StreamRow]:
@@ -226,7 +220,7 @@ class StreamFold:
         if not pause.keep_alives:
             pause.comment = preview_of(seen.frame.raw).lstrip(":").strip()
         pause.keep_alives += 1
-        self._keep_alives += 1
+        self._counts[_KEEP_ALIVE] += 1
         pause.findings += self._findings.take(None, seen.frame.end)
 
     def _fold_cut(self, seen: TimedFrame) -> Iterator[StreamRow]:
