@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from wiretape.cli import wiretape
 from wiretape.recording import Writer
 from wiretape.rules.vectors import vectors
+from wiretape.traffic_builder import TrafficBuilder
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,18 @@ def test_findings_decide_the_exit_status(recordings):
     assert run(recordings[0], "--summary", "--jobs", "1").exit_code == 1
     assert run(recordings[0], "--summary", "--jobs", "1", "--fail-on", "never").exit_code == 0
     assert run(recordings[0], "--summary", "--jobs", "1", "--exit-zero").exit_code == 0
+
+
+def test_the_severity_of_a_finding_decides_if_it_is_worse_than_that_of_its_rule(tmp_path):
+    traffic = TrafficBuilder()
+    error = {"code": "SANDBOX_PROVISION_FAILED", "message": "m", "request_id": "r", "extra": 1}
+    traffic.request("POST", "/v1/sessions").respond(500, json={"error": error})
+    path = traffic.write(tmp_path / "run.db")
+    select = ("--select", "ERR007")
+    assert (run(path, *select).exit_code, run(path, *select, "--summary").exit_code) == (1, 1)
+    assert "\n1  error    ERR007   field-not-in-contract\n" in run(path, *select).stdout
+    assert '<failure type="error"' in run(path, *select, "--format", "junit").stdout
+    assert "| 🔴 error | ERR007" in run(path, *select, "--format", "markdown").stdout
 
 
 def test_options_of_reports_are_refused(recordings):

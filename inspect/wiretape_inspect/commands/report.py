@@ -151,7 +151,7 @@ def _summarize(
     dask: str | None,
 ) -> int:
     """Print a summary of each file and totals; return the exit status."""
-    totals = Totals(settings)
+    totals = Totals()
     with ExitStack() as opened:
         executor = None
         if dask is not None:

@@ -16,7 +16,7 @@ import click
 from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.rotated_parts import find_wholes
-from wiretape.rules import CATALOGUE, Settings, Severity, Verdict
+from wiretape.rules import Settings, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape_inspect.report.parallel_check import Task, open_files
 from wiretape_inspect.report.recording_report import check_recording
@@ -38,6 +38,8 @@ class FileSummary:
     events: int = 0
     findings: dict[str, int] = field(default_factory=dict)
     """Number of findings by rule."""
+    severities: frozenset[Severity] = frozenset()
+    """The severities of the findings, which are not part of its JSON."""
     inconclusive: Sequence[str] = ()
     """The codes of inconclusive rules."""
     notice: str = ""
@@ -50,18 +52,19 @@ class FileSummary:
     def document(self) -> dict[str, object]:
         """Return it as JSON."""
         values = {key: value for key, value in asdict(self).items() if value or key not in {"notice", "partial"}}
-        error = values.pop("error")
+        error, _ = values.pop("error"), values.pop("severities")
         return {"file": self.file, "error": error} if error else values
 
 
 class Totals:
     """Counts over all recordings."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._files: Counter[str] = Counter()
         self._rules: dict[str, Counter[str]] = {}
         self._dates: dict[str, Counter[str]] = {}
+        self.severities: set[Severity] = set()
+        """The severities of the findings."""
         self.has_inconclusive = False
         """Whether a rule was inconclusive for a recording."""
 
@@ -70,17 +73,13 @@ class Totals:
         """Number of recordings that cannot be checked."""
         return self._files["unreadable"]
 
-    @property
-    def severities(self) -> set[Severity]:
-        """The severities of the findings."""
-        return {self._settings.severities.get(code, CATALOGUE[code].severity) for code in self._rules}
-
     def add(self, summary: FileSummary) -> None:
         """Count a recording."""
         self._files["files"] += 1
         if summary.error:
             self._files["unreadable"] += 1
             return
+        self.severities |= summary.severities
         self.has_inconclusive |= bool(summary.inconclusive)
         found = sum(summary.findings.values())
         counts = {"exchanges": summary.exchanges, "events": summary.events, "findings": found}
@@ -161,6 +160,7 @@ def summarize(name: str, task: Task) -> FileSummary:
         report.outcomes.exchanges,
         report.outcomes.events,
         dict(sorted(report.broken.items())),
+        frozenset(severity for _, severity in report.counts),
         sorted(report.verdicts[Verdict.INCONCLUSIVE]),
         report.notice,
     )

@@ -93,7 +93,7 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
     severities = [severity for code, severity in report.counts if code == rule.code]
     if any(severity.reaches(options.threshold) for severity in severities):
         message = f"{count_of(report.broken[rule.code], 'finding')}: {findings[0].message}"
-        failure = ET.SubElement(case, "failure", type=report.severity_of(rule.code), message=_text(message))
+        failure = ET.SubElement(case, "failure", type=report.worst_severity(rule.code), message=_text(message))
         failure.text = _describe(report, rule, findings)
     elif findings:
         ET.SubElement(case, "system-out").text = _describe(report, rule, findings)

@@ -54,7 +54,8 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
         return
     yield from ["", "| | Rule | Findings |", "|---|---|---:|"]
     for rule, number in sorted(counts.items()):
-        yield f"| {_MARKS[report.severity_of(rule)]} {report.severity_of(rule)} | {_rule(rule, options)} | {number:,} |"
+        severity = report.worst_severity(rule)
+        yield f"| {_MARKS[severity]} {severity} | {_rule(rule, options)} | {number:,} |"
     yield from ["", "<details><summary>The first findings of each rule</summary>", ""]
     yield from _findings(report, MAX_SIZE // 2)
     yield from ["", "</details>"]

@@ -145,8 +145,12 @@ class Report:
         verdicts = self.verdicts
         return len(verdicts[Verdict.PASS]) + len(verdicts[Verdict.FAIL])
 
+    def worst_severity(self, code: str) -> Severity:
+        """Return the worst severity of the new findings of a rule that has any."""
+        return next(severity for severity in Severity if (code, severity) in self.counts)
+
     def severity_of(self, code: str) -> Severity:
-        """Return the severity of a rule in the catalogue or, if set, in the configuration."""
+        """Return the severity of a rule in the catalogue or, if set, in the configuration; findings may differ."""
         return self.settings.severities.get(code, CATALOGUE[code].severity)
 
     def fails(self, options: ReportOptions) -> bool:

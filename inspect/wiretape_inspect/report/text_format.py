@@ -217,7 +217,7 @@ def _totals(report: Report, most: int | None) -> Iterator[Line | str]:
     worst_first = list(Severity)
     omitted = report.omitted_findings(most) if most else {}
     width = max((len(f"{number:,}") for number in counts.values()), default=0)
-    totals = [(report.severity_of(code), number, code) for code, number in counts.items()]
+    totals = [(report.worst_severity(code), number, code) for code, number in counts.items()]
     for severity, number, code in sorted(totals, key=lambda total: (worst_first.index(total[0]), -total[1], total[2])):
         more = f"  ({omitted[code]:,} not shown; --all shows them)" if code in omitted else ""
         rule = f"  {code:<7}  {CATALOGUE[code].name}"
