@@ -214,7 +214,6 @@ def _name(exchange: Exchange) -> str:
 def _request_attributes(exchange: Exchange) -> _Attributes:
     request = exchange.request
     path, _, query = request.target.partition("?")
-    url = urlsplit(f"//{request.authority}")
     attributes: dict[str, str | int | None] = {
         "http.request.method": request.method,
         "http.request.body.size": exchange.request_bytes,
@@ -223,7 +222,7 @@ def _request_attributes(exchange: Exchange) -> _Attributes:
         "url.path": path,
         "url.query": query or None,
         "url.template": OPERATIONS[exchange.operation].path if exchange.operation else None,
-        "server.address": url.hostname,
+        "server.address": _host(request.authority),
         "user_agent.original": header(request.headers, "user-agent"),
         "network.protocol.version": request.http_version.removeprefix("HTTP/"),
         "gen_ai.operation.name": "invoke_agent" if exchange.operation else None,
@@ -232,6 +231,14 @@ def _request_attributes(exchange: Exchange) -> _Attributes:
         "wiretape.run_id": exchange.run_id,
     }
     return _clean(attributes)
+
+
+def _host(authority: str) -> str | None:
+    """Return the host of an authority, which may be anything that a client sent; None if it is not valid."""
+    try:
+        return urlsplit(f"//{authority}").hostname
+    except ValueError:
+        return None
 
 
 def _clean(attributes: dict[str, str | int | None]) -> _Attributes:

@@ -27,6 +27,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer, open_recording
+from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.otlp_export import Exporter
 
 STREAM = "/v1/sessions/ses_1/events/stream"
@@ -148,6 +149,16 @@ def test_exchanges_are_spans_with_http_and_genai_attributes(recording, tmp_path)
     assert (failed.status.code, failed.status.message) == (2, "503")
     assert values(failed.attributes)["error.type"] == "503"
     assert values(failed.attributes)["user_agent.original"] == "test \\x1b[2J"
+
+
+def test_an_authority_that_is_not_valid_has_no_address(tmp_path):
+    traffic = TrafficBuilder(authority="[bad")
+    traffic.request("GET", "/v1/sessions").respond(200)
+    result = export(traffic.write(tmp_path / "run.db"), "--format", "otlp")
+    assert result.exit_code == 0, result.output
+    (span,) = spans_in(result.stdout_bytes)
+    assert "server.address" not in values(span.attributes)
+    assert values(span.attributes)["url.full"] == "http://[bad/v1/sessions"
 
 
 def test_the_spans_arrive_at_an_endpoint_with_the_same_ids_as_in_a_file(recording, receiver):
