@@ -13,9 +13,12 @@ import jsonschema_rs
 import pytest
 from vector_text import vector_text
 
-from wiretape.rules import CATALOGUE
+from wiretape.recording import mark_as_probe
+from wiretape.rules import CATALOGUE, Severity
 from wiretape.rules.vectors import observations_of, vectors_of
+from wiretape_inspect.report.case_results import CaseDescription, CaseResult, CaseResults, CaseVerdict
 from wiretape_inspect.report.json_format import schema
+from wiretape_inspect.report.probe_results import encode_results
 
 SCHEMAS = Path(__file__).parent / "schemas"
 BROKEN = vector_text("SEQ001", "breaks")
@@ -212,6 +215,23 @@ def test_gitlab_points_at_the_line_of_the_exported_stream(run, record, tmp_path)
     known = tmp_path / "known.json"
     run("report", path, "--no-config", "--write-baseline", known)
     assert json.loads(shown(run, path, "gitlab", "--baseline", known)) == []
+
+
+def test_a_probe_case_that_is_broken_in_two_recordings_is_one_rule_and_two_results(run, record, tmp_path):
+    case = CaseDescription("runs/x", "Runs", "POST", (), "a session", True, Severity.ERROR, "It runs.")
+    results = CaseResults([CaseResult(case, CaseVerdict.BROKEN, "It did not run.")], seed=1)
+    paths = [record(KEPT, name=name) for name in ("one.db", "two.db")]
+    for path in paths:
+        mark_as_probe(path, encode_results(results, "http://service.test"))
+    (log,) = json.loads(shown(run, *paths[:1], "sarif", paths[1]))["runs"]
+    assert [rule["id"] for rule in log["tool"]["driver"]["rules"]].count("probe/runs/x") == 1
+    assert [result["ruleId"] for result in log["results"]] == ["probe/runs/x"] * 2
+    issues = json.loads(shown(run, *paths[:1], "gitlab", paths[1]))
+    assert len({issue["fingerprint"] for issue in issues}) == 2
+    known = tmp_path / "known.json"
+    assert run("report", *paths, "--no-config", "--write-baseline", known).exit_code == 0
+    assert run("report", *paths, "--no-config").exit_code == 1
+    assert run("report", *paths, "--no-config", "--baseline", known, "--strict-baseline").exit_code == 0
 
 
 def test_markdown_shows_recorded_text_in_code_spans_only(run, hostile):

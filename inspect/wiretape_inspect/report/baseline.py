@@ -141,9 +141,12 @@ def build(reports: Sequence[Report], earlier: Iterable[Entry]) -> list[Entry]:
     for kind, count in kinds.items():
         before = older.get(kind.fingerprint)
         built.append(Entry.of(kind, count, before.reason if before else ""))
-    for case in (each.case for each in _case_results(reports) if each.is_unexplained):
+    cases = [each.case for each in _case_results(reports) if each.is_unexplained]
+    times = Counter(case.fingerprint for case in cases)
+    for case in {case.fingerprint: case for case in cases}.values():
         before = older.get(case.fingerprint)
-        built.append(Entry(case.fingerprint, case.name, 1, before.reason if before else "", expected=case.about))
+        reason = before.reason if before else ""
+        built.append(Entry(case.fingerprint, case.name, times[case.fingerprint], reason, expected=case.about))
     checked = _checked_rules(reports)
     return built + [entry for entry in older.values() if entry.code not in checked]
 

@@ -26,18 +26,21 @@ def gitlab_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
 def _issues(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
     # Of issues with the same fingerprint, GitLab shows one.
     seen: Counter[str] = Counter()
+
+    def number(fingerprint: str) -> str:
+        seen[fingerprint] += 1
+        return f"{fingerprint}-{seen[fingerprint]}"
+
     for report in reports:
         source = SourceMap(report.recording.path)
         for located in locate(report.recording, report.findings):
             if report.findings.is_new(located.index):
-                fingerprint = located.kind.fingerprint
-                seen[fingerprint] += 1
-                yield _issue(report, located, source, f"{fingerprint}-{seen[fingerprint]}")
+                yield _issue(report, located, source, number(located.kind.fingerprint))
         for result in report.cases.unexplained if report.cases is not None else ():
             yield {
                 "description": f"{result.case.name}: {result.reason}",
                 "check_name": result.case.name,
-                "fingerprint": result.case.fingerprint,
+                "fingerprint": number(result.case.fingerprint),
                 "severity": _SEVERITIES[result.case.severity],
                 "location": {"path": PurePath(report.file).name, "lines": {"begin": 1}},
             }

@@ -37,7 +37,8 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     yield f'"name": "wiretape", "version": {version}, "semanticVersion": {version}, "rules": ['
     cases = [(report, result) for report in reports if report.cases for result in report.cases.unexplained]
     rules = [_rule(rule, options) for rule in CATALOGUE.values()]
-    yield from array_items([*rules, *(_case_rule(result) for _, result in cases)])
+    by_name = {result.case.name: result for _, result in cases}
+    yield from array_items([*rules, *map(_case_rule, by_name.values())])
     yield "]}},"
     if notices := [{"level": "warning", "message": {"text": each.notice}} for each in reports if each.notice]:
         run = {"executionSuccessful": True, "toolExecutionNotifications": notices}
