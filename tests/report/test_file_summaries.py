@@ -82,14 +82,16 @@ def test_findings_decide_the_exit_status(recordings):
 
 def test_the_severity_of_a_finding_decides_if_it_is_worse_than_that_of_its_rule(tmp_path):
     traffic = TrafficBuilder()
-    error = {"code": "SANDBOX_PROVISION_FAILED", "message": "m", "request_id": "r", "extra": 1}
-    traffic.request("POST", "/v1/sessions").respond(500, json={"error": error})
+    for code in ("run_not_resumable", "SANDBOX_PROVISION_FAILED"):
+        error = {"code": code, "message": "m", "request_id": "r", "extra": 1}
+        traffic.request("POST", "/v1/sessions").respond(500, json={"error": error})
     path = traffic.write(tmp_path / "run.db")
     select = ("--select", "ERR007")
     assert (run(path, *select).exit_code, run(path, *select, "--summary").exit_code) == (1, 1)
-    assert "\n1  error    ERR007   field-not-in-contract\n" in run(path, *select).stdout
+    assert "\n2  error    ERR007   field-not-in-contract\n" in run(path, *select).stdout
     assert '<failure type="error"' in run(path, *select, "--format", "junit").stdout
     assert "| 🔴 error | ERR007" in run(path, *select, "--format", "markdown").stdout
+    assert run(path, *select, "--format", "github").stdout.startswith("::error title=ERR007 ")
 
 
 def test_options_of_reports_are_refused(recordings):

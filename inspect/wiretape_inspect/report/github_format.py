@@ -28,7 +28,7 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
             yield f"::warning title=Nothing checked,file={_property(report.file)}::{_data(report.notice)}"
         for finding in report.first_findings(1):
             title = f"{finding.code} {CATALOGUE[finding.code].name}"
-            added = found[finding.severity].setdefault(title, _Annotation(report, finding))
+            added = found[report.worst_severity(finding.code)].setdefault(title, _Annotation(report, finding))
             added.count += report.broken[finding.code]
         for result in report.cases.unexplained if report.cases is not None else ():
             text = f"{result.reason}\nclause: {result.case.clause}"
