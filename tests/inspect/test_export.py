@@ -38,37 +38,25 @@ def test_undecodable_stream_is_refused_in_one_sentence_and_exported_encoded(tape
     assert run("export", path, "--format", "sse", "--encoded").stdout_bytes == b"no gzip at all"
 
 
-def test_one_of_several_streams_must_be_selected(tape, run):
-    for number in range(7):
-        tape.exchange(chunks=[(1, b"data: %d\n\n" % number)])
-    path = tape.close()
-    result = run("export", path, "--format", "sse")
+@pytest.mark.parametrize(
+    ("kinds", "options", "error"),
+    [
+        ("sssssss", (), "Choose a stream with --exchange; the event streams are exchanges 1, 2, 3, 4, 5 and 2 more."),
+        ("xs", ("--exchange", 1), "Exchange 1 is not an event stream; the only event stream is exchange 2."),
+        ("x", (), "The recording has no event streams."),
+    ],
+)
+def test_a_stream_must_be_selected(tape, run, tmp_path, kinds, options, error):
+    for number, kind in enumerate(kinds):
+        tape.exchange(chunks=[(1, b"data: %d\n\n" % number)], **({} if kind == "s" else {"headers": ()}))
+    path, to = tape.close(), tmp_path / "out.sse"
+    result = run("export", path, "--format", "sse", "--output", to, *options)
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
-        "Error: Choose a stream with --exchange; the event streams are exchanges 1, 2, 3, 4, 5 and 2 more.\n"
-    )
-    assert run("export", path, "--format", "sse", "--exchange", 3).output == "data: 2\n\n"
-
-
-def test_an_exchange_that_is_not_a_stream_is_refused_and_the_streams_are_listed(tape, run):
-    tape.exchange("/x", [(1, b"{}")], headers=())
-    tape.exchange(chunks=[(1, b"data: 1\n\n")])
-    path = tape.close()
-
-    assert run("export", path, "--format", "sse", "--exchange", 1).stderr == (
-        "Error: Exchange 1 is not an event stream; the only event stream is exchange 2.\n"
-    )
-
-
-def test_a_recording_without_streams_is_refused(tape, run):
-    tape.exchange("/x", headers=())
-    result = run("export", tape.close(), "--format", "sse")
-
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: The recording has no event streams.\n",
-    )
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"Error: {error}\n")
+    assert not to.exists()
+    if "s" in kinds:
+        number = kinds.rindex("s") + 1
+        assert run("export", path, "--format", "sse", "--exchange", number).output == f"data: {number - 1}\n\n"
 
 
 def test_lost_bytes_are_reported_on_stderr(tape, run):

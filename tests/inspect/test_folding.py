@@ -8,7 +8,6 @@ import pytest
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Exchange
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.timeline_json import row_document
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, LostRow, OversizedRow, PauseRow
 
@@ -61,31 +60,6 @@ def finding(code="DUR004", *, event=None, offset=None):
 
 def kinds(found):
     return [type(row).__name__.removesuffix("Row") for row in found]
-
-
-def test_a_durable_event_has_a_complete_row():
-    """Type, id, sequence, run, tool call, time, gap and place are all in the row."""
-    raw = event("tool.started", "e7", sequence=7, run_id="r1", content={"tool_call_id": "t1", "name": "f", "input": 3})
-    row = rows((500, raw))[0]
-
-    assert row_document(1, row) == {
-        "row": "event",
-        "exchange": 1,
-        "event": 1,
-        "time_ns": 500 * MS,
-        "gap_ns": 500 * MS - 10,
-        "type": "tool.started",
-        "kind": "durable",
-        "id": "e7",
-        "sequence": 7,
-        "run_id": "r1",
-        "tool_call_id": "t1",
-        "preview": "f(3)",
-        "note": "",
-        "start": 0,
-        "end": len(raw),
-        "findings": (),
-    }
 
 
 def test_a_run_of_deltas_is_one_row_with_its_numbers():
@@ -162,13 +136,6 @@ def test_a_gap_is_marked_from_one_second_on(wait, marked):
     found = rows((10, event("a")), (10 + wait, event("b")))
 
     assert ("Pause" in kinds(found)) is marked
-
-
-def test_a_keep_alive_in_a_short_pause_is_shown_without_a_gap():
-    found = rows((10, event("a")), (11, b":\n\n"), (12, event("b")))
-
-    assert kinds(found) == ["Event", "Pause", "Event", "End"]
-    assert not found[1].is_gap
 
 
 def test_an_event_cut_off_by_the_end_is_shown_and_marks_the_ending():
@@ -281,14 +248,3 @@ def test_a_keep_alive_separates_oversized_events():
 
     assert kinds(found) == ["Oversized", "Pause", "Oversized", "End"]
     assert [found[0].end, found[2].start] == [len(big), len(big) + 7]
-
-
-def test_an_event_cut_off_by_lost_bytes_does_not_mark_the_ending():
-    parts = [
-        BytesArrived(1, Side.RESPONSE, 0, b"event: a", (8,), (10 * MS,)),
-        BytesLost(1, 11 * MS, Side.RESPONSE, 8, 50, "disk full"),
-    ]
-    found = list(stream_rows(exchange(ending=Ending.SERVICE_RESET), parts))
-
-    assert kinds(found) == ["Cut", "Lost", "End"]
-    assert found[-1].ending_label == "service reset"

@@ -58,14 +58,6 @@ def test_a_stream_outside_of_any_session_is_listed_too(tape, run, message):
     assert (row["session"], row["events"], row["durable"], row["last seq"]) == ("(none)", "1", "0", "-")
 
 
-def test_an_unclosed_recording_is_reported_as_not_closed(tape, run, message):
-    tape.exchange(chunks=[(1, message("x"))], ending=None)
-    output = run("sessions", tape.close(killed=True)).output
-
-    assert "not closed" in output.splitlines()[0]
-    assert cells(output)[0]["endings"] == "still open: 1"
-
-
 def test_json_holds_the_same_numbers(run, session):
     document = json.loads(run("sessions", session, "--json").output)
 

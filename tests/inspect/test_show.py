@@ -186,13 +186,6 @@ def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
         assert lines == [printable(line) for line in lines], command
 
 
-def test_a_hostile_session_id_can_be_selected(tape, run, message):
-    path = hostile(tape, message)
-
-    assert run("show", path, "--session", NO_NUL).exit_code == 2
-    assert "\x1b" not in run("show", path, "--session", "x").stderr
-
-
 @pytest.mark.parametrize(
     ("view", "others"),
     [

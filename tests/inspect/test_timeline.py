@@ -36,11 +36,6 @@ def test_a_preview_does_not_decode_a_whole_compression_bomb():
     assert len(calls) == 1
 
 
-def test_an_undecodable_preview_explains_why():
-    assert _body_preview([part(b"no gzip")], "gzip").startswith("(cannot be decoded: ")
-    assert _body_preview([part(b"x")], "rot13").startswith("(cannot be decoded: ")
-
-
 def test_lost_bytes_end_the_preview():
     lost = BytesLost(1, 6, Side.RESPONSE, 2, 3, "disk full")
 

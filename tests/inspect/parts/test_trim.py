@@ -47,16 +47,6 @@ def test_the_minimal_recording_shows_the_finding_in_a_tenth_of_the_size(run, fai
     assert stat.S_IMODE(small.stat().st_mode) == 0o600
 
 
-def test_every_command_accepts_a_trimmed_recording(run, failing, tmp_path):
-    small = tmp_path / "small.db"
-    assert run("trim", failing("SEQ004"), "--to-first-finding", "seq", "-o", small).exit_code == 0
-
-    assert "SEQ004" in run("report", small).output
-    assert "SEQ004" in run("show", small).output
-    assert run("sessions", small).exit_code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["SEQ004.db", "small.db"]
-
-
 def test_everything_after_the_finding_counts_as_removed(run, tape, message, tmp_path):
     first, third = (message("run.started", id=f"e{number}", sequence=number) for number in (1, 3))
     tape.exchange(chunks=[(1, first), (1, third), (1, b": b\n"), (1, b": c\n")])
