@@ -67,8 +67,7 @@ def test_memory_does_not_grow_with_the_findings():
 def test_suppressed_findings_have_a_reason_and_are_not_new():
     given = [finding(number) for number in range(5)]
     kept = FindingStore(given)
-    for index, reason in ((1, "a"), (3, "")):
-        kept.suppress(index, reason)
+    kept.suppress(iter([(1, "a"), (3, "")]))
     assert [kept.reason(index) for index in range(5)] == [None, "a", None, "", None]
     assert list(kept.new()) == [given[0], given[2], given[4]]
     assert list(kept) == given

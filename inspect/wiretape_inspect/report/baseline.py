@@ -98,12 +98,16 @@ def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> list[Entry]:
     """
     left = {entry.fingerprint: entry.count for entry in entries}
     reasons = {entry.fingerprint: entry.reason for entry in entries}
-    for report in reports:
+
+    def known(report: Report) -> Iterator[tuple[int, str]]:
         for located in locate(report.recording, report.findings):
             fingerprint = located.kind.fingerprint
             if left.get(fingerprint, 0) > 0:
                 left[fingerprint] -= 1
-                report.findings.suppress(located.index, reasons[fingerprint])
+                yield located.index, reasons[fingerprint]
+
+    for report in reports:
+        report.findings.suppress(known(report))
         for result in _case_results([report]):
             if result.is_unexplained and left.get(result.case.fingerprint, 0) > 0:
                 left[result.case.fingerprint] -= 1

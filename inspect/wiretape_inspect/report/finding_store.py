@@ -42,10 +42,7 @@ class FindingStore:
             self._connection.execute(f"CREATE TABLE sorted AS SELECT *, NULL AS reason FROM unsorted ORDER BY {_ORDER}")  # noqa: S608
             self._connection.execute("DROP TABLE unsorted")
             self._connection.execute("COMMIT")
-            counts = self._connection.execute(
-                "SELECT code, severity, count(*) FROM sorted GROUP BY code, severity ORDER BY min(rowid)"
-            )
-            self.counts = Counter({(code, _SEVERITIES[severity]): number for code, severity, number in counts})
+            self.counts = self._count("true")
             """The number of findings for each rule and severity, in order of first appearance."""
         self.suppressed_counts: Counter[tuple[str, Severity]] = Counter()
         """The number of these that are suppressed."""
@@ -60,12 +57,14 @@ class FindingStore:
         """Yield the findings that are not suppressed."""
         return self._select("reason IS NULL")
 
-    def suppress(self, index: int, reason: str) -> None:
-        """Suppress the finding with this index."""
-        statement = "UPDATE sorted SET reason = ? WHERE rowid = ? RETURNING code, severity"
+    def suppress(self, reasons: Iterable[tuple[int, str]]) -> None:
+        """Suppress findings by their indices, each with the reason."""
+        rows = ((reason, index + 1) for index, reason in reasons)
         with _sqlite_errors():
-            for code, severity in self._connection.execute(statement, (reason, index + 1)):
-                self.suppressed_counts[code, _SEVERITIES[severity]] += 1
+            self._connection.execute("BEGIN")
+            self._connection.executemany("UPDATE sorted SET reason = ? WHERE rowid = ?", rows)
+            self._connection.execute("COMMIT")
+            self.suppressed_counts = self._count("reason IS NOT NULL")
 
     def reason(self, index: int) -> str | None:
         """Return why the finding with this index is suppressed; None if it is new."""
@@ -76,6 +75,11 @@ class FindingStore:
     def is_new(self, index: int) -> bool:
         """Whether the finding with this index is not suppressed."""
         return self.reason(index) is None
+
+    def _count(self, condition: str) -> Counter[tuple[str, Severity]]:
+        query = f"SELECT code, severity, count(*) FROM sorted WHERE {condition} GROUP BY code, severity"  # noqa: S608
+        counts = self._connection.execute(f"{query} ORDER BY min(rowid)")
+        return Counter({(code, _SEVERITIES[severity]): number for code, severity, number in counts})
 
     def _select(self, condition: str) -> Iterator[Finding]:
         query = f"SELECT {_COLUMNS} FROM sorted WHERE {condition} ORDER BY rowid"  # noqa: S608 - constants
