@@ -70,11 +70,6 @@ def finding_line(finding: Finding, location: str = "") -> Line:
     )
 
 
-def finding_lines(findings: Sequence[Finding]) -> list[Line]:
-    """A line for each finding."""
-    return [finding_line(finding) for finding in findings]
-
-
 def row_line(row: StreamRow) -> Line:
     """One row of a stream."""
     match row:
@@ -216,7 +211,7 @@ def exchange_lines(
     for row in shown:
         yield from row_lines(row)
     if not exchange.is_stream:
-        yield from finding_lines(findings)
+        yield from map(finding_line, findings)
 
 
 def _body_lines(recording: Recording, exchange: Exchange) -> Iterator[Line]:
@@ -236,7 +231,7 @@ def _body_lines(recording: Recording, exchange: Exchange) -> Iterator[Line]:
 def row_lines(row: StreamRow) -> Iterator[Line]:
     """Yield the line of a row and those of its findings."""
     yield row_line(row)
-    yield from () if isinstance(row, DeltaRow) else finding_lines(row.findings)
+    yield from () if isinstance(row, DeltaRow) else map(finding_line, row.findings)
 
 
 def previews(recording: Recording, exchange: Exchange) -> dict[str, str]:

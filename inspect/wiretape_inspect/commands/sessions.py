@@ -3,15 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from wiretape.event import Event, TimedFrame
 from wiretape.files import PATH
@@ -33,8 +29,6 @@ FORMAT = 1
 _COUNTS = ("streams", "events", "durable", "deltas")
 _COLUMNS = ("session", *_COUNTS, "last seq", "first (UTC)", "last (UTC)", "endings", "findings")
 _RIGHT_ALIGNED = {*_COUNTS, "last seq"}
-_UNLIMITED = 10_000
-"""Columns of the console that renders the table, so that it is never folded."""
 _INDENT = " " * 4
 _NONE = "-"
 
@@ -147,8 +141,8 @@ def summary_lines(summary: RecordingSummary, terminal: Terminal | None) -> Itera
     yield wrapped(" · ".join((info.tool, *upstream, f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
     if summary.sessions:
         yield ""
-        table = list(_table_lines(summary, has_colour=terminal is not None and terminal.has_colour))
-        widest = max(cell_len(click.unstyle(line)) for line in table)
+        table = list(_table_lines(summary))
+        widest = max(cell_len(str(line)) for line in table)
         width = terminal.width if terminal else None
         yield from table if width is None or widest <= width else _blocks(summary)
         yield ""
@@ -156,17 +150,15 @@ def summary_lines(summary: RecordingSummary, terminal: Terminal | None) -> Itera
     yield f"findings: {_severities(summary.findings) or 'none'}"
 
 
-def _table_lines(summary: RecordingSummary, *, has_colour: bool) -> Iterator[str]:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in _COLUMNS:
-        table.add_column(column, justify="right" if column in _RIGHT_ALIGNED else "left", overflow="fold")
-    for session in summary.sessions:
-        table.add_row(*(Text(printable(cell)) for cell in _cells(summary, session)))
-    output = StringIO()
-    color_system: Any = "standard" if has_colour else None
-    Console(file=output, width=_UNLIMITED, force_terminal=has_colour, color_system=color_system).print(table)
-    for line in output.getvalue().splitlines():
-        yield line.rstrip()
+def _table_lines(summary: RecordingSummary) -> Iterator[Line]:
+    rows = [_COLUMNS, *(tuple(map(printable, _cells(summary, session))) for session in summary.sessions)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = []
+        for name, width, cell in zip(_COLUMNS, widths, row, strict=True):
+            space = " " * (width - cell_len(cell))
+            cells.append(space + cell if name in _RIGHT_ALIGNED else cell + space)
+        yield Line([("  ".join(cells), "head" if row is _COLUMNS else "")], "keep")
 
 
 def _blocks(summary: RecordingSummary) -> Iterator[Line]:

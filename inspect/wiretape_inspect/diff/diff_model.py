@@ -60,6 +60,7 @@ class DiffEntry:
     kind: Kind
     subject: Subject
     locations: tuple[DiffLocation | None, DiffLocation | None]
+    """The locations in the first and in the second recording, if it is there."""
     type: str = ""
     """The type of an event, or of deltas."""
     id: str | None = None
@@ -74,16 +75,6 @@ class DiffEntry:
     """
     later_ns: int | None = None
     """How much later it came in the second recording."""
-
-    @property
-    def first(self) -> DiffLocation | None:
-        """The location in the first recording, if it is there."""
-        return self.locations[0]
-
-    @property
-    def second(self) -> DiffLocation | None:
-        """The location in the second recording, if it is there."""
-        return self.locations[1]
 
 
 @dataclass(slots=True)
@@ -120,9 +111,10 @@ class ExchangeDiff:
 
 
 def _sort_key(entry: DiffEntry) -> tuple[int, int, int]:
-    location = entry.first or entry.second
+    first, second = entry.locations
+    location = first or second
     event = location.event if location else None
-    return (-1 if event is None else event, KINDS.index(entry.kind), 0 if entry.first else 1)
+    return (-1 if event is None else event, KINDS.index(entry.kind), 0 if first else 1)
 
 
 @dataclass(slots=True)

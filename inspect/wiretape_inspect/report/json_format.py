@@ -20,7 +20,7 @@ from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import case_document, probe_document
 from wiretape_inspect.report.evidence import LocatedFinding, bytes_at, locate
 from wiretape_inspect.report.fingerprint import split_message
-from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.recording_report import Report, ReportOptions, total_severities
 from wiretape_inspect.report.text_format import show_command
 
 FORMAT = 1
@@ -224,9 +224,8 @@ def _finding_counts(severities: dict[Severity, int], suppressed: int) -> dict[st
 
 
 def _total(reports: Sequence[Report]) -> dict[str, Any]:
-    severities = {severity: sum(report.severities[severity] for report in reports) for severity in Severity}
     return {
-        "findings": _finding_counts(severities, sum(report.suppressed for report in reports)),
+        "findings": _finding_counts(total_severities(reports), sum(report.suppressed for report in reports)),
         "recordings": len(reports),
         "exchanges": sum(report.outcomes.exchanges for report in reports),
         "events": sum(report.outcomes.events for report in reports),

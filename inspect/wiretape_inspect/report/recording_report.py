@@ -163,6 +163,12 @@ class Report:
         return any(severity.reaches(options.threshold) for _, severity in self.counts)
 
 
+def total_severities(reports: Iterable[Report]) -> dict[Severity, int]:
+    """Return the number of new findings of several reports for each severity, worst first."""
+    found = [report.severities for report in reports]
+    return {severity: sum(numbers[severity] for numbers in found) for severity in Severity}
+
+
 Watch = Callable[[Iterable[Observation]], Iterable[Observation]]
 """Passes observations on unchanged, for example to show progress."""
 

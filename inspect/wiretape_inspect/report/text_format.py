@@ -19,7 +19,7 @@ from wiretape_inspect.report.evidence import (
     shorten_line,
 )
 from wiretape_inspect.report.evidence_json import Mark, find_offending, mark_offending
-from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.recording_report import Report, ReportOptions, total_severities
 from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.rule_explanation import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
@@ -227,10 +227,9 @@ def _totals(report: Report, most: int | None) -> Iterator[Line | str]:
 
 
 def _total_line(reports: Sequence[Report]) -> Line:
-    severities = {severity: sum(report.severities[severity] for report in reports) for severity in Severity}
     suppressed = sum(report.suppressed for report in reports)
     parts = [f"{suppressed:,} in the baseline"] if suppressed else []
     never = sum(all(code in report.verdicts[Verdict.NOT_EXERCISED] for report in reports) for code in CATALOGUE)
     parts += [f"{count_of(never, 'rule')} not exercised by any"] if never else []
-    counts = finding_count_parts(severities)
+    counts = finding_count_parts(total_severities(reports))
     return wrapped(f"{len(reports)} recordings: ", *counts, *(f" · {part}" for part in parts))
