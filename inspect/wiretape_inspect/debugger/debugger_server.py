@@ -74,10 +74,11 @@ async def serve_debugger(
     if host != "localhost" and not is_loopback(host):
         raise InputError(f"Invalid host {host}: the debugger serves only this machine; use 127.0.0.1:{port}.")
     access, lock = Access(), RecorderLock(path)
+    forwarder = ReplayForwarder(replay) if replay is not None else None
     logger = logging.getLogger(__name__)
     logger.addFilter(_is_internal)
     runner = web.AppRunner(
-        _Routes(opening, access, lock, replay, compare).app(),
+        _Routes(opening, access, lock, forwarder, compare).app(),
         access_log=None,
         logger=logger,
         handler_cancellation=True,
@@ -100,22 +101,15 @@ def _is_internal(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
+@dataclass(frozen=True, slots=True)
 class _Routes:
     """The routes, each behind access control."""
 
-    def __init__(
-        self,
-        opening: Callable[[], Recording],
-        access: Access,
-        lock: RecorderLock,
-        replay: ReplayAddress | None,
-        compare: Callable[[], Recording] | None,
-    ) -> None:
-        self._opening = opening
-        self._access = access
-        self._lock = lock
-        self._compare = compare
-        self._forwarder = ReplayForwarder(replay) if replay is not None else None
+    opening: Callable[[], Recording]
+    access: Access
+    lock: RecorderLock
+    forwarder: ReplayForwarder | None
+    compare: Callable[[], Recording] | None
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -126,16 +120,16 @@ class _Routes:
         readers |= {name: partial(_document_response, endpoint) for name, endpoint in DOCUMENTS.items()}
         readers |= {name: partial(_lines_response, endpoint) for name, endpoint in LINES.items()}
         for name, reader in readers.items():
-            app.router.add_get(f"/api/{name}", self._in_thread(reader, self._opening), allow_head=False)
-        if self._compare is not None:
+            app.router.add_get(f"/api/{name}", self._in_thread(reader, self.opening), allow_head=False)
+        if self.compare is not None:
             event = partial(_document_response, DOCUMENTS["event"])
-            differences = partial(_lines_response, _differences(self._compare))
-            app.router.add_get("/api/other/event", self._in_thread(event, self._compare), allow_head=False)
-            app.router.add_get("/api/differences", self._in_thread(differences, self._opening), allow_head=False)
+            differences = partial(_lines_response, _differences(self.compare))
+            app.router.add_get("/api/other/event", self._in_thread(event, self.compare), allow_head=False)
+            app.router.add_get("/api/differences", self._in_thread(differences, self.opening), allow_head=False)
         app.router.add_route("*", "/api/replay/{name:[a-z]+}", self._forward)
         app.on_response_prepare.append(add_security_headers)
-        if self._forwarder is not None:
-            app.cleanup_ctx.append(self._forwarder.lifetime)
+        if self.forwarder is not None:
+            app.cleanup_ctx.append(self.forwarder.lifetime)
         return app
 
     @web.middleware
@@ -143,43 +137,43 @@ class _Routes:
         refusal = find_refusal(request)
         if refusal is not None:
             return _error_response(403, refusal)
-        if request.path == "/" and self._access.has_token(request):
+        if request.path == "/" and self.access.has_token(request):
             # The token disappears from the address bar; the browser keeps what follows the #.
             response = web.Response(status=303, headers={"Location": "/"})
-            self._access.set_cookie(request, response)
+            self.access.set_cookie(request, response)
             return response
-        if self._access.has_cookie(request):
+        if self.access.has_cookie(request):
             return await handler(request)
         if request.path == "/":
             return web.Response(status=401, text=f"{_NO_TOKEN}\n")
         return _error_response(401, _NO_TOKEN)
 
     async def _recording(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
-        is_recording = self._lock.is_held
+        is_recording = self.lock.is_held
 
         def document(recording: Recording) -> dict[str, Any]:
             return recording_document(recording) | {
                 "live": is_recording and recording.info.ended_ns is None,
                 "other": self._other_name(),
-                "replay": {"url": self._forwarder.replay.url} if self._forwarder is not None else None,
+                "replay": {"url": self.forwarder.replay.url} if self.forwarder is not None else None,
                 "position": format_position(recording.tail_position()),
             }
 
         return await _document_response(document, request, thread)
 
     def _other_name(self) -> str | None:
-        if self._compare is None:
+        if self.compare is None:
             return None
-        with self._compare() as other:
+        with self.compare() as other:
             return other.path.name
 
     async def _live(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
-        return await live_response(request, thread, self._lock)
+        return await live_response(request, thread, self.lock)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
-        if self._forwarder is None:
+        if self.forwarder is None:
             raise NotFoundError("No replay is attached: start one with `wiretape replay --debug`.")
-        return await self._forwarder.forward(request)
+        return await self.forwarder.forward(request)
 
     def _in_thread(self, reader: _Reader, opening: Callable[[], Recording]) -> _Handler:
         """Give each request a thread that reads the recording."""

@@ -53,17 +53,6 @@ async def test_api_without_cookie_is_refused(served, outsider, path):
             assert (response.status, json.loads(await response.text())) == (401, {"error": {"message": NO_TOKEN}})
 
 
-@pytest.mark.parametrize("path", ["/", "/api/recording"])
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "0.0.0.0", ""])
-async def test_host_that_is_not_loopback_is_refused(client, path, host):
-    status, message = await client.error(path, Host=host)
-
-    assert (status, message) == (
-        403,
-        "The debugger responds only to loopback host names, such as 127.0.0.1 or localhost.",
-    )
-
-
 _ODD = [
     b"GET /api/recording HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n",
     b"GET / HTTP/1.1\r\n\r\n",
@@ -92,17 +81,20 @@ async def test_malformed_request_is_refused_and_nothing_is_logged(served, odd, c
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("origin", ["null", "http://evil.example", "https://127.0.0.1", "http://127.0.0.1:1"])
-async def test_request_from_another_origin_is_refused(client, origin):
-    assert await client.error("/api/recording", Origin=origin) == (
-        403,
-        "The debugger does not serve pages of other origins.",
-    )
+NO_HOST = "The debugger responds only to loopback host names, such as 127.0.0.1 or localhost."
+NO_ORIGIN = "The debugger does not serve pages of other origins."
+OTHERS = [
+    *((path, "Host", host, NO_HOST) for path in ("/", "/api/recording") for host in ("evil.example", "0.0.0.0", "")),
+    *(("/", "Host", host, NO_HOST) for host in ("127.0.0.1.evil.example", "localhost@evil.example")),
+    *(("/", "Origin", each, NO_ORIGIN) for each in ("null", "http://evil.example", "https://127.0.0.1")),
+    *(("/api/recording", "Origin", f"http://127.0.0.1{port}", NO_ORIGIN) for port in ("", ":1")),
+    *(("/api/recording", "Sec-Fetch-Site", site, NO_ORIGIN) for site in ("cross-site", "same-site")),
+]
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_cross_site_fetch_is_refused(client, site):
-    assert (await client.error("/api/recording", **{"Sec-Fetch-Site": site}))[0] == 403
+@pytest.mark.parametrize(("path", "header", "value", "message"), OTHERS)
+async def test_request_of_another_site_is_refused(client, path, header, value, message):
+    assert await client.error(path, **{header: value}) == (403, message)
 
 
 async def test_fetch_from_the_page_itself_is_served(client):
