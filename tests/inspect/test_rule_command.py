@@ -53,12 +53,6 @@ def test_a_rule_is_found_by_its_code_in_any_case_and_by_its_name(run, code):
     assert run("rule", code).output == run("rule", "SEQ001").output
 
 
-def test_with_all_every_example_of_a_rule_is_shown(run):
-    assert run("rule", "ERR001").output.count("This breaks it") == 1
-    breaking = sum(vector.breaks for vector in vectors_of("ERR001"))
-    assert run("rule", "ERR001", "--all").output.count("This breaks it") == breaking > 1
-
-
 @pytest.mark.parametrize(
     ("code", "error"),
     [

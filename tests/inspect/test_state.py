@@ -152,23 +152,6 @@ def event(message, kind, number):
     return message(kind, **({} if kind.endswith(".delta") else {"id": f"e{number}", "sequence": number}), **fields)
 
 
-def test_show_at_prints_the_state(run, tape, stream):
-    tape.exchange(chunks=stream)
-    path = tape.close()
-    output = run("show", path, "--at", "1:9").output
-    assert " session  running\n" in output
-    assert "     run  r1  open, since 1:1, 0.007s\n" in output
-    assert "    tool  t2  open, since 1:6, 0.024s  g({})\n" in output
-    assert "    text  6 chars so far: It is.\n" in output
-    assert "  resume  Last-Event-ID: e5, after sequence 5\n" in output
-
-    shown = json.loads(run("show", path, "--at", "1:9", "--json").output)
-    assert (shown["row"], shown["event"], shown["type"]) == ("event", 9, "message.delta")
-    assert shown["state"]["text"] == {"text": "It is.", "characters": 6, "final": False}
-    assert shown["state"]["open_calls"][0]["began"] == {"exchange": 1, "event": 6, "time_ns": 24_000_001}
-    assert shown["chunks"] == [[shown["start"], shown["end"], shown["time_ns"]]]
-
-
 @pytest.mark.parametrize(
     ("ending", "wait_ms", "unread"),
     [(Ending.SERVICE_CLOSED, 900, True), (Ending.SERVICE_CLOSED, 1100, False), (Ending.COMPLETE, 1, False)],

@@ -118,19 +118,6 @@ def test_rewriting_a_baseline_keeps_its_reasons(run, record, base):
     assert "ä" in base.read_text("utf-8")
 
 
-def test_baseline_entries_have_a_stable_order(run, all_vectors_file, tmp_path):
-    path = all_vectors_file
-    first, second = tmp_path / "1.json", tmp_path / "2.json"
-    for to in (first, second):
-        run("report", path, "--no-config", "--write-baseline", to)
-    assert first.read_bytes() == second.read_bytes()
-    codes = [entry["code"] for entry in entries(first)]
-    assert codes == sorted(codes)
-    assert (
-        run("report", path, "--no-config", "--baseline", first, "--strict-baseline", "--fail-on", "note").exit_code == 0
-    )
-
-
 REFUSED = {
     "another recording": lambda run, path: path.with_name("other.db").write_bytes(path.read_bytes()),
     "text": lambda run, path: path.with_name("other.db").write_text("precious"),
@@ -172,11 +159,6 @@ def test_a_report_never_replaces_a_baseline(run, record, base):
         result = run("report", path, *ONLY, option, base, "--format", "json", "--output", base)
         assert (result.exit_code, base.read_bytes()) == (2, before)
         assert "known.json is the baseline: choose another name for --output." in result.stderr
-
-
-def test_a_baseline_is_not_written_to_standard_output(run, record):
-    result = run("report", record(KEPT), *ONLY, "--write-baseline", "-")
-    assert (result.exit_code, "--write-baseline needs a file" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -26,31 +26,27 @@ def codes(result):
     return {rule["code"] for rule in document["rules"] if rule["selected"]}
 
 
-def test_each_output_applies_to_the_preceding_format(run, path, tmp_path):
-    junit, page = tmp_path / "r.xml", tmp_path / "r.html"
-    result = run(
-        "report", path, "--format", "junit", "--output", junit, "--format", "text", "--format", "html", "--output", page
-    )
-    assert result.stdout.startswith("SEQ001 ")
-    assert junit.read_text().startswith("<?xml")
-    assert page.read_text().startswith("<!doctype html>")
-
-
-def test_the_format_without_an_output_may_come_first(run, path, tmp_path):
-    to = tmp_path / "r.json"
-    result = run("report", path, "--format=concise", "--format=json", f"--output={to}")
-    assert "SEQ001" in result.stdout
-    assert json.loads(to.read_text())["format"] == 1
-
-
-def test_a_single_pair_may_come_in_any_order(run, path, tmp_path):
-    to = tmp_path / "r.json"
-    assert run("report", "--output", to, path, "--format", "json").stdout == ""
-    assert json.loads(to.read_text())["format"] == 1
-
-
-def test_a_dash_is_standard_output(run, path):
-    assert json.loads(run("report", path, "--format", "json", "--output", "-").stdout)["format"] == 1
+@pytest.mark.parametrize(
+    ("arguments", "printed", "written"),
+    [
+        (
+            "--format junit --output a --format text --format html --output b",
+            "SEQ001 ",
+            {"a": "<?xml", "b": "<!doctype"},
+        ),
+        ("--format=concise --format=json --output=a", "run.db:1:2: SEQ001 ", {"a": "{"}),
+        ("--output a --format json", "", {"a": "{"}),
+        ("--format json --output -", "{", {}),
+    ],
+)
+def test_each_output_applies_to_the_preceding_format(run, path, tmp_path, arguments, printed, written):
+    result = run("report", path.name, *arguments.split())
+    assert result.exit_code == 1, result.stderr
+    assert result.stdout.startswith(printed)
+    assert bool(result.stdout) is bool(printed)
+    found = {file.name: file.read_text() for file in tmp_path.iterdir() if file != path}
+    assert found.keys() == written.keys()
+    assert all(found[name].startswith(text) for name, text in written.items())
 
 
 @pytest.mark.parametrize(
@@ -71,6 +67,7 @@ def test_a_dash_is_standard_output(run, path):
         ("--select ,", "--select matches no rules: use codes or code prefixes, such as SEQ,RES001."),
         ("--select SEQ --ignore=", "--ignore matches no rules"),
         ("--select SEQ --select=", "--select matches no rules"),
+        ("--write-baseline -", "--write-baseline needs a file"),
         ("--strict-baseline", "--strict-baseline needs --baseline."),
         ("--prune-baseline", "--prune-baseline needs --baseline."),
         ("--baseline nowhere.json", "There is no file nowhere.json. Create it with"),

@@ -213,19 +213,6 @@ async def test_ids_are_abbreviated_as_in_the_terminal_in_a_narrow_list(debugging
             await expect(shown.rows().first.locator(".call")).to_have_text(name)
 
 
-async def test_findings_are_counted_and_listed(debugging, tape, message):
-    numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in (1, 2)]
-    tape.find(*(Finding("SEQ001", Severity.ERROR, Party.SERVICE, n, 1, n, 0, 5 + n, f"Wrong {n}.") for n in numbers))
-    async with debugging(tape.close(), "#x=2") as shown:
-        await expect(shown.page.locator("#facts")).to_contain_text("· 1 finding ·")
-        await expect(shown.page.locator("#findings-button")).to_have_text("✕ 2 errors in the recording")
-        await shown.keys("f")
-        await expect(shown.page.locator("#findings-pane .list-rows .row:visible")).to_have_count(2)
-        await expect(shown.page.locator("#tabs")).to_be_hidden()
-        await shown.keys("f")
-        await expect(shown.page.locator("#tabs")).to_be_visible()
-
-
 async def test_connections_are_compared_side_by_side(reading, shared_session):
     async with reading(shared_session, "#x=3") as shown:
         await shown.page.get_by_role("button", name="Compare with #2").click()
@@ -343,6 +330,8 @@ async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, mess
     tape.find(*(Finding("SEQ001", Severity.ERROR, Party.SERVICE, n, 1, n, 0, 5 + n, f"Wrong {n}.") for n in numbers))
     async with debugging(tape.close(), "#x=1&tab=bytes") as shown:
         await expect(shown.rows()).to_have_count(2)
+        await expect(shown.page.locator("#facts")).to_contain_text("· 1 finding ·")
+        await expect(shown.page.locator("#findings-button")).to_have_text("✕ 2 errors in the recording")
         for number in numbers:
             await shown.keys("n")
             await shown.has_hash(f"x={number}", "e=1", "tab=bytes")

@@ -29,9 +29,7 @@ def test_bundle_has_no_imports_and_exports_left():
 def test_imported_names_are_exported_and_used(part):
     text = part.read_text("utf-8")
     for names, module in re.findall(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', text, re.MULTILINE):
-        exported = re.findall(
-            r"^export (?:async )?(?:function|class|const) (\w+)", source(f"{module}.js"), re.MULTILINE
-        )
+        exported = EXPORT.findall(source(f"{module}.js"))
         for name in filter(None, map(str.strip, names.split(","))):
             assert name in exported
             assert len(re.findall(rf"\b{name}\b", text)) > 1
