@@ -107,6 +107,6 @@ def test_json_lines_write_whatever_a_field_holds():
     """What orjson refuses is spelt, as deep as it stands; its neighbours keep their form."""
     value = {"a": ["\ud800\x1b", 2**64, True, 1.5, None, {"b": ("é", -(2**70))}], "c": sys.maxsize}
     text = dump_json(value)
-    assert text.isascii() or "é" in text
+    assert text.startswith('{"a":["\\ud800\\u001b",18446744073709551616,true,1.5,null,{"b":["é",')
     assert json.loads(text) == {"a": ["\ud800\x1b", 2**64, True, 1.5, None, {"b": ["é", -(2**70)]}], "c": sys.maxsize}
     assert json.loads(dump_json(value, indent=True)) == json.loads(text)
