@@ -31,10 +31,9 @@ from wiretape_replay.faults.fault_script import (
     Stall,
 )
 from wiretape_replay.faults.frame_damage import (
-    CloseConnection,
+    EndResponse,
     LogFault,
     PauseSending,
-    ResetConnection,
     SendBytes,
     SendError,
     corrupt_frame,
@@ -47,8 +46,15 @@ from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 SECOND = 1_000_000_000
+CLOSED, RESET = EndResponse(Ending.SERVICE_CLOSED), EndResponse(Ending.SERVICE_RESET)
+HELD = EndResponse(Ending.CLIENT_CLOSED)
 COMMENT = LogEntry(EntryKind.EPHEMERAL, 0, b": keep-alive\n\n")
 END = LogEntry(EntryKind.ENDING, 0, ending=Ending.SERVICE_CLOSED)
+
+
+def json_of(error):
+    """The error in the envelope of the response."""
+    return orjson.loads(error.response("req_1").body)["error"]
 
 
 def durable(sequence, kind="message.completed", text="Grüße", **more):
@@ -109,9 +115,7 @@ def test_a_fault_of_another_event_changes_nothing():
     assert play_one(Drop(after=events(sequence=99))) == sends(LOG)
 
 
-@pytest.mark.parametrize(
-    ("kind", "end"), [(Drop, CloseConnection()), (Reset, ResetConnection()), (Stall, PauseSending(None))]
-)
+@pytest.mark.parametrize(("kind", "end"), [(Drop, CLOSED), (Reset, RESET), (Stall, HELD)])
 @pytest.mark.parametrize(("position", "sent"), [("before", 4), ("after", 5)])
 def test_a_stream_ends_before_or_after_an_event(kind, end, position, sent):
     assert play_one(kind(**{position: events(sequence=2)})) == [*sends(LOG[:sent]), end]
@@ -120,7 +124,7 @@ def test_a_stream_ends_before_or_after_an_event(kind, end, position, sent):
 @pytest.mark.parametrize(("offset", "sent"), [(None, len(LOG[4].data) // 2), (7, 7), (len(LOG[4].data) - 1, -1)])
 def test_a_stream_ends_inside_an_event(offset, sent):
     done = play_one(Drop(offset=offset, at=events(sequence=2)))
-    assert done == [*sends(LOG[:4]), SendBytes(LOG[4].data[:sent]), CloseConnection()]
+    assert done == [*sends(LOG[:4]), SendBytes(LOG[4].data[:sent]), CLOSED]
 
 
 def test_an_offset_after_the_end_of_an_event_does_not_hit_it():
@@ -128,18 +132,18 @@ def test_an_offset_after_the_end_of_an_event_does_not_hit_it():
 
 
 def test_events_are_counted_without_comments():
-    assert play_one(Drop(after=events(event=2))) == [*sends(LOG[:3]), CloseConnection()]
+    assert play_one(Drop(after=events(event=2))) == [*sends(LOG[:3]), CLOSED]
 
 
 def test_an_event_has_to_match_every_field():
     fault = Drop(after=events(type="message.*", id="e2", run=("r1", "r2")))
-    assert play_one(fault) == [*sends(LOG[:5]), CloseConnection()]
+    assert play_one(fault) == [*sends(LOG[:5]), CLOSED]
 
 
 def test_a_tool_call_is_matched_by_its_id():
     log = [durable(1), durable(2, "tool.started", tool_call_id="t1"), durable(3)]
     done = play(schedule(Drop(before=events(tool_call="t1"))), entries=log)
-    assert done == [*sends(log[:1]), CloseConnection()]
+    assert done == [*sends(log[:1]), CLOSED]
 
 
 def test_a_stream_continues_after_a_pause():
@@ -193,13 +197,13 @@ def test_the_faults_of_one_event_add_up():
     resync, *rest = play(faults)
     twice = [SendBytes(LOG[0].data[:4]), SendBytes(LOG[0].data[4:])] * 2
     assert resync.data.startswith(b"event: stream.resync")
-    assert rest == [*twice, CloseConnection()]
+    assert rest == [*twice, CLOSED]
     assert faults.counts == {"end": 1, "again": 1, "split": 1, "resync": 1}
 
 
 def test_faults_after_the_end_of_a_stream_are_neither_applied_nor_counted():
     faults = schedule(Drop(before=events()), InsertResync(after=events()))
-    assert play(faults) == [CloseConnection()]
+    assert play(faults) == [CLOSED]
     assert faults.counts == {"fault-1": 1, "fault-2": 0}
     assert faults.unused == ["fault-2"]
 
@@ -208,7 +212,7 @@ def test_connections_are_counted_for_each_session():
     faults = schedule(Drop(after=events(event=1), connection=2))
     assert play(faults, stream("s1")) == sends(LOG)
     assert play(faults, stream("s2")) == sends(LOG)
-    assert play(faults, stream("s1")) == [*sends(LOG[:1]), CloseConnection()]
+    assert play(faults, stream("s1")) == [*sends(LOG[:1]), CLOSED]
     assert play(faults, stream("s1")) == sends(LOG)
 
 
@@ -217,19 +221,17 @@ def test_a_rewound_server_does_the_same_again():
     first = play(faults)
     assert play(faults) == sends(LOG)
     faults.rewind()
-    assert play(faults) == first == [*sends(LOG[:1]), CloseConnection()]
+    assert play(faults) == first == [*sends(LOG[:1]), CLOSED]
     assert list(faults.counts.values()) == [2], "the totals include what was applied before"
 
 
 def test_skip_and_times_limit_how_often_a_fault_is_applied():
-    assert play_one(Drop(after=events(), skip=2, times=1)) == [*sends(LOG[:4]), CloseConnection()]
+    assert play_one(Drop(after=events(), skip=2, times=1)) == [*sends(LOG[:4]), CLOSED]
     done = play_one(Duplicate(at=events(), skip=1, times=2))
     assert done == sends([*LOG[:2], LOG[2], LOG[2], LOG[3], LOG[3], *LOG[4:]])
 
 
-@pytest.mark.parametrize(
-    ("fault", "end"), [(Drop(), CloseConnection()), (Reset(), ResetConnection()), (Stall(), PauseSending(None))]
-)
+@pytest.mark.parametrize(("fault", "end"), [(Drop(), CLOSED), (Reset(), RESET), (Stall(), HELD)])
 def test_a_fault_replaces_the_response(fault, end):
     assert play_one(fault) == [end]
 
@@ -245,7 +247,8 @@ def test_an_error_is_sent_for_the_requests_it_applies_to():
     text = "Fault busy: error SESSION_BUSY instead of the response (POST /base/v1/sessions/s1/runs/r1/cancel)"
     assert line == LogFault("busy", text)
     assert isinstance(error, SendError)
-    assert (error.active.session_id, error.active.run_id, error.active.base) == ("s1", "r1", "/base")
+    assert json_of(error)["active_run_id"] == "r1"
+    assert json_of(error)["recovery"][0] == "POST /base/v1/sessions/s1/runs/r1/cancel"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,7 @@ def test_an_error_is_sent_for_the_requests_it_applies_to():
 )
 def test_a_cursor_expires(expired, cursor, refused):
     before = schedule(ExpireCursor(cursor=expired)).inject(stream(cursor=cursor)).before
-    assert [error.code for error in before if isinstance(error, SendError)] == ["invalid_cursor"] * refused
+    assert [json_of(error)["code"] for error in before if isinstance(error, SendError)] == ["invalid_cursor"] * refused
 
 
 def test_the_log_names_the_fault_and_the_event():

@@ -10,9 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from wiretape.observations import Ending
 from wiretape_replay.faults.fault_schedule import FaultSchedule
 from wiretape_replay.faults.fault_script import decode_fault_script
-from wiretape_replay.faults.frame_damage import CloseConnection, LogFault, ResetConnection, SendBytes, SendError
+from wiretape_replay.faults.frame_damage import LogFault, SendBytes, SendError
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.playhead import Playhead, StepTarget
 from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog, UnknownCursorError
@@ -134,7 +135,7 @@ class Faulted(RuleBasedStateMachine):
             if isinstance(action, SendBytes):
                 connection.wire += action.data
             elif not isinstance(action, LogFault):
-                connection.over = type(action)
+                connection.over = action.ending
 
     def expect(self, connection, entry):
         """The model: what a person who reads the script expects."""
@@ -150,11 +151,11 @@ class Faulted(RuleBasedStateMachine):
             )
 
         if self.hits("reset", at("before")):
-            connection.model_over = ResetConnection
+            connection.model_over = Ending.SERVICE_RESET
             return
         connection.model_wire += entry.data * (2 if self.hits("duplicate", at("at")) else 1)
         if self.hits("drop", at("after")):
-            connection.model_over = CloseConnection
+            connection.model_over = Ending.SERVICE_CLOSED
 
     @invariant()
     def the_wire_carries_what_the_script_says(self):

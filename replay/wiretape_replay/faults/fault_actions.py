@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import Iterable
 from functools import partial
 
-from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.faults.fault_schedule import FaultSchedule, StreamFaults
 from wiretape_replay.faults.frame_damage import (
     Instruction,
     LogFault,
     PauseSending,
-    ResetConnection,
     SendBytes,
     SendError,
 )
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import Handler
-from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
+from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.session.session_log import LogEntry
 from wiretape_replay.session.session_streams import FaultySender
@@ -64,32 +62,11 @@ class FaultActions:
                 writer.mark_fault(instruction.fault)
                 writer.log(instruction.text)
             elif isinstance(instruction, PauseSending):
-                await _wait(instruction.time_ns, writer)
+                await asyncio.sleep(instruction.time_ns / 1e9)
             elif isinstance(instruction, SendError):
-                await writer.respond(self._error(instruction))
-                return True
-            elif isinstance(instruction, ResetConnection):
-                await writer.reset()
+                await writer.respond(instruction.response(self._ids.next()))
                 return True
             else:
-                writer.close()
+                await writer.end(instruction.ending)
                 return True
         return False
-
-    def _error(self, error: SendError) -> HttpResponse:
-        return error_response(
-            error.code,
-            error.message,
-            self._ids.next(),
-            active=error.active,
-            limit=error.limit,
-            retry_after=error.retry_after,
-            reasons=error.reasons,
-        )
-
-
-async def _wait(time_ns: int | None, writer: ResponseWriter) -> None:
-    if time_ns is None:
-        await writer.hold_open()
-    else:
-        await asyncio.sleep(time_ns / 1e9)

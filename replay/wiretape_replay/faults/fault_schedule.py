@@ -7,6 +7,7 @@ do meanwhile.  Only `skip` and `times`, which count over all connections, depend
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from wiretape.contract import (
@@ -21,7 +22,7 @@ from wiretape.contract import (
 )
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
-from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
+from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail, error_response
 from wiretape_replay.faults.fault_labels import event_fault_line, response_fault_line
 from wiretape_replay.faults.fault_script import (
     Corrupt,
@@ -317,7 +318,7 @@ def _response_instruction(fault: Fault, request: FaultRequest) -> Instruction | 
     if isinstance(fault, ExpireCursor):
         if request.cursor is None or request.cursor not in (as_tuple(fault.cursor) or (request.cursor,)):
             return None
-        return SendError(INVALID_CURSOR, f"The cursor {request.cursor} has expired.")
+        return SendError(partial(error_response, INVALID_CURSOR, f"The cursor {request.cursor} has expired."))
     return interruption(fault) if isinstance(fault, Drop | Reset | Stall | Delay) else None
 
 
@@ -333,7 +334,8 @@ def _error(fault: Error, request: FaultRequest) -> SendError:
     if not reasons and ERROR_CODES[fault.code].status == _UNPROCESSABLE:
         reasons = (ErrorDetail("$", "refused by a fault script"),)
     limit = None if fault.limit is None else LIMITS[fault.limit]
-    return SendError(fault.code, fault.message, active, limit, fault.retry_after, reasons)
+    response = partial(error_response, fault.code, fault.message, active=active, limit=limit, reasons=reasons)
+    return SendError(partial(response, retry_after=fault.retry_after))
 
 
 def _base(request: FaultRequest) -> str:

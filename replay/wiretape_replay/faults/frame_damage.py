@@ -5,14 +5,14 @@ fault does not hit that event.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
 import orjson
 
-from wiretape.contract import STREAM_RESYNC, Limit
-from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
+from wiretape.contract import STREAM_RESYNC
+from wiretape.observations import Ending
 from wiretape_replay.faults.fault_script import (
     Corrupt,
     Damage,
@@ -27,6 +27,7 @@ from wiretape_replay.faults.fault_script import (
     Stall,
     as_tuple,
 )
+from wiretape_replay.http_server.http_messages import HttpResponse
 from wiretape_replay.session.session_log import LogEntry, event_frame
 
 
@@ -49,39 +50,32 @@ class SendBytes:
 
 @dataclass(frozen=True, slots=True)
 class PauseSending:
-    """Send nothing for this many nanoseconds of real time; None: until the client leaves."""
+    """Send nothing for this many nanoseconds of real time."""
 
-    time_ns: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CloseConnection:
-    """Close the connection in an orderly way (FIN)."""
+    time_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class ResetConnection:
-    """Reset the connection (RST)."""
+class EndResponse:
+    """End the response as the service would (SERVICE_CLOSED or SERVICE_RESET), or leave that to the client."""
+
+    ending: Ending
 
 
 @dataclass(frozen=True, slots=True)
 class SendError:
     """Send an error of the service instead of the response."""
 
-    code: str
-    message: str | None = None
-    active: ActiveRun | None = None
-    limit: Limit | None = None
-    retry_after: int | None = None
-    reasons: tuple[ErrorDetail, ...] = ()
+    response: Callable[[str], HttpResponse]
+    """Returns the response with a request id."""
 
 
-Instruction = LogFault | SendBytes | PauseSending | CloseConnection | ResetConnection | SendError
+Instruction = LogFault | SendBytes | PauseSending | EndResponse | SendError
 
 
 def is_final(instruction: Instruction) -> bool:
     """Whether nothing can follow an instruction."""
-    return isinstance(instruction, CloseConnection | ResetConnection | SendError) or instruction == PauseSending(None)
+    return isinstance(instruction, EndResponse | SendError)
 
 
 def until_final(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
@@ -124,9 +118,11 @@ def mutate(fault: Fault, instructions: list[Instruction], random: Random) -> lis
 
 def interruption(fault: Drop | Reset | Stall | Delay) -> Instruction:
     """The instruction of a fault that ends or pauses a response."""
-    if isinstance(fault, Stall | Delay):
-        return PauseSending(None if fault.seconds is None else round(fault.seconds * 1_000_000_000))
-    return ResetConnection() if isinstance(fault, Reset) else CloseConnection()
+    if isinstance(fault, Stall | Delay) and fault.seconds is not None:
+        return PauseSending(round(fault.seconds * 1_000_000_000))
+    if isinstance(fault, Reset):
+        return EndResponse(Ending.SERVICE_RESET)
+    return EndResponse(Ending.SERVICE_CLOSED if isinstance(fault, Drop) else Ending.CLIENT_CLOSED)
 
 
 def corrupt_frame(frame: bytes, fault: Corrupt, random: Random) -> bytes | None:

@@ -136,6 +136,17 @@ class ResponseWriter:
             self.keep_alive = False
         self.ending = Ending.COMPLETE
 
+    async def end(self, ending: Ending) -> None:
+        """End the response as the service did; if the client ended it, wait for the client.  Raises ConnectionError."""
+        if ending is Ending.COMPLETE:
+            await self.finish()
+        elif ending is Ending.SERVICE_RESET:
+            await self.reset()
+        elif ending is Ending.CLIENT_CLOSED:
+            await self.hold_open()
+        else:
+            self.close()
+
     def log(self, line: str) -> None:
         """Log a line, if requests are logged."""
         if self._log is not None:

@@ -214,7 +214,7 @@ async def _send_batch(batch: Sequence[LogEntry], writer: ResponseWriter, faulty:
     await writer.write_all([entry.data for entry in takewhile(_is_frame, batch)])
     ending = next((entry for entry in batch if not _is_frame(entry)), None)
     if ending is not None:
-        await _end(writer, ending.ending)
+        await writer.end(ending.ending or Ending.SERVICE_CLOSED)
     return ending is not None
 
 
@@ -222,19 +222,9 @@ async def _send_with_faults(entry: LogEntry, writer: ResponseWriter, faulty: Fau
     if _is_frame(entry):
         return await faulty(entry)
     if not await faulty(None):
-        await _end(writer, entry.ending)
+        await writer.end(entry.ending or Ending.SERVICE_CLOSED)
     return True
 
 
 def _is_frame(entry: LogEntry) -> bool:
     return entry.kind is not EntryKind.ENDING
-
-
-async def _end(writer: ResponseWriter, ending: Ending | None) -> None:
-    """End the stream as the service ended it."""
-    if ending is Ending.SERVICE_RESET:
-        await writer.reset()
-    elif ending is Ending.COMPLETE:
-        await writer.finish()
-    else:
-        writer.close()

@@ -5,40 +5,22 @@ Delays are nanoseconds since the request was complete, as they were recorded.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
 from wiretape.recording import Exchange
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 
-
-class EndAction(StrEnum):
-    """What to do after everything recorded is sent."""
-
-    FINISH = "finish"
-    """End the response as its framing requires."""
-    CLOSE = "close"
-    """Close the connection (FIN), whether or not the response is complete."""
-    RESET = "reset"
-    """Reset the connection (RST)."""
-    HOLD = "hold"
-    """Send nothing more until the client disconnects."""
-
-
 # If the service ended the exchange, the replay does the same.  If the client ended it, or the proxy timed out, the
 # service had not ended it, and neither does the replay.  If the recording stopped, the rest is not known: closing
 # tells the client that nothing follows, but not that the response is complete.
-_END_ACTIONS = {
-    Ending.COMPLETE: EndAction.FINISH,
-    Ending.SERVICE_CLOSED: EndAction.CLOSE,
-    Ending.SERVICE_RESET: EndAction.RESET,
-    Ending.SERVICE_UNREACHABLE: EndAction.CLOSE,
-    Ending.SERVICE_INVALID: EndAction.CLOSE,
-    Ending.CLIENT_CLOSED: EndAction.HOLD,
-    Ending.TIMED_OUT: EndAction.HOLD,
-    Ending.PROXY_STOPPED: EndAction.CLOSE,
-    Ending.OPEN: EndAction.CLOSE,
+_ENDINGS = {
+    Ending.SERVICE_UNREACHABLE: Ending.SERVICE_CLOSED,
+    Ending.SERVICE_INVALID: Ending.SERVICE_CLOSED,
+    Ending.TIMED_OUT: Ending.CLIENT_CLOSED,
+    Ending.PROXY_STOPPED: Ending.SERVICE_CLOSED,
+    Ending.OPEN: Ending.SERVICE_CLOSED,
 }
+"""How a response ends whose exchange did not end with COMPLETE, SERVICE_CLOSED, SERVICE_RESET or CLIENT_CLOSED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +32,8 @@ class ResponsePlan:
     head_ns: int
     length: int | None
     """Bytes of body in a complete response; None if only its end shows that it is complete."""
-    end: EndAction
+    end: Ending
+    """One of COMPLETE, SERVICE_CLOSED, SERVICE_RESET and CLIENT_CLOSED: the client ends it."""
     end_ns: int
     origin_ns: int
     """The time in the recording when the request was complete."""
@@ -64,14 +47,14 @@ class ResponsePlan:
                 for time_ns, data in run.chunks():
                     yield time_ns - self.origin_ns, data
 
-    def end_after(self, sent: int) -> EndAction:
-        """What to do after `sent` bytes of body."""
+    def end_after(self, sent: int) -> Ending:
+        """How the response ends after `sent` bytes of body."""
         if self.length is None:
             return self.end
-        if self.end is EndAction.FINISH and sent != self.length:
-            return EndAction.CLOSE  # bytes are missing in the recording, and the client must not wait for them
-        if self.end is EndAction.HOLD and sent == self.length:
-            return EndAction.FINISH  # the client disconnected after it had received everything
+        if self.end is Ending.COMPLETE and sent != self.length:
+            return Ending.SERVICE_CLOSED  # bytes are missing in the recording, and the client must not wait for them
+        if self.end is Ending.CLIENT_CLOSED and sent == self.length:
+            return Ending.COMPLETE  # the client disconnected after it had received everything
         return self.end
 
 
@@ -79,8 +62,9 @@ def plan_response(exchange: Exchange) -> ResponsePlan:
     """Return the plan for an exchange."""
     response, origin_ns = exchange.response, _request_complete_ns(exchange)
     end_ns = max(0, (exchange.ended_ns or 0) - origin_ns)
+    ending = _ENDINGS.get(exchange.ending, exchange.ending)
     if response is None:
-        end = EndAction.CLOSE if exchange.ending is Ending.COMPLETE else _END_ACTIONS[exchange.ending]
+        end = Ending.SERVICE_CLOSED if ending is Ending.COMPLETE else ending
         return ResponsePlan(None, 0, None, end, end_ns, origin_ns)
     framing = _framing(exchange.request, response)
     headers = response.headers
@@ -96,7 +80,7 @@ def plan_response(exchange: Exchange) -> ResponsePlan:
     )
     length = {BodyFraming.EMPTY: 0, BodyFraming.LENGTH: _content_length(headers)}.get(framing)
     head_ns = max(0, response.time_ns - origin_ns)
-    return ResponsePlan(head, head_ns, length, _END_ACTIONS[exchange.ending], end_ns, origin_ns)
+    return ResponsePlan(head, head_ns, length, ending, end_ns, origin_ns)
 
 
 def _request_complete_ns(exchange: Exchange) -> int:

@@ -25,7 +25,7 @@ from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, Respons
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
-from wiretape_replay.verbatim.response_plan import EndAction, ResponsePlan, plan_response
+from wiretape_replay.verbatim.response_plan import ResponsePlan, plan_response
 
 _LARGEST_SMALL = 16 * 1024
 """Bytes of a response that is kept in memory."""
@@ -140,7 +140,7 @@ class VerbatimPlayer:
         chunks = tuple(data for _, data in plan.chunks(self._recording.body(exchange.number, Side.RESPONSE)) if data)
         body = b"".join(chunks)
         raw = head.raw + body
-        if plan.end_after(len(body)) is EndAction.FINISH and len(raw) <= _LARGEST_SMALL:
+        if plan.end_after(len(body)) is Ending.COMPLETE and len(raw) <= _LARGEST_SMALL:
             small = _SmallResponse(head, chunks, raw, f"exchange {exchange.number}, {_outcome(exchange)}")
             put_bounded(self._small, exchange.number, small, _MOST_SMALL)
 
@@ -152,7 +152,7 @@ class VerbatimPlayer:
             await writer.start(plan.head)
             sent = await self._send_body(exchange, plan, writer, clock)
         await clock.wait_until(plan.end_ns)
-        await _end(plan.end_after(sent), writer)
+        await writer.end(plan.end_after(sent))
 
     async def _send_body(
         self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter, clock: _PlaybackClock
@@ -179,17 +179,6 @@ class VerbatimPlayer:
         writer.log_outcome(request, "no match, 501")
         error = {"code": NO_MATCH, "message": message, "request_id": self._request_ids.next()}
         await writer.respond(HttpResponse.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),)))
-
-
-async def _end(action: EndAction, writer: ResponseWriter) -> None:
-    if action is EndAction.FINISH:
-        await writer.finish()
-    elif action is EndAction.CLOSE:
-        writer.close()
-    elif action is EndAction.RESET:
-        await writer.reset()
-    else:
-        await writer.hold_open()
 
 
 def _outcome(exchange: Exchange) -> str:

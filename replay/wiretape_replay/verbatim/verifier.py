@@ -17,7 +17,7 @@ from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import HttpRequest, ResponseHead, single_line
 from wiretape_replay.http_server.response_writer import ExchangeListener, ExchangePart, RequestComplete
 from wiretape_replay.verbatim.request_matching import Matching, Order
-from wiretape_replay.verbatim.response_plan import EndAction, plan_response
+from wiretape_replay.verbatim.response_plan import plan_response
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 _Part = RequestComplete | ResponseHead | bytes | Ending
@@ -28,12 +28,11 @@ _TURNS = 20
 _MOST_SHOWN = 40
 """Bytes of a difference that are shown."""
 _ENDINGS = {
-    EndAction.FINISH: (Ending.COMPLETE, "complete"),
-    EndAction.CLOSE: (Ending.SERVICE_CLOSED, "closed"),
-    EndAction.RESET: (Ending.SERVICE_RESET, "reset"),
-    EndAction.HOLD: (Ending.CLIENT_CLOSED, "left open without the end of the response"),
+    Ending.COMPLETE: "complete",
+    Ending.SERVICE_CLOSED: "closed",
+    Ending.SERVICE_RESET: "reset",
+    Ending.CLIENT_CLOSED: "left open without the end of the response",
 }
-"""How the server reports an ending (a response that is held ends when the client disconnects), and its name."""
 _ENDED = {
     Ending.COMPLETE: "the response ended",
     Ending.SERVICE_CLOSED: "the connection was closed",
@@ -163,7 +162,7 @@ class _Verifier:
                 size += len(chunk)
                 self._result.size += len(chunk)
                 self._result.chunks += 1
-        expected, name = _ENDINGS[plan.end_after(size)]
+        expected = plan.end_after(size)
         if expected is Ending.CLIENT_CLOSED:
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
@@ -173,7 +172,7 @@ class _Verifier:
         if isinstance(part, bytes):
             raise _Difference(f"more data follows the {count_of(chunks, 'recorded chunk')}: {_quoted(part)}")
         if part is not expected:
-            raise _Difference(f"{_ended(part)} after the last byte; in the recording, it was {name}")
+            raise _Difference(f"{_ended(part)} after the last byte; in the recording, it was {_ENDINGS[expected]}")
 
     async def _next_part(self, place: str) -> _Part:
         """The next part of a response, which is at a place.  Raises _Difference if nothing more arrives in time."""
