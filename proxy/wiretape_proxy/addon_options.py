@@ -23,7 +23,7 @@ SEVERITIES = ("error", "warning", "note")
 """Severities of findings, worst first."""
 _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
 _WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
-_PARAMETER_NAME = re.compile(r"[^=&?#]+")
+_PARAMETER_NAME = re.compile(r"[^=&?#*]+")
 _OVERLOAD = ("slow", "drop")
 _LEAST_MEMORY = 1 << 20
 _PORTS = {"http": 80, "https": 443}

@@ -414,6 +414,7 @@ def test_an_invalid_address_is_reported(address):
     [
         ("--redact-header", "a b"),
         ("--redact-query", "ticket=1"),
+        ("--redact-query", "utm_*"),
         ("--redact-body", ""),
         ("--idle-timeout", "soon"),
         ("--memory", "much"),
