@@ -12,8 +12,8 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import traceback
+from importlib import import_module
 from multiprocessing.connection import Connection
 
 _FORKED = multiprocessing.get_context("forkserver")
@@ -97,7 +97,8 @@ def _be_the_recorder(read_end: int, write_end: int, *, starts_session: bool) -> 
         for number in signal.valid_signals():
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
-        sys.modules["wiretape_proxy.recorder"].main()
+        # Whoever started the fork server first chose what it has imported.
+        import_module("wiretape_proxy.recorder").main()
         status = 0
     except Exception:  # noqa: BLE001
         traceback.print_exc()
