@@ -32,7 +32,8 @@ class JsonPath:
             return cls(text, compile_query(text))
         except (JSONPathError, RecursionError, IndexError) as error:
             # For an empty query, some versions of the library raise IndexError.
-            problem = shorten(str(error).partition(", line ")[0]) if text else "it is empty"
+            # Some versions say the place in the same line, some draw it in further lines.
+            problem = shorten(str(error).partition("\n")[0].partition(", line ")[0]) if text else "it is empty"
             raise InputError(
                 f"Invalid JSON path '{shorten(text, 60)}' ({problem}): "
                 "write it like $.name, $.list[0], $.list[*].name or $..name."
