@@ -33,7 +33,6 @@ _MOST_IDS = 50_000
 _LIVE_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
 """Types whose ephemeral events are live output of the session."""
 _TOOL_TYPES = frozenset(TOOL_TYPES)
-_DURABLE = Shape.DURABLE
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
 
 
@@ -250,7 +249,7 @@ class StreamState(EventStream):
 
     def receive(self, event: Event) -> None:
         """An event arrived; the rules have not run yet."""
-        if event.shape is not _DURABLE:
+        if not event.is_durable:
             self.arrival = _EPHEMERAL_ARRIVAL
             return
         if self.session.first_event is None:
