@@ -70,8 +70,8 @@ def operation(
     """
 
     def declare(function: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_S, _P], _T]:
-        hints = get_type_hints(function, include_extras=True)
-        _, *all_parameters = signature(function).parameters.values()
+        hints, declaration = get_type_hints(function, include_extras=True), signature(function)
+        _, *all_parameters = declaration.parameters.values()
         in_python = sum(each.kind is Parameter.POSITIONAL_ONLY for each in all_parameters)
         parameters: dict[str, tuple[Any, Any]] = {}
         for each in all_parameters[in_python:]:
@@ -94,7 +94,7 @@ def operation(
 
         @wraps(function)
         def call(control: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-            signature(function).bind(control, *args, **kwargs)
+            declaration.bind(control, *args, **kwargs)
             named = dict(zip(parameters, args[in_python:], strict=False)) | kwargs
             checked = declared.check(named)
             del checked["session"]
