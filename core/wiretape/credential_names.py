@@ -1,7 +1,7 @@
 """Names of headers and parameters that carry credentials, in lower case."""
 
 import re
-from collections.abc import Collection
+from functools import lru_cache
 from urllib.parse import unquote_plus
 
 CREDENTIAL_HEADERS = (
@@ -24,6 +24,11 @@ CREDENTIAL_HEADERS = (
     "x-xsrf-token",
 )
 """Headers whose credential is redacted; its scheme, such as `Bearer`, is kept."""
+
+COOKIE_HEADERS = ("cookie", "set-cookie")
+"""Headers whose whole value is redacted."""
+
+SECRET_HEADERS = frozenset((*CREDENTIAL_HEADERS, *COOKIE_HEADERS))
 
 CREDENTIAL_PARAMETERS = (
     "access_token",
@@ -59,17 +64,23 @@ CREDENTIAL_PARAMETERS = (
 _NESTING = re.compile(r"[\[\].]+")
 
 
-def is_credential_parameter(name: str, names: Collection[str] = CREDENTIAL_PARAMETERS) -> bool:
-    """Whether a parameter, as it is in a URL, carries a credential.
+def is_credential_parameter(name: str) -> bool:
+    """Whether a parameter, as it is in a URL, carries a credential."""
+    return is_parameter(name, CREDENTIAL_PARAMETERS)
+
+
+def is_parameter(name: str, names: tuple[str, ...]) -> bool:
+    """Whether a parameter, as it is in a URL, has one of these names.
 
     `access_token` also stands for `access-token`, `accessToken` and `access%5Ftoken`, and `token` for `filter[token]`.
     """
-    plain = {_without_separators(each) for each in names} if names is not CREDENTIAL_PARAMETERS else _PLAIN_NAMES
-    return not plain.isdisjoint(map(_without_separators, _NESTING.split(unquote_plus(name))))
+    return not _plain_names(names).isdisjoint(map(_without_separators, _NESTING.split(unquote_plus(name))))
+
+
+@lru_cache(100)
+def _plain_names(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(map(_without_separators, names))
 
 
 def _without_separators(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").strip()
-
-
-_PLAIN_NAMES = frozenset(map(_without_separators, CREDENTIAL_PARAMETERS))

@@ -19,7 +19,7 @@ from pathlib import Path
 from wiretape.config import find_config, load_config, override_base
 from wiretape.errors import InputError, describe_failure
 from wiretape.observations import Observation
-from wiretape.recording import Writer, redaction_policy
+from wiretape.recording import RedactionPolicy, Writer
 from wiretape.rules import Settings
 from wiretape_proxy.addon_options import NO_CONFIG
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
@@ -96,7 +96,7 @@ def _open(config: RecorderConfig) -> "Recorder":
     """Open the recording.  Raises InputError."""
     given, resumed = config.settings, config.resumed
     settings = override_base(_rule_settings(given.config), given.base or None)
-    policy = redaction_policy(given.redact_header, given.redact_query, given.redact_body)
+    policy = RedactionPolicy(given.redact_header, given.redact_query, given.redact_body)
     files = [Path(given.output)] if resumed is None else [Path(file) for file in resumed.files]
     writer = Writer.create(
         files[-1], upstream=config.upstream, append=given.append, policy=policy, resume=resumed is not None

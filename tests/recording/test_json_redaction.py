@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Headers, ResponseStarted, Side
-from wiretape.recording import Redactor, body_redaction, json_redaction, redaction_policy
+from wiretape.recording import RedactionPolicy, Redactor, body_redaction, json_redaction
 from wiretape.recording.body_redaction import BodyRedactor
 
 STREAM = (("Content-Type", "text/event-stream"),)
@@ -45,7 +45,7 @@ BODIES = {
 
 
 def begin(headers: Headers = ()) -> BodyRedactor:
-    redactor = BodyRedactor(Redactor(b"salt", redaction_policy((), (), ["$..pin"])))
+    redactor = BodyRedactor(Redactor(b"salt", RedactionPolicy(paths=("$..pin",))))
     redactor.begin(ResponseStarted(1, 1, 200, "OK", "HTTP/1.1", headers))
     return redactor
 

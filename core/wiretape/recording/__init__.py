@@ -31,7 +31,6 @@ from wiretape.recording.redactor import RedactionPolicy as RedactionPolicy
 from wiretape.recording.redactor import Redactor as Redactor
 from wiretape.recording.redactor import overwrite as overwrite
 from wiretape.recording.redactor import redact_urls as redact_urls
-from wiretape.recording.redactor import redaction_policy as redaction_policy
 from wiretape.recording.schema import is_sqlite_file as is_sqlite_file
 from wiretape.recording.table_rows import Capture as Capture
 from wiretape.recording.table_rows import Exchange as Exchange

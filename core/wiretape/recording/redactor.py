@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
+from wiretape.credential_names import COOKIE_HEADERS, CREDENTIAL_HEADERS, is_credential_parameter, is_parameter
 from wiretape.json_path import JsonPath
 from wiretape.observations import Headers, RequestStarted, ResponseStarted
 from wiretape.recording.secret_finder import (
@@ -82,30 +82,16 @@ _URL_CHARACTERS = re.compile(r"[^\s'\"<>]+")
 
 @dataclass(frozen=True, slots=True)
 class RedactionPolicy:
-    """Names of the headers and parameters that hold secrets, in lower case."""
+    """What to redact besides the usual credentials."""
 
-    credential_headers: tuple[str, ...] = CREDENTIAL_HEADERS
-    """Headers whose credential is redacted; a known scheme, such as `Bearer`, is kept."""
-    secret_headers: tuple[str, ...] = ("cookie", "set-cookie")
-    """Headers with cookies, whose whole value is redacted."""
-    query_parameters: tuple[str, ...] = CREDENTIAL_PARAMETERS
-    """Parameters of URLs whose value is redacted."""
-    body_paths: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    """Names of headers."""
+    parameters: tuple[str, ...] = ()
+    """Names of parameters of URLs."""
+    paths: tuple[str, ...] = ()
     """JSON paths of values in bodies and events that are overwritten."""
     texts: tuple[str, ...] = ()
     """Texts of at least `SHORTEST_WORD` characters that are redacted wherever they are."""
-
-
-def redaction_policy(
-    headers: Iterable[str], parameters: Iterable[str], paths: Iterable[str], texts: Iterable[str] = ()
-) -> RedactionPolicy:
-    """Return a policy with more headers and parameters, and with JSON paths and texts."""
-    return RedactionPolicy(
-        credential_headers=(*CREDENTIAL_HEADERS, *(name.lower() for name in headers)),
-        query_parameters=(*CREDENTIAL_PARAMETERS, *parameters),
-        body_paths=tuple(paths),
-        texts=tuple(texts),
-    )
 
 
 def redact_urls(text: str) -> str:
@@ -130,12 +116,13 @@ class Redactor:
     def __init__(self, salt: bytes, policy: RedactionPolicy | None = None, kept: int = KEPT) -> None:
         """`kept` is how many secrets are always remembered."""
         self.policy = policy or RedactionPolicy()
-        self.paths = [JsonPath.of(path) for path in self.policy.body_paths]
+        self._chosen_headers = {name.lower() for name in self.policy.headers}
+        self.paths = [JsonPath.of(path) for path in self.policy.paths]
         self.count = 0
         self.unreadable = 0
         """How many JSON texts were overwritten as a whole, as they could not be read."""
         self.matched: set[str] = set()
-        """What was found, as `header:NAME`, `json:PATH` or `text:TEXT`."""
+        """What was found of the policy, as `header:NAME`, `query:NAME`, `json:PATH` or `text:TEXT`."""
         self._salt = salt
         self._secrets = SecretFinder(kept=kept)
         self._texts = {f"text:{text}": _text_finder(text) for text in self.policy.texts}
@@ -230,11 +217,12 @@ class Redactor:
             put_bounded(self._words, exchange, words, _MOST_EXCHANGES)
 
     def _redact_value(self, name: str, value: str) -> str:
-        if name in self.policy.credential_headers:
+        is_chosen = name in self._chosen_headers
+        if is_chosen:
             self.matched.add(f"header:{name}")
-        if name in self.policy.secret_headers:
+        if name in COOKIE_HEADERS:
             return self._redact_cookies(name, value)
-        if name in self.policy.credential_headers:
+        if is_chosen or name in CREDENTIAL_HEADERS:
             return self._redact_credential(value)
         if not name:
             return self.redact_url(value)
@@ -308,7 +296,9 @@ class Redactor:
         mark, name, equals, found = match.groups()
         value = found.rstrip(_AFTER_URL) if match.re in _IN_HEADER else found
         after = found[len(value) :]
-        if value and is_credential_parameter(name, self.policy.query_parameters):
+        chosen = [f"query:{each}" for each in self.policy.parameters if is_parameter(name, (each,))]
+        self.matched.update(chosen)
+        if value and (chosen or is_credential_parameter(name)):
             if "+" in value:  # a space, as forms encode it
                 self._remember(value.replace("+", " "))
             value = self._replace(value)

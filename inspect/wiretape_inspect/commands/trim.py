@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of, finding_line
 from wiretape.observations import Observation
-from wiretape.recording import Recording, RecordingMetadata, RecordingSource, open_recording
+from wiretape.recording import Recording, RecordingMetadata, RecordingSource, RedactionPolicy, open_recording
 from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape.units import Duration, format_size
@@ -17,7 +17,7 @@ from wiretape_inspect.atomic_output import check_recording_output, describe_cont
 from wiretape_inspect.exchange_selection import ObservationReader, RecordingPart, read_part
 from wiretape_inspect.recording_merge import closed_captures
 from wiretape_inspect.trim.minimize import MinimalRecording, find_finding, minimize
-from wiretape_inspect.trim.recording_redaction import RecordingRedaction, RedactionTargets
+from wiretape_inspect.trim.recording_redaction import RecordingRedaction, parse_targets
 
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
@@ -59,9 +59,9 @@ def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | N
     "--redact",
     "targets",
     multiple=True,
-    callback=lambda _context, _parameter, given: RedactionTargets.of(given),
+    callback=lambda _context, _parameter, given: parse_targets(given),
     metavar="WHAT",
-    help="Redact header:NAME, json:$.path or text:LITERAL. Repeatable.",
+    help="Redact header:NAME, query:NAME, json:$.path or text:LITERAL. Repeatable.",
 )
 @click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="Recording to write.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
@@ -73,7 +73,7 @@ def trim(
     since: int | None,
     until: int | None,
     prefix: str | None,
-    targets: RedactionTargets,
+    targets: RedactionPolicy,
     to: Path,
     force: bool,
 ) -> None:
@@ -92,7 +92,7 @@ def trim(
         wiretape trim run.db --redact header:X-Tenant --redact 'json:$..password' --output clean.db
     """
     part = RecordingPart(session, numbers, since, until)
-    if part == RecordingPart() and prefix is None and not targets:
+    if part == RecordingPart() and prefix is None and targets == RedactionPolicy():
         raise click.UsageError(
             "Select what to keep (--session, --exchange, --since, --until, --to-first-finding) or what to --redact."
         )
@@ -120,7 +120,7 @@ def trim(
 
 
 def _select(
-    recording: Recording, part: RecordingPart, targets: RedactionTargets
+    recording: Recording, part: RecordingPart, targets: RedactionPolicy
 ) -> tuple[RecordingMetadata, ObservationReader, RecordingRedaction | None]:
     """Select a part; return its metadata, its observations without the secrets, and what was redacted, if anything."""
     numbers = part.select_exchanges(recording)
@@ -129,7 +129,7 @@ def _select(
     def read() -> Iterator[Observation]:
         return read_part(recording, numbers, part.until_ns)
 
-    if not targets:
+    if targets == RedactionPolicy():
         return RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted, info.probe), read, None
     exchanges = (each for each in recording.exchanges() if each.number in numbers)
     redaction = RecordingRedaction(recording, exchanges, targets)

@@ -29,7 +29,6 @@ from wiretape.recording import (
     Recording,
     RedactionPolicy,
     Redactor,
-    redaction_policy,
 )
 from wiretape.safe_text import printable
 
@@ -41,44 +40,20 @@ _EXCERPT_LENGTH = 3
 _DIFFERENT = re.compile(rb"[^\0]+")
 
 
-@dataclass(frozen=True, slots=True)
-class RedactionTargets:
-    """What to redact."""
-
-    headers: tuple[str, ...] = ()
-    """Lower-case names."""
-    paths: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, options: Sequence[str]) -> "RedactionTargets":
-        """Parse `header:NAME`, `json:$.path` and `text:LITERAL`.  Raises InputError."""
-        headers, paths, texts = [], [], []
-        for option in options:
-            kind, _, value = option.partition(":")
-            if kind == "header" and value.strip():
-                headers.append(value.strip().lower())
-            elif kind == "json" and value:
-                paths.append(JsonPath.of(value).text)
-            elif kind == "text":
-                texts.append(_checked_text(value))
-            else:
-                # The value may be a secret: it is not printed.
-                raise InputError("Invalid --redact value: expected header:NAME, json:$.path or text:LITERAL.")
-        return cls(tuple(dict.fromkeys(headers)), tuple(dict.fromkeys(paths)), tuple(dict.fromkeys(texts)))
-
-    def __bool__(self) -> bool:
-        return bool(self.headers or self.paths or self.texts)
-
-    def policy(self) -> RedactionPolicy:
-        """Return what to redact besides what the recorder does."""
-        return redaction_policy(self.headers, (), self.paths, self.texts)
-
-    def missing(self, matched: set[str]) -> Iterator[str]:
-        """Yield the targets that are not among the matched ones; of texts only the beginning."""
-        yield from (f"header:{name}" for name in sorted(self.headers) if f"header:{name}" not in matched)
-        yield from (f"json:{printable(path)}" for path in self.paths if f"json:{path}" not in matched)
-        yield from (f"text:{_excerpt(text)}" for text in self.texts if f"text:{text}" not in matched)
+def parse_targets(options: Sequence[str]) -> RedactionPolicy:
+    """Parse `header:NAME`, `query:NAME`, `json:$.path` and `text:LITERAL`.  Raises InputError."""
+    found: dict[str, list[str]] = {"header": [], "query": [], "json": [], "text": []}
+    for option in options:
+        kind, _, value = option.partition(":")
+        if kind == "text":
+            value = _checked_text(value)
+        elif kind == "json" and value:
+            value = JsonPath.of(value).text
+        elif kind not in found or not (value := value.strip()):
+            # The value may be a secret: it is not printed.
+            raise InputError("Invalid --redact value: expected header:NAME, query:NAME, json:$.path or text:LITERAL.")
+        found[kind].append(value.lower() if kind == "header" else value)
+    return RedactionPolicy(*(tuple(dict.fromkeys(values)) for values in found.values()))
 
 
 def _checked_text(text: str) -> str:
@@ -208,10 +183,10 @@ def _contiguous(parts: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int
 class RecordingRedaction:
     """The replacements in a recording."""
 
-    def __init__(self, recording: Recording, exchanges: Iterable[Exchange], targets: RedactionTargets) -> None:
+    def __init__(self, recording: Recording, exchanges: Iterable[Exchange], targets: RedactionPolicy) -> None:
         """Find secrets in the exchanges.  Holds their bodies in memory, one at a time."""
         self._targets = targets
-        self._redactor = Redactor(token_bytes(32), targets.policy(), kept=sys.maxsize)
+        self._redactor = Redactor(token_bytes(32), targets, kept=sys.maxsize)
         self._bodies: dict[tuple[int, Side], RedactedBody] = {}
         chosen = list(exchanges)
         for exchange in chosen:  # a body may repeat what a later head contains
@@ -247,8 +222,12 @@ class RecordingRedaction:
             yield f"{count_of(self._redactor.unreadable, 'JSON text')} could not be read, and all of it is overwritten."
 
     def not_found(self) -> Iterator[str]:
-        """The targets that were not found.  Complete once `apply` is exhausted."""
-        return self._targets.missing(self._redactor.matched)
+        """Yield the targets that were not found, of texts only the beginning.  Complete once `apply` is exhausted."""
+        targets, matched = self._targets, self._redactor.matched
+        yield from (f"header:{name}" for name in sorted(targets.headers) if f"header:{name}" not in matched)
+        yield from (f"query:{printable(name)}" for name in targets.parameters if f"query:{name}" not in matched)
+        yield from (f"json:{printable(path)}" for path in targets.paths if f"json:{path}" not in matched)
+        yield from (f"text:{_excerpt(text)}" for text in targets.texts if f"text:{text}" not in matched)
 
     def apply(self, observations: Iterable[Observation]) -> Iterator[Observation]:
         """The observations without the secrets."""

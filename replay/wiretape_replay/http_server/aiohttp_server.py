@@ -17,8 +17,8 @@ from aiohttp.typedefs import Handler as RouteHandler
 
 from wiretape.addresses import listen_error, origin_of
 from wiretape.control_protocol import CONTROL_ROOT
+from wiretape.credential_names import SECRET_HEADERS
 from wiretape.errors import InputError
-from wiretape.recording import RedactionPolicy
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import (
@@ -40,9 +40,7 @@ LINGER_S = 10.0
 _LINGER_BYTES = 64 * 1024 * 1024
 """Bytes that a client may send after the last response."""
 
-_SECRET_HEADER = re.compile(
-    rf"({'|'.join((*RedactionPolicy().credential_headers, *RedactionPolicy().secret_headers))})\s*:.*", re.IGNORECASE
-)
+_SECRET_HEADER = re.compile(rf"({'|'.join(SECRET_HEADERS)})\s*:.*", re.IGNORECASE)
 """A header with a secret, and everything after it, in a message that quotes a request."""
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import chain
 
 from wiretape.observations import Headers, RequestStarted
-from wiretape.recording import REDACTED_PATTERN, Redactor, overwrite, redaction_policy
+from wiretape.recording import REDACTED_PATTERN, RedactionPolicy, Redactor, overwrite
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 
@@ -21,7 +21,7 @@ def without_secrets(request: HttpRequest, parameters: Iterable[str] = ()) -> Htt
 
     `parameters` are names of more parameters with secrets.
     """
-    redactor = Redactor(b"", redaction_policy((), parameters, ()))
+    redactor = Redactor(b"", RedactionPolicy(parameters=tuple(parameters)))
     method, target, version, headers = request.method, request.target, request.http_version, request.headers
     head = redactor.redact_request(RequestStarted(1, 0, "", method, "http", "", target, version, headers))
     target = _REDACTED.sub("[redacted]", head.target)

@@ -230,12 +230,13 @@ def test_targets_that_were_not_found_are_reported(run, tape, message, tmp_path):
     """Only the beginning of a text is printed, because it is a secret."""
     whole = secretive(tape, message)
     gone = [f"text:{SECRET}", "header:x-tenant", "header:authorization", "json:$..token", "json:$..n"]
-    missed = ["header:x-tenat", "json:$.tokn", "text:sesam street"]
+    missed = ["header:x-tenat", "query:tickt", "json:$.tokn", "text:sesam street"]
 
     result = redacted(run, whole, tmp_path / "clean.db", *gone, *missed)
 
     assert result.exit_code == 0
-    assert result.stderr == "Not found, and therefore not redacted: header:x-tenat, json:$.tokn, text:ses….\n"
+    names = "header:x-tenat, query:tickt, json:$.tokn, text:ses…"
+    assert result.stderr == f"Not found, and therefore not redacted: {names}.\n"
 
 
 def test_a_fingerprint_keeps_its_scheme(run, tape, message, tmp_path):
@@ -247,6 +248,16 @@ def test_a_fingerprint_keeps_its_scheme(run, tape, message, tmp_path):
     assert (result.exit_code, result.stderr) == (0, "")
     with open_recording(whole) as before, open_recording(tmp_path / "clean.db") as after:
         assert after.exchange(1).request.headers == before.exchange(1).request.headers
+
+
+def test_a_parameter_is_redacted_with_its_repetitions(run, tape, tmp_path):
+    tape.exchange("/v1?Tic-ket=ticket-1234&page=2", [(1, b'{"seen": "ticket-1234"}')])
+    whole = tape.close()
+    result = redacted(run, whole, tmp_path / "clean.db", "query:ticket")
+    assert (result.exit_code, result.stderr) == (0, "")
+    with open_recording(tmp_path / "clean.db") as recording:
+        assert re.fullmatch(r"/v1\?Tic-ket=\[redacted:\w{16}\]&page=2", recording.exchange(1).request.target)
+        assert b"".join(run.data for run in recording.body(1, Side.RESPONSE)) == b'{"seen": "***********"}'
 
 
 def test_the_detail_of_an_ending_is_redacted(run, tape, tmp_path):

@@ -11,16 +11,14 @@ import orjson
 
 from wiretape import __version__
 from wiretape.content_encoding import DecodingError, decoder
+from wiretape.credential_names import SECRET_HEADERS
 from wiretape.event import Event
 from wiretape.json_codec import base64_parts, dump_json
 from wiretape.observations import BytesArrived, Ending, Headers, RequestStarted, Side, header
 from wiretape.recording.recording_reader import Recording
-from wiretape.recording.redactor import RedactionPolicy
 from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import escape_json
 
-_POLICY = RedactionPolicy()
-_SENSITIVE = frozenset((*_POLICY.credential_headers, *_POLICY.secret_headers))
 _IN_URL = "!$%&'()*+,-./:;=?@[]_~"
 """Characters that need no escape in a URL, besides letters and digits; a number sign would begin a fragment."""
 _UNKNOWN_TYPE = "x-unknown"
@@ -161,7 +159,7 @@ def _ending(exchange: Exchange) -> dict[str, str]:
 
 
 def _headers(headers: Headers, *, sensitive: bool) -> list[dict[str, str]]:
-    kept = (pair for pair in headers if sensitive or pair[0].lower() not in _SENSITIVE)
+    kept = (pair for pair in headers if sensitive or pair[0].lower() not in SECRET_HEADERS)
     return [{"name": name, "value": value} for name, value in kept]
 
 
