@@ -29,7 +29,8 @@ from wiretape.recording import Writer
 from wiretape_replay import Replay, ReplayOptions, serve_replay
 from wiretape_replay.access.access_settings import AccessPolicy
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
+from wiretape_replay.faults.fault_script import FaultScript
+from wiretape_replay.server_options import fault_script
 
 HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"
@@ -247,7 +248,7 @@ def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, Fault
     script = f'[[fault]]\ndo = "{"drop" if how == "cut-id" else how}"\n{where}\ntimes = 1\n'
     written = folder / f"{how}-{after}.toml"
     written.write_text(script, "utf-8")
-    return record(folder / f"{how}-{after}.db", [(chunks, Ending.CLIENT_CLOSED)]), read_fault_script(written), ids
+    return record(folder / f"{how}-{after}.db", [(chunks, Ending.CLIENT_CLOSED)]), fault_script(written), ids
 
 
 def served(

@@ -10,8 +10,9 @@ import pytest
 from wiretape.config import ConfigTable, load_config
 from wiretape_inspect.probe.probe_file import ProbeFile, read_probe_file
 from wiretape_replay.access.access_settings import AccessFile
-from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
-from wiretape_replay.service.assumptions import Assumptions, read_service_settings
+from wiretape_replay.faults.fault_script import FaultScript
+from wiretape_replay.server_options import ServeOptions, fault_script
+from wiretape_replay.service.assumptions import Assumptions
 from wiretape_replay.service.scenario.scenario_file import read_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 
@@ -39,11 +40,11 @@ def keys_of(type_: type[msgspec.Struct]) -> Iterator[str]:
 
 FILES = {
     "wiretape.toml": (load_config, ["report.md"], tuple(keys_of(ConfigTable))),
-    "a fault script": (read_fault_script, ["faults.md"], tuple(keys_of(FaultScript))),
+    "a fault script": (fault_script, ["faults.md"], tuple(keys_of(FaultScript))),
     "a scenario": (read_scenario, ["scenarios.md"], tuple(keys_of(Scenario))),
     "a probe file": (read_probe_file, ["probe.md"], tuple(keys_of(ProbeFile))),
     "a service": (
-        read_service_settings,
+        lambda path: ServeOptions(service=path),
         ["service.md", "assumptions.md"],
         (*keys_of(AccessFile), *keys_of(Assumptions)),
     ),

@@ -28,8 +28,7 @@ from wiretape.recording import open_recording
 from wiretape_inspect.probe.probe_file import read_probe_file
 from wiretape_inspect.report import baseline
 from wiretape_proxy.addon_options import OPTIONS
-from wiretape_replay.faults.fault_script import read_fault_script
-from wiretape_replay.service.assumptions import read_service_settings
+from wiretape_replay.server_options import ServeOptions, fault_script
 from wiretape_replay.service.scenario.scenario_file import read_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -87,14 +86,14 @@ NOT_TRIED = {
     ("docs/recover.md", "text"): "output about a damaged file; tests/inspect/parts tests the messages",
 }
 READERS = {
-    "docs/assumptions.md": read_service_settings,
-    "docs/faults.md": read_fault_script,
+    "docs/assumptions.md": lambda path: ServeOptions(service=path),
+    "docs/faults.md": fault_script,
     "docs/probe.md": read_probe_file,
     "docs/report.md": load_config,
     "docs/scenarios.md": read_scenario,
-    "docs/serve.md": read_service_settings,
-    "docs/service.md": read_service_settings,
-    "docs/testing.md": read_fault_script,
+    "docs/serve.md": lambda path: ServeOptions(service=path),
+    "docs/service.md": lambda path: ServeOptions(service=path),
+    "docs/testing.md": fault_script,
 }
 """The function that reads the TOML of a page."""
 BUILTIN = {".", "export", "head", "kill", "mkdir", "trap"}

@@ -28,8 +28,7 @@ from wiretape.sse import Parser
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES, parse_query
 from wiretape_inspect.report import baseline
 from wiretape_replay import ReplayOptions, start_replay
-from wiretape_replay.faults.fault_script import read_fault_script
-from wiretape_replay.service.assumptions import read_service_settings
+from wiretape_replay.server_options import ServeOptions, fault_script
 from wiretape_replay.service.scenario.scenario_file import read_scenario
 
 EXAMPLES = int(os.environ.get("WIRETAPE_FUZZ", "6"))
@@ -141,8 +140,8 @@ KINDS: dict[str, Callable[[bytes, Path], object]] = {
     "har": import_as("har"),
     "flows": import_as("flows"),
     "scenario": reader(read_scenario, "file.toml"),
-    "faults": reader(read_fault_script, "file.toml"),
-    "service": reader(read_service_settings, "file.toml"),
+    "faults": reader(fault_script, "file.toml"),
+    "service": reader(lambda path: ServeOptions(service=path), "file.toml"),
     "config": reader(load_config, "wiretape.toml"),
     "baseline": reader(baseline.load, "known.json"),
 }

@@ -12,9 +12,9 @@ from wiretape_replay.access.access_settings import (
     AccessPolicy,
     ApiKey,
     effective_policy,
-    load_access_policy,
 )
 from wiretape_replay.http_server.http_messages import RequestPattern
+from wiretape_replay.server_options import ReplayOptions
 
 FULL = """
 [[keys]]
@@ -50,7 +50,7 @@ s9 = "ws_2"
 def load(tmp_path):
     def write(text):
         (tmp_path / "service.toml").write_text(text)
-        return load_access_policy(tmp_path / "service.toml")
+        return ReplayOptions(service=tmp_path / "service.toml").policy
 
     return write
 
@@ -145,7 +145,7 @@ def test_the_file_in_the_documentation_is_valid(load):
 
 def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(InputError, match=r"There is no file .*nowhere\.toml\."):
-        load_access_policy(tmp_path / "nowhere.toml")
+        ReplayOptions(service=tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize("name", ["", "streams", "GET", "GET v1", "get /v1", "GET /v1?x=1", "GET /a b"])

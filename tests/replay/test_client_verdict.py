@@ -24,7 +24,7 @@ from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.access.access_settings import AccessPolicy
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, VerdictOptions, check_client, fails, verdict
-from wiretape_replay.faults.fault_script import read_fault_script
+from wiretape_replay.server_options import fault_script
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer key-1"}
@@ -229,7 +229,7 @@ async def test_findings_caused_by_a_fault_are_not_attributed_to_the_service(run,
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "twice"\ndo = "duplicate"\nat = { sequence = 2 }\n')
     checker = ClientChecker()
-    async with checked_client(run, checker, faults=read_fault_script(script)) as client:
+    async with checked_client(run, checker, faults=fault_script(script)) as client:
         await read(client, events=4)
     assert not checker.attribution.service
     assert checker.attribution.injected
@@ -242,7 +242,7 @@ async def test_only_findings_after_a_fault_are_attributed_to_it(builder, tmp_pat
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "cut"\ndo = "corrupt"\nhow = "json"\nat = { sequence = 3 }\n')
     checker = ClientChecker()
-    async with checked_client(builder.close(), checker, faults=read_fault_script(script)) as client:
+    async with checked_client(builder.close(), checker, faults=fault_script(script)) as client:
         await read(client)
     assert codes(checker.attribution.service.kept) == ["EVT004"]
     assert [(finding.event, fault) for finding, fault in checker.attribution.faults] == [(3, "cut")]
@@ -254,7 +254,7 @@ async def test_findings_about_the_client_after_a_fault_are_attributed_to_the_cli
     delay = '[[fault]]\ndo = "delay"\nafter = { sequence = 2 }\nseconds = 1.1\ntimes = 1\n'
     script.write_text(f'{delay}[[fault]]\ndo = "drop"\nafter = {{ sequence = 2 }}\ntimes = 1\n')
     checker = ClientChecker()
-    async with checked_client(run, checker, faults=read_fault_script(script)) as client:
+    async with checked_client(run, checker, faults=fault_script(script)) as client:
         assert (await read(client)).count(b"\n\n") == 2
         await read(client)
     assert codes(checker.attribution.client.kept) == ["CLI002"]
@@ -267,7 +267,7 @@ async def test_a_client_that_resumes_after_an_incomplete_event_has_a_finding(run
     offset = EVENTS[1].index(b"data:")
     script.write_text(f'[[fault]]\ndo = "drop"\nat = {{ sequence = 2 }}\noffset = {offset}\ntimes = 1\n')
     checker = ClientChecker()
-    async with checked_client(run, checker, faults=read_fault_script(script)) as client:
+    async with checked_client(run, checker, faults=fault_script(script)) as client:
         assert (await read(client)).endswith(b"id: e2\n")
         await read(client, cursor="e2", events=1)
     (finding,) = checker.attribution.client.kept

@@ -11,7 +11,8 @@ import pytest
 
 from wiretape.errors import InputError
 from wiretape.observations import Ending
-from wiretape_replay.faults.fault_script import Fault, read_fault_script
+from wiretape_replay.faults.fault_script import Fault
+from wiretape_replay.server_options import fault_script
 
 PAGE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text("utf-8")
 SCRIPTS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -40,7 +41,7 @@ def test_every_example_is_applied(recording, serve, call, tmp_path, text):
     """The requests of one client are enough for every fault without a probability."""
     path = tmp_path / "faults.toml"
     path.write_text(text, "utf-8")
-    script = read_fault_script(path)
+    script = fault_script(path)
     replay = serve(recording, mode="session", playhead="connection", faults=script)
     for cursor in ("", "", "Last-Event-ID: evt_12\r\n"):
         client = call(replay.url)
@@ -67,7 +68,7 @@ def test_the_example_of_an_error_is_current(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("faults.toml").write_text(SCRIPTS[0] + "\ntimse = 2\n", "utf-8")
     with pytest.raises(InputError) as caught:
-        read_fault_script(Path("faults.toml"))
+        fault_script(Path("faults.toml"))
     assert f"\nError: {caught.value.message}\n" in PAGE
 
 

@@ -7,15 +7,8 @@ import pytest
 from wiretape.contract import ERROR_CODES
 from wiretape.errors import InputError
 from wiretape_replay.access.error_envelope import ErrorDetail
-from wiretape_replay.faults.fault_script import (
-    Drop,
-    Error,
-    EventFilter,
-    Fault,
-    FaultScript,
-    Stall,
-    read_fault_script,
-)
+from wiretape_replay.faults.fault_script import Drop, Error, EventFilter, Fault, FaultScript, Stall
+from wiretape_replay.server_options import fault_script
 
 
 @pytest.fixture
@@ -25,7 +18,7 @@ def read(tmp_path, monkeypatch):
     def _read(text):
         path = (tmp_path / "faults.toml").relative_to(tmp_path)
         path.write_text(text, "utf-8")
-        return read_fault_script(path)
+        return fault_script(path)
 
     return _read
 
@@ -283,7 +276,7 @@ def test_a_syntax_error_is_explained(read):
 
 def test_a_missing_script_is_an_error_of_one_sentence(tmp_path):
     with pytest.raises(InputError, match=r"There is no file .*nowhere\.toml"):
-        read_fault_script(tmp_path / "nowhere.toml")
+        fault_script(tmp_path / "nowhere.toml")
 
 
 def test_a_script_can_be_written_in_python():

@@ -10,7 +10,7 @@ from wiretape.cli import wiretape
 from wiretape.contract import ERROR_CODES
 from wiretape.errors import InputError
 from wiretape.observations import Ending
-from wiretape_replay.faults.fault_script import read_fault_script
+from wiretape_replay.server_options import fault_script
 
 KEY = "Authorization: Bearer k\r\n"
 STREAM = "/v1/sessions/s1/events/stream"
@@ -38,7 +38,7 @@ def script(tmp_path):
     def _script(text):
         path = tmp_path / "faults.toml"
         path.write_text(text, "utf-8")
-        return read_fault_script(path)
+        return fault_script(path)
 
     return _script
 

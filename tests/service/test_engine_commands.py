@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from wiretape_replay.access.error_envelope import error_response
-from wiretape_replay.service.engine.run_commands import Command, CommandKind, Refusal
+from wiretape_replay.service.engine.run_commands import CommandKind, Refusal
 from wiretape_replay.service.engine.run_interpreter import RunStatus
 
 SECOND = 1_000_000_000
@@ -383,11 +383,11 @@ def test_an_earlier_time_counts_as_the_latest_one(asking):
 def test_commands_do_the_same_as_method_calls(engine):
     by_call, by_command = engine(ASKS), engine(ASKS)
     run = by_call.create_run({}, 0)
-    assert by_command.execute(Command(CommandKind.CREATE, 0, None, {})) == run
+    assert by_command.execute(CommandKind.CREATE, 0, None, {}) == run
     assert types(by_call, SECOND) == types(by_command, SECOND)
     body = {"tool_call_id": call_of(by_call), "output": {"n": 1}}
-    assert by_command.execute(Command(CommandKind.RESUME, SECOND, run.id, body)) == by_call.resume(run.id, body, SECOND)
-    assert by_command.execute(Command(CommandKind.CANCEL, SECOND, run.id)) == by_call.cancel(run.id, SECOND)
+    assert by_command.execute(CommandKind.RESUME, SECOND, run.id, body) == by_call.resume(run.id, body, SECOND)
+    assert by_command.execute(CommandKind.CANCEL, SECOND, run.id) == by_call.cancel(run.id, SECOND)
     assert types(by_call, SECOND) == types(by_command, SECOND)
 
 

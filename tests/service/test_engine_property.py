@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import NamedTuple
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from wiretape.observations import (
 from wiretape.rules import Checker, Party
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.http_server.http_messages import HttpResponse
-from wiretape_replay.service.engine.run_commands import Command, CommandKind, Refusal
+from wiretape_replay.service.engine.run_commands import CommandKind, Refusal
 from wiretape_replay.service.engine.session_engine import SessionEngine
 from wiretape_replay.service.scenario.scenario_steps import (
     Ask,
@@ -62,6 +63,13 @@ times = st.sampled_from([0, 0, 0.001, 0.05, 1, 20])
 timed = st.fixed_dictionaries({"after": times, "pace": times})
 deadlines = st.sampled_from([False, False, 1, 30])
 texts = st.lists(st.text(max_size=5), min_size=1, max_size=3).map(tuple)
+
+
+class Command(NamedTuple):
+    kind: CommandKind
+    time_ns: int
+    run_id: str | None = None
+    body: dict | None = None
 
 
 def step(kind, **fields):
@@ -273,7 +281,7 @@ class Wire:
 
 def answer_of(engine, command, request_id):
     try:
-        run = engine.execute(command)
+        run = engine.execute(*command)
     except Refusal as refusal:
         event(refusal.code)
         return error_response(refusal.code, refusal.message, request_id, active=refusal.active, reasons=refusal.reasons)

@@ -8,10 +8,12 @@ from click.testing import CliRunner
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
-from wiretape_replay.access.access_settings import load_access_policy
+from wiretape.toml_files import parse_toml
+from wiretape_replay.access.access_settings import ASSUMED_COUNTS, ASSUMED_SCOPES
 from wiretape_replay.commands.serve import serve as command
 from wiretape_replay.http_server.http_messages import LARGEST_BODY
-from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, assumed_settings, read_service_settings
+from wiretape_replay.server_options import ReplayOptions
+from wiretape_replay.service.assumptions import assumed_settings, decode_service_settings, fixed_assumptions
 from wiretape_replay.service.scenario.scenario_steps import DEFAULT_DEADLINE
 from wiretape_replay.service.service_operations import DEEPEST_JSON
 
@@ -38,19 +40,14 @@ run-body = { turn = "id", state = "status" }
 
 
 @pytest.fixture
-def setup(tmp_path):
-    def make(text):
-        path = tmp_path / "service.toml"
-        path.write_text(text, "utf-8")
-        return read_service_settings(path)
-
-    return make
+def setup():
+    return lambda text: decode_service_settings(parse_toml(text, "service.toml"), "service.toml")
 
 
 def test_every_assumption_is_on_its_page_and_in_the_list():
     page = PAGE.read_text("utf-8")
     rows = [f"| `{name}` | `{default}` | {about} |" for name, default, about in assumed_settings()]
-    rows += [f"| {one.subject} | {one.assumed} | {one.setting} |" for one in FIXED_ASSUMPTIONS]
+    rows += [f"| {one.subject} | {one.assumed} | {one.setting} |" for one in fixed_assumptions()]
     assert [line for line in page.splitlines() if line.startswith("| ") and "---" not in line] == [
         "| Setting | Default | Assumption |",
         *rows[: len(assumed_settings())],
@@ -60,14 +57,20 @@ def test_every_assumption_is_on_its_page_and_in_the_list():
     listed = " ".join(CliRunner().invoke(command, ["--assumptions"]).output.split())
     for row in [
         *(f"{name} = {default}" for name, default, _ in assumed_settings()),
-        *(one.subject.replace("`", "") for one in FIXED_ASSUMPTIONS),
+        *(one.subject.replace("`", "") for one in fixed_assumptions()),
     ]:
         assert row in listed
     assert listed.count("Assumed:") == len(rows)
 
 
 def test_the_documented_numbers_are_the_real_ones():
-    assumed = {one.subject: one.assumed for one in FIXED_ASSUMPTIONS}
+    assumed = {one.subject: one.assumed for one in fixed_assumptions()}
+    for subject, values in (
+        ("scope that requests need", ASSUMED_SCOPES),
+        ("limit that requests count towards", ASSUMED_COUNTS),
+    ):
+        listed = ", ".join(f"`{name}`: `{value}`" for name, value in values.items())
+        assert assumed[subject] == f"{listed}, all others: none"
     assert assumed["deadline of application tools"] == f"{DEFAULT_DEADLINE} s"
     assert assumed["largest body"].startswith(f"{LARGEST_BODY // 2**20} MiB; ")
     assert assumed["deepest body"].startswith(f"{DEEPEST_JSON} levels of nesting; ")
@@ -105,7 +108,7 @@ async def test_limits_follow_a_request_to_its_new_path(serve, setup):
 def test_replays_accept_the_same_file(tmp_path):
     path = tmp_path / "service.toml"
     path.write_text(OTHER, "utf-8")
-    assert load_access_policy(path).keys.keys() == {"k"}
+    assert ReplayOptions(service=path).policy.keys.keys() == {"k"}
 
 
 WRONG = {

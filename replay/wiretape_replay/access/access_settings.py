@@ -7,7 +7,6 @@ replace.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +15,7 @@ from msgspec import Meta
 from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
 from wiretape.input_validation import Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
-from wiretape.toml_files import read_toml, require_table_lists
+from wiretape.toml_files import require_table_lists
 from wiretape_replay.http_server.http_messages import RequestPattern
 
 DEFAULT_TENANT = "default"
@@ -148,11 +147,6 @@ class AccessFile(_Table, frozen=True):
     workspaces: dict[str, _Text] = {}
     assumed: dict[str, Any] = {}
     """Only `wiretape serve` reads this table."""
-
-
-def load_access_policy(path: Path) -> AccessPolicy:
-    """Load a settings file; the published limits apply unless it sets others.  Raises InputError."""
-    return decode_access_policy(read_toml(path), str(path))
 
 
 def decode_access_policy(

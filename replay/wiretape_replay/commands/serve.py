@@ -23,7 +23,7 @@ from wiretape_replay.commands.foreground_server import (
     verdict_options,
 )
 from wiretape_replay.server_options import ACCESS, FAULTS, SERVING, ServeOptions
-from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, NOT_CONFIGURABLE, FixedAssumption, assumed_settings
+from wiretape_replay.service.assumptions import NOT_CONFIGURABLE, FixedAssumption, assumed_settings, fixed_assumptions
 from wiretape_replay.service.scenario.scenario_file import scenario_list
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
 
@@ -40,7 +40,7 @@ def _print_assumptions(ctx: click.Context, _param: click.Parameter, wanted: bool
             [(f"{name} = {default}", f"Assumed: {about}.") for name, default, about in assumed_settings()]
         )
     with formatter.section("Other assumptions"):
-        formatter.write_dl([(_plain(each.subject), _plain(_describe(each))) for each in FIXED_ASSUMPTIONS])
+        formatter.write_dl([(_plain(each.subject), _plain(_describe(each))) for each in fixed_assumptions()])
     click.echo(formatter.getvalue().strip())
     ctx.exit()
 

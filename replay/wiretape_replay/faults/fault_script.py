@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
@@ -29,7 +28,7 @@ from wiretape.contract.schemas import has_own_details
 from wiretape.errors import InputError
 from wiretape.input_validation import Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, printable, shorten
-from wiretape.toml_files import read_toml, require_table_lists
+from wiretape.toml_files import require_table_lists
 from wiretape_replay.access.error_envelope import ErrorDetail
 from wiretape_replay.http_server.http_messages import RequestPattern
 from wiretape_replay.session.session_log import LogEntry
@@ -452,11 +451,6 @@ class FaultScript(_Table, frozen=True, kw_only=True):
                     f"The fault {shorten(fault.name, 60)} applies to stream events, but verbatim mode sends "
                     "recorded responses unchanged: choose --mode session."
                 )
-
-
-def read_fault_script(path: Path) -> FaultScript:
-    """Read a fault script.  Raises InputError, naming the file and the key."""
-    return decode_fault_script(read_toml(path), str(path))
 
 
 def decode_fault_script(document: Any, name: str) -> FaultScript:

@@ -18,8 +18,6 @@ from wiretape.observations import is_header_name
 from wiretape.toml_files import read_toml
 from wiretape_replay.access.access_settings import (
     ASSUMED,
-    ASSUMED_COUNTS,
-    ASSUMED_SCOPES,
     CREATE_RUN,
     CREATE_SESSION,
     DEFAULT_TENANT,
@@ -134,11 +132,6 @@ def default_settings() -> ServiceSettings:
     return ServiceSettings(AccessPolicy(keys={DEFAULT_KEY: ApiKey(DEFAULT_TENANT)}, limits=LIMITS), Assumptions())
 
 
-def read_service_settings(path: Path) -> ServiceSettings:
-    """Read a settings file: its `[assumed]` table here, the rest by `access_settings`.  Raises InputError."""
-    return decode_service_settings(read_toml(path), str(path))
-
-
 def decode_service_settings(document: Mapping[str, Any], name: str) -> ServiceSettings:
     """Decode the document of a settings file; `name` is what error messages call it.  Raises InputError."""
     source = Source(name)
@@ -196,80 +189,7 @@ class FixedAssumption:
     """Where it can be changed."""
 
 
-def _defaults(values: Mapping[str, str]) -> str:
-    return ", ".join(f"`{name}`: `{value}`" for name, value in values.items()) + ", all others: none"
-
-
-FIXED_ASSUMPTIONS = (
-    FixedAssumption("scope that requests need", _defaults(ASSUMED_SCOPES), "`[scopes]`"),
-    FixedAssumption("limit that requests count towards", _defaults(ASSUMED_COUNTS), "`[counts]`"),
-    FixedAssumption(
-        "requests that count towards a limit",
-        "every request with a valid key and scope, including repeats of an earlier request, but not those refused by "
-        "the limit",
-    ),
-    FixedAssumption(
-        "window of a limit", "any 60-second period; `Retry-After` is in whole seconds, rounded up", "`[limits]`"
-    ),
-    FixedAssumption(
-        "order of checks",
-        "401, 403, 429, 404, then the idempotency key, then the state of session and run, then the body: a request to "
-        "resume an ended run is refused for that reason, even if its body is also invalid",
-    ),
-    FixedAssumption("keep-alive", "a comment whenever nothing has been sent on a stream for 15 s"),
-    FixedAssumption(
-        "status of a run", "`running`, `completed`, `failed` and `cancelled`, in addition to `waiting_for_input`"
-    ),
-    FixedAssumption("status of a session", "`idle`, or `active` while it has an active run"),
-    FixedAssumption("request body of a new session", "an optional `workspace_id`"),
-    FixedAssumption(
-        "request body of a new run", "`input`, `sandbox`, `tools` (`name`, `input_schema`, `output_schema`)"
-    ),
-    FixedAssumption("request body of a resume", "`tool_call_id` with `output` or `error`, or `input`"),
-    FixedAssumption("response bodies of cancel and resume", "the run, as returned when it is read", "`run-body`"),
-    FixedAssumption("deadline of application tools", "300 s", "the scenario"),
-    FixedAssumption("a missed deadline", "the call fails, and its run with it"),
-    FixedAssumption("the end of a run", "open calls fail first, and `session.status_idle` follows"),
-    FixedAssumption(
-        "schemas of tools",
-        "JSON Schema 2020-12, unless `$schema` names an older draft; references to other documents are refused",
-    ),
-    FixedAssumption("time of `tool_input_invalid`", "when a run that would call the tool is created", "the scenario"),
-    FixedAssumption(
-        "durability of event types", "every type is stored, except deltas and `stream.resync`", "the scenario"
-    ),
-    FixedAssumption("payloads of events", "as in the bundled scenarios"),
-    FixedAssumption("idempotency keys", "scoped to a tenant, 1 to 255 characters long, and kept forever"),
-    FixedAssumption(
-        "use of an idempotency key",
-        "a key is used up only when its request succeeds; a refused request can be corrected and sent again with the "
-        "same key",
-    ),
-    FixedAssumption(
-        "same payload",
-        "method, path, the workspace of a new session, and the body as JSON; a missing body counts as `{}`",
-    ),
-    FixedAssumption(
-        "known path with a method that it does not allow", "400 `invalid_request` with `Allow`, for `HEAD` too"
-    ),
-    FixedAssumption(
-        "`OPTIONS`",
-        "refused like any method that a path does not allow, except that a browser's preflight gets 200; CORS is not "
-        "supported",
-    ),
-    FixedAssumption("unknown path", "404 `resource_not_found`"),
-    FixedAssumption("data that is not HTTP", "400 `invalid_request`, and the connection is closed"),
-    FixedAssumption("largest body", "4 MiB; anything larger gets 400 `invalid_request`"),
-    FixedAssumption("deepest body", "1024 levels of nesting; anything deeper gets 400 `invalid_request`"),
-    FixedAssumption(
-        "contents of bodies",
-        "JSON in UTF-8, numbers within the range of a double, no lone surrogates; a `workspace_id` of 1 to 255 "
-        "characters; up to 100 `tools`, with names of 1 to 200 characters",
-    ),
-    FixedAssumption("`Content-Type` of requests", "ignored; the body must be JSON whatever the header says"),
-    FixedAssumption("`Content-Encoding` of requests", "none or `identity`; others get 400 `invalid_request`"),
-    FixedAssumption(
-        "largest request line and header", "256 KiB each, and 1000 headers; anything more gets 400 `invalid_request`"
-    ),
-    FixedAssumption("`event_deltas`", "`true` or `false`, case-insensitive, given once; other parameters are ignored"),
-)
+def fixed_assumptions() -> Sequence[FixedAssumption]:
+    """The assumptions without a setting in `[assumed]`."""
+    document = read_toml(Path(__file__).with_name("fixed_assumptions.toml"))
+    return [FixedAssumption(**row) for row in document["assumption"]]

@@ -10,7 +10,7 @@ from typing import Any
 from wiretape.contract import EVENT_STREAM
 from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.http_server.http_messages import BodyFraming, HttpResponse, ResponseHead
-from wiretape_replay.service.engine.run_commands import Command, CommandKind
+from wiretape_replay.service.engine.run_commands import CommandKind
 from wiretape_replay.service.engine.run_interpreter import RunSnapshot
 from wiretape_replay.service.engine.session_engine import SessionEngine
 from wiretape_replay.service.scenario.scenario_steps import Scenario
@@ -90,7 +90,7 @@ class LiveSessions:
         """Execute a command and return the run.  Raises Refusal."""
         self.catch_up(live)
         try:
-            return live.engine.execute(Command(kind, self.clock.now_ns(), run_id, body))
+            return live.engine.execute(kind, self.clock.now_ns(), run_id, body)
         finally:
             self.catch_up(live)
 

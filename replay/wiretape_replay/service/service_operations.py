@@ -158,13 +158,13 @@ class ServiceOperations:
         if idempotency.response is not None:
             return idempotency.response
         try:
-            body: Mapping[str, Any] | None = read_json_object(request.http)
+            body = read_json_object(request.http)
         except Refusal:
             self._sessions.catch_up(live)
             live.engine.check(kind, run_id)  # the state of session and run comes before an invalid body
             raise
 
-        run = self._sessions.execute(live, kind, run_id, None if kind is CommandKind.CANCEL else body)
+        run = self._sessions.execute(live, kind, run_id, body)
         return idempotency.store(HttpResponse.from_json(status, self._run(run, live)))
 
     def _idempotency(self, request: ServiceRequest, *more: str) -> "_Idempotency":

@@ -26,18 +26,6 @@ class CommandKind(StrEnum):
     RESUME = "resume"
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A request to the engine."""
-
-    kind: CommandKind
-    time_ns: int
-    run_id: str | None = None
-    """None for the creation of a run."""
-    body: Mapping[str, Any] | None = None
-    """None for a cancellation."""
-
-
 class Refusal(Exception):  # noqa: N818 - a normal response, not an error of the program
     """A command is refused with one of the 16 codes; the fields are those of the error envelope."""
 

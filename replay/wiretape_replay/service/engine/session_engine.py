@@ -20,7 +20,6 @@ from wiretape.contract import (
 from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.service.engine.event_emitter import EventEmitter
 from wiretape_replay.service.engine.run_commands import (
-    Command,
     CommandKind,
     CreateBody,
     Refusal,
@@ -82,15 +81,17 @@ class SessionEngine:
 
     # Commands.
 
-    def execute(self, command: Command) -> RunSnapshot:
+    def execute(
+        self, kind: CommandKind, now_ns: int, run_id: str | None = None, body: Mapping[str, Any] | None = None
+    ) -> RunSnapshot:
         """Execute a command.  Raises Refusal."""
-        match command.kind:
+        match kind:
             case CommandKind.CREATE:
-                return self.create_run(command.body or {}, command.time_ns)
+                return self.create_run(body or {}, now_ns)
             case CommandKind.CANCEL:
-                return self.cancel(command.run_id or "", command.time_ns)
+                return self.cancel(run_id or "", now_ns)
             case CommandKind.RESUME:
-                return self.resume(command.run_id or "", command.body or {}, command.time_ns)
+                return self.resume(run_id or "", body or {}, now_ns)
 
     def create_run(self, body: Mapping[str, Any], now_ns: int) -> RunSnapshot:
         """Raises Refusal: invalid_request, SESSION_BUSY, tool_input_invalid, SANDBOX_PROVISION_FAILED."""
