@@ -55,6 +55,28 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+def test_the_journal_is_bounded_while_a_long_recording_is_checked(begin, path, new_talk) -> None:
+    """What was recorded before is read in slices: a query that is not finished would keep all of the journal."""
+    writer, talk = begin()
+    writer.feed([talk.ask(), talk.asked(), talk.answer()])
+    for _ in range(25):
+        writer.feed([talk.send(b"x" * 50_000) for _ in range(20)])
+        writer.commit()
+    writer.feed([talk.end()])
+    writer.close(talk.tick())
+
+    writer, talk = begin(append=True)
+    writer.feed([talk.ask(), talk.asked(), talk.answer()])
+    largest = steps = 0
+    while writer.tables.is_earlier and writer.derive():
+        writer.feed([talk.send(b"y" * 400_000)])
+        writer.commit()
+        steps += 1
+        largest = max(largest, path.with_name("run.db-wal").stat().st_size)
+    assert steps > 60
+    assert largest < 16_000_000
+
+
 def test_a_closed_recording_is_one_private_file(begin, path, new_talk) -> None:
     """After a clean close there is no journal, and only the owner may read."""
     writer, talk = begin()

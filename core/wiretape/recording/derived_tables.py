@@ -167,8 +167,14 @@ class DerivedTables:
             end = self._earlier_end if self.is_earlier else self._parts[0].end
             if end.position.time_ns > self._position.time_ns:
                 self._until = end
-                self._observations = self._connect().observations_between(
-                    self._position, end.position, (self._last_exchange, self._open), self._index.add_segment
+                recording = self._connect()
+                self._last_exchange = recording.begun_exchanges(self._position.time_ns, self._last_exchange)
+                # SQLite's journal grows while a query is not finished, so each one reads a slice.
+                part = recording.slice_end(self._position, end.position, self._last_exchange)
+                if part is not None:
+                    self._until = _End(part[0], self.volume + part[1])
+                self._observations = recording.observations_between(
+                    self._position, self._until.position, (self._last_exchange, self._open), self._index.add_segment
                 )
             elif is_last:
                 return False
@@ -184,7 +190,6 @@ class DerivedTables:
                 size += len(seen.data)
             elif isinstance(seen, RequestStarted):
                 self._open.add(seen.exchange)
-                self._last_exchange = max(self._last_exchange, seen.exchange)
             elif isinstance(seen, ExchangeEnded):
                 self._open.discard(seen.exchange)
             read = self.readers.read(seen)

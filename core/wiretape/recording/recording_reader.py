@@ -72,6 +72,16 @@ SELECT coalesce((SELECT max(id) FROM segment), 0), coalesce((SELECT max(id) FROM
     coalesce(max(ended_ns), 0), coalesce((SELECT max(time_ns) FROM lost), 0))
 FROM exchange
 """
+_PLACES = """
+SELECT id, time_ns, coalesce((SELECT max(value) FROM json_each(chunks) WHERE key % 2 = 1), 0), length(bytes)
+FROM segment WHERE id > ? AND id <= ? ORDER BY id
+"""
+_SLICE_SEGMENTS = 64
+_SLICE_EXCHANGES = 2000
+_LATER_EXCHANGE = "SELECT started_ns FROM exchange WHERE id > ? AND started_ns > ? ORDER BY id LIMIT 1 OFFSET ?"
+_BEGUN = """
+SELECT coalesce(min(id) - 1, (SELECT max(id) FROM exchange), ?1) FROM exchange WHERE id > ?1 AND started_ns > ?2
+"""
 _GAPS = """
 SELECT since_ns, time_ns, event FROM (
   SELECT * FROM (
@@ -198,6 +208,31 @@ class Recording:
         bounds = Bounds(after.time_ns, until.time_ns, after.segment, until.segment, *exchanges, on_segment)
         with _report_damage(self.path):
             yield from read_observations(self._connection, bounds)
+
+    def begun_exchanges(self, time_ns: int, since: int) -> int:
+        """Return a number not below `since`: all exchanges up to it began at `time_ns` or before."""
+        with _report_damage(self.path):
+            (number,) = self._connection.execute(_BEGUN, (since, time_ns)).fetchone()
+            return int(number)
+
+    def slice_end(self, after: TailPosition, until: TailPosition, exchange: int) -> tuple[TailPosition, int] | None:
+        """Return a position some megabytes and exchanges after `after`, and the bytes of bodies up to there.
+
+        No chunk before it is later than one after it.  None if there is not so much before `until`.  All exchanges up
+        to number `exchange` began before.
+        """
+        with _report_damage(self.path):
+            later = self._connection.execute(_LATER_EXCHANGE, (exchange, after.time_ns, _SLICE_EXCHANGES)).fetchone()
+            if later is None and until.segment - after.segment <= _SLICE_SEGMENTS:
+                return None
+            most_ns = until.time_ns if later is None else later[0]
+            last, end_ns, size = after.segment, after.time_ns, 0
+            for number, time_ns, duration_ns, length in self._connection.execute(_PLACES, (last, until.segment)):
+                if time_ns > end_ns and (last >= after.segment + _SLICE_SEGMENTS or time_ns > most_ns):
+                    return TailPosition(segment=last, time_ns=max(end_ns, min(time_ns - 1, most_ns))), size
+                last, end_ns, size = number, max(end_ns, time_ns + duration_ns), size + length
+            most_ns = max(end_ns, most_ns)
+            return (TailPosition(segment=last, time_ns=most_ns), size) if most_ns < until.time_ns else None
 
     def exchanges(self, after: int = -(2**63)) -> Iterator[Exchange]:
         """Stream the exchanges with a number above `after`, in the order in which they began."""
