@@ -19,17 +19,16 @@ from wiretape.json_codec import UnreadableJson, read_unusual_json, sequence_in
 from wiretape.sse import Frame
 
 EventKind = Literal["durable", "delta", "ephemeral"]
-"""delta: has one of the delta types.  durable: any other event with an id or a sequence.  ephemeral: all others."""
 
 LONGEST_ID = 1024
 """Longest id in bytes that fits a header; servers refuse headers over about 8 KiB."""
-_KNOWN_FIELDS = frozenset({b"event", b"id", b"data", b"retry"})
+_USUAL_FIELDS = frozenset({b"event", b"id", b"data"})
 _NO_OFFSET = timedelta(0)
 _NO_OBJECT_DATA: dict[str, Any] = {}
 
 
 class Shape(IntEnum):
-    """What an event carries, as far as rules distinguish events by it: its kind, if its data is one JSON object."""
+    """Which rules apply to an event: those for its kind, if its data is one JSON object."""
 
     NO_DATA = 0
     """It has no data line, so clients do not dispatch it."""
@@ -76,21 +75,17 @@ class Event(TimedFrame):
 
     __slots__ = (
         "_schema_errors",
-        "_tool_call_ids",
         "created_at",
         "cursor",
         "data",
         "document",
         "event_line",
-        "has_data",
         "has_rare_fields",
-        "has_sequence",
         "has_unusual_json",
         "id_line",
         "is_delta",
         "is_durable",
         "json_hash",
-        "kind",
         "number",
         "run_id",
         "sequence",
@@ -105,30 +100,24 @@ class Event(TimedFrame):
         self.time_ns = time_ns
         self.number = number
         """Its number in the stream, from 1."""
-        data = event = identity = None
-        rare = False
-        for name, value in frame[3]:
-            if name == b"data" and data is None:
-                data = value
-            elif name == b"event" and event is None:
-                event = value
-            elif name == b"id" and identity is None:
-                identity = value
-            else:
-                rare = True
-        if rare:
-            data, event, identity = _effective_lines(frame)
-        self.has_rare_fields = rare
-        """Whether it has other fields than `event`, `id` and `data`, or one of these more than once."""
-        self.has_data = data is not None
-        """Whether it has a data line; if not, clients do not dispatch it."""
-        data = data or b""
-        self.data: bytes = data
-        """The data lines, joined."""
-        self.event_line: bytes | None = event
+        fields = frame[3]
+        self.event_line: bytes | None
         """The value of the effective `event` line; None without any."""
-        self.id_line: bytes | None = identity
+        self.id_line: bytes | None
         """The value of the effective `id` line; None without any."""
+        self.data: bytes
+        """The data lines, joined."""
+        self.has_rare_fields = False
+        """Whether it has other fields than `event`, `id` and `data`, or one of these more than once."""
+        if len(fields) == 2 and fields[0][0] == b"event" and fields[1][0] == b"data":
+            # Nearly all events.
+            self.event_line, identity, data = fields[0][1], None, fields[1][1]
+        elif len(fields) == 3 and fields[0][0] == b"id" and fields[1][0] == b"event" and fields[2][0] == b"data":
+            identity, self.event_line, data = fields[0][1], fields[1][1], fields[2][1]
+        else:
+            identity, data = self._read_fields(frame)
+        self.id_line = identity
+        self.data = data
         self.has_unusual_json = False
         """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
         try:
@@ -138,14 +127,13 @@ class Event(TimedFrame):
             value = read_unusual_json(data, error)
         self.value: Any = value
         """The JSON value of the data, or an `UnreadableJson`."""
-        document = value if type(value) is dict else _NO_OBJECT_DATA
+        is_object = type(value) is dict
+        document = value if is_object else _NO_OBJECT_DATA
         self.document: dict[str, Any] = document
         """The JSON value, if it is an object; otherwise empty."""
         sequence, run_id, type_ = document.get("sequence"), document.get("run_id"), document.get("type")
         if type(sequence) is float:
             sequence = sequence_in(document, data)
-        self.has_sequence = sequence is not None
-        """Whether its JSON has a `sequence` of any type other than null."""
         self.sequence: int | None = sequence if type(sequence) is int else None
         """The JSON `sequence`, if it is an integer (neither a boolean nor a float)."""
         self.run_id: str | None = run_id if type(run_id) is str else None
@@ -153,31 +141,53 @@ class Event(TimedFrame):
         type_ = type_ if type(type_) is str else self.name
         self.type: str = type_
         """The JSON `type`, if it is a string, or else the name on the `event:` line, or else empty."""
-        self.created_at: datetime | None = None
-        """The JSON `created_at`, if it is an ISO 8601 timestamp in UTC; always None for a delta."""
+        self.cursor: str | None = _decode_id(identity) if identity else None
+        """The id that clients store to resume; None if it is absent, empty or not UTF-8, or contains NUL."""
         self.json_hash: int | None = None
         """The hash of its JSON, once it was computed."""
         self._schema_errors: SchemaErrors | None = None
-        self._tool_call_ids: list[str] | None = None
-        if type_ in DELTA_TYPES and document is not _NO_OBJECT_DATA:
-            self.kind, self.shape, self.is_delta, self.is_durable = "delta", _DELTA, True, False
-        else:
-            self._read_kind(document)
-        self.cursor: str | None = _decode_id(identity) if identity else None
-        """The id that clients store to resume; None if it is absent, empty or not UTF-8, or contains NUL."""
-
-    def _read_kind(self, document: dict[str, Any]) -> None:
-        """Read what only other events than deltas have."""
-        is_object = document is not _NO_OBJECT_DATA
-        is_durable = self.has_id or self.has_sequence
-        self.kind = "durable" if is_durable else "ephemeral"
-        self.is_delta, self.is_durable = False, is_durable and is_object
-        """Whether the shape is DELTA or DURABLE; faster than comparing the shape."""
+        self.created_at: datetime | None = None
+        """The JSON `created_at`, if it is an ISO 8601 timestamp in UTC; always None for a delta."""
+        self.is_delta = type_ in DELTA_TYPES and is_object
+        """Whether it is a fragment of live output: a JSON object with one of the delta types."""
+        if self.is_delta:
+            self.is_durable, self.shape = False, _DELTA
+            return
+        self.is_durable = bool(identity) or self.has_sequence
+        """Whether the service stores and replays it: it has an id or a sequence, and is not a delta."""
         if is_object:
-            self.shape = _DURABLE if is_durable else _EPHEMERAL
+            self.shape = _DURABLE if self.is_durable else _EPHEMERAL
+            self.created_at = _parse_utc(document.get("created_at"))
         else:
             self.shape = _NO_OBJECT if self.has_data else _NO_DATA
-        self.created_at = _parse_utc(document.get("created_at"))
+
+    def _read_fields(self, frame: Frame) -> tuple[bytes | None, bytes]:
+        """Read the lines under the SSE rules, and return the id and the data.
+
+        Data lines are joined; otherwise the last line wins, of ids the last one without NUL.
+        """
+        lines = dict(frame.fields)
+        self.event_line, identity = lines.get(b"event"), lines.get(b"id")
+        self.has_rare_fields = len(lines) < len(frame.fields) or not lines.keys() <= _USUAL_FIELDS
+        if not self.has_rare_fields:
+            return identity, lines.get(b"data", b"")
+        usable = [value for value in frame.values(b"id") if b"\0" not in value]
+        return usable[-1] if usable else identity, frame.data
+
+    @property
+    def kind(self) -> EventKind:
+        """What the service does with it: sends it live in fragments, stores and replays it, or only sends it live."""
+        return "delta" if self.is_delta else "durable" if self.is_durable else "ephemeral"
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether its JSON has a `sequence` of any type other than null."""
+        return self.document.get("sequence") is not None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether it has a data line; if not, clients do not dispatch it."""
+        return bool(self.data) or self.frame.is_dispatched
 
     @property
     def raw(self) -> bytes:
@@ -209,11 +219,9 @@ class Event(TimedFrame):
     @property
     def tool_call_ids(self) -> list[str]:
         """The tool call ids in `content` and `data`: none, one, or two that differ."""
-        if self._tool_call_ids is None:
-            first, second = self._content_and_data("tool_call_id")
-            found = [first] if second is None or first == second else [first, second]
-            self._tool_call_ids = [call_id for call_id in found if call_id is not None]
-        return self._tool_call_ids
+        first, second = self._content_and_data("tool_call_id")
+        found = [first] if second is None or first == second else [first, second]
+        return [call_id for call_id in found if call_id is not None]
 
     @property
     def tool_call_id(self) -> str | None:
@@ -285,7 +293,7 @@ class Event(TimedFrame):
     def unknown_fields(self) -> list[bytes]:
         """The names of all fields other than `event`, `id`, `data` and `retry`, each once."""
         names = [name for name, _ in self.frame.fields] if self.has_rare_fields else []
-        return list(dict.fromkeys(name for name in names if name not in _KNOWN_FIELDS))
+        return list(dict.fromkeys(name for name in names if name not in {*_USUAL_FIELDS, b"retry"}))
 
     @property
     def is_utf8(self) -> bool:
@@ -341,17 +349,6 @@ def is_header_safe(identity: str) -> bool:
     return (
         identity.isascii() and identity.isprintable() and identity == identity.strip() and len(identity) <= LONGEST_ID
     )
-
-
-def _effective_lines(frame: Frame) -> tuple[bytes | None, bytes | None, bytes | None]:
-    """Return the values of `data`, `event` and `id` under the SSE rules, each None without a line.
-
-    Data lines are joined; otherwise the last line wins, of ids the last one without NUL.
-    """
-    names, ids = frame.values(b"event"), frame.values(b"id")
-    usable = [value for value in ids if b"\0" not in value] or ids
-    data = frame.data if any(name == b"data" for name, _ in frame.fields) else None
-    return data, names[-1] if names else None, usable[-1] if usable else None
 
 
 def _decode_id(value: bytes) -> str | None:
