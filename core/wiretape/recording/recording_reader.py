@@ -80,7 +80,8 @@ _SLICE_SEGMENTS = 64
 _SLICE_EXCHANGES = 2000
 _LATER_EXCHANGE = "SELECT started_ns FROM exchange WHERE id > ? AND started_ns > ? ORDER BY id LIMIT 1 OFFSET ?"
 _BEGUN = """
-SELECT coalesce(min(id) - 1, (SELECT max(id) FROM exchange), ?1) FROM exchange WHERE id > ?1 AND started_ns > ?2
+SELECT coalesce(min(id) - 1, (SELECT max(id) FROM exchange), :since) FROM exchange
+WHERE id > :since AND started_ns > :time_ns
 """
 _GAPS = """
 SELECT since_ns, time_ns, event FROM (
@@ -212,7 +213,7 @@ class Recording:
     def begun_exchanges(self, time_ns: int, since: int) -> int:
         """Return a number not below `since`: all exchanges up to it began at `time_ns` or before."""
         with _report_damage(self.path):
-            (number,) = self._connection.execute(_BEGUN, (since, time_ns)).fetchone()
+            (number,) = self._connection.execute(_BEGUN, {"since": since, "time_ns": time_ns}).fetchone()
             return int(number)
 
     def slice_end(self, after: TailPosition, until: TailPosition, exchange: int) -> tuple[TailPosition, int] | None:
