@@ -280,7 +280,7 @@ def test_an_ended_run_cannot_be_cancelled(engine, how):
 def test_an_unknown_run_is_not_found(asking):
     for call in (lambda: asking.cancel("run_x", SECOND), lambda: asking.resume("run_x", {"input": 1}, SECOND)):
         assert refused(call).code == "resource_not_found"
-    assert asking.run("run_x") is None
+    assert refused(asking.run, "run_x").code == "resource_not_found"
 
 
 @pytest.mark.parametrize("code", ["SANDBOX_PROVISION_FAILED", "tool_input_invalid", "invalid_request"])

@@ -145,15 +145,12 @@ class ServiceOperations:
     def _read_run(self, request: ServiceRequest) -> HttpResponse:
         live, run_id = self._find_session(request), request.match.ids["run_id"]
         self._sessions.catch_up(live)
-        run = live.engine.run(run_id)
-        if run is None:
-            raise _run_not_found(run_id, live)
-        return HttpResponse.from_json(200, self._run(run, live))
+        return HttpResponse.from_json(200, self._run(live.engine.run(run_id), live))
 
     def _command(self, kind: CommandKind, status: int, request: ServiceRequest) -> HttpResponse:
         live, run_id = self._find_session(request), request.match.ids.get("run_id")
-        if run_id is not None and live.engine.run(run_id) is None:
-            raise _run_not_found(run_id, live)
+        if run_id is not None:
+            live.engine.run(run_id)  # a run that does not exist comes before a conflict of the key
         idempotency = self._idempotency(request)
         if idempotency.response is not None:
             return idempotency.response
@@ -214,10 +211,6 @@ class ServiceOperations:
     def _time(self, time_ns: int | None) -> str | None:
         epoch: datetime = self._sessions.clock.epoch
         return None if time_ns is None else format_time(epoch, time_ns)
-
-
-def _run_not_found(run_id: str, live: LiveSession) -> Refusal:
-    return Refusal(RESOURCE_NOT_FOUND, f"Session {live.id} has no run {shorten(run_id)}.")
 
 
 @dataclass(frozen=True, slots=True)

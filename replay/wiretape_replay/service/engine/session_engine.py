@@ -17,6 +17,7 @@ from wiretape.contract import (
     TOOL_INPUT_INVALID,
     TOOL_RESULT_INVALID,
 )
+from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.service.engine.event_emitter import EventEmitter
 from wiretape_replay.service.engine.run_commands import (
@@ -69,10 +70,9 @@ class SessionEngine:
         """All runs by id, in the order of their creation."""
         return {run_id: run.snapshot() for run_id, run in self._runs.items()}
 
-    def run(self, run_id: str) -> RunSnapshot | None:
-        """The run with that id, as it is now."""
-        run = self._runs.get(run_id)
-        return None if run is None else run.snapshot()
+    def run(self, run_id: str) -> RunSnapshot:
+        """The run with that id, as it is now.  Raises Refusal: resource_not_found."""
+        return self._run(run_id).snapshot()
 
     @property
     def active(self) -> RunSnapshot | None:
@@ -188,7 +188,7 @@ class SessionEngine:
     def _run(self, run_id: str) -> RunInterpreter:
         run = self._runs.get(run_id)
         if run is None:
-            raise Refusal(RESOURCE_NOT_FOUND, f"Session {self.session_id} has no run {run_id}.")
+            raise Refusal(RESOURCE_NOT_FOUND, f"Session {self.session_id} has no run {shorten(run_id)}.")
         return run
 
     def _refuse_by_script(self, script: RunScript, body: CreateBody) -> None:
