@@ -102,6 +102,8 @@ async def test_an_idempotency_key_repeats_the_response_byte_for_byte(serve, stag
             await stage.service.control.async_advance(5)  # a run that was resumed comes to its end
         other = await stage.post("/v1/sessions", requests[1][1], key="admin", idem="k1")
         assert other.code == "idempotency_conflict", "the same payload for another operation is another request"
+        missing = await stage.post(f"{session}/runs/run_x/cancel", {}, key="admin", idem="k1")
+        assert missing.code == "resource_not_found", "a run that does not exist comes before the conflict"
         assert (await stage.post("/v1/sessions", {"workspace_id": "x"}, key="bob", idem="k0")).status == 201
 
 
