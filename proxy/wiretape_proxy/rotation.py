@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 from wiretape import rules
@@ -86,13 +87,12 @@ class Rotation:
     def _close_and_handle(self, path: Path, settings: rules.Settings) -> None:
         try:
             if path.exists():
-                file = RecordingFile.reopen(path)
-                tables = DerivedTables(file)
-                LiveChecker(tables, settings, self._send, first_exchange=file.last_exchange + 1).catch_up()
-                tables.close()
-                file.close()
+                with closing(RecordingFile.reopen(path)) as file, closing(DerivedTables(file)) as tables:
+                    LiveChecker(tables, settings, self._send, first_exchange=file.last_exchange + 1).catch_up()
         except RecordingError as error:
             self._send(RotationFailed(error.message))
+        except Exception as error:  # noqa: BLE001 - a thread must not end silently, and the recording is complete
+            self._send(RotationFailed(f"{path} is not checked completely ({describe_failure(error)})."))
         self._handle_earlier(path)
 
     def _handle_earlier(self, path: Path) -> None:

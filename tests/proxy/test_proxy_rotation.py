@@ -7,11 +7,13 @@ from threading import Thread
 import pytest
 from click.testing import CliRunner
 
+from wiretape import rules
 from wiretape.cli import wiretape
 from wiretape.observations import Side
-from wiretape.recording import open_recording
+from wiretape.recording import RecordingFile, Writer, open_recording
 from wiretape.recording.rotated_parts import open_joined
 from wiretape_proxy.addon_options import Settings
+from wiretape_proxy.recorder_messages import FileFinished
 from wiretape_proxy.rotation import Rotation
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -125,3 +127,17 @@ def test_whatever_goes_wrong_with_a_closed_file_is_reported(tmp_path, monkeypatc
     rotation.finish(is_missing=False)
     (message,) = messages
     assert message.line().startswith(f"{path} is closed, but not handled further (ZeroDivisionError in ")
+
+
+def test_a_file_whose_tables_cannot_be_closed_is_unlocked_and_handled(tmp_path, monkeypatch):
+    messages = []
+    path = tmp_path / "run.db"
+    Writer.create(path, upstream="http://service.test").close(1)
+    rotation = Rotation(replace(Settings(), output=str(path)), messages.append, path)
+    monkeypatch.setattr("wiretape.recording.DerivedTables.close", lambda tables: 1 / 0)
+    rotation.finish_earlier(path, rules.Settings())
+    rotation.finish(is_missing=True)
+    failed, finished = messages
+    assert failed.line().startswith(f"{path} is not checked completely (ZeroDivisionError in ")
+    assert finished == FileFinished(str(path))
+    RecordingFile.reopen(path).close()
