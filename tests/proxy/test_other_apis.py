@@ -230,3 +230,13 @@ def test_a_base_path_in_the_requests_only_is_that_of_the_service(service, start_
         f"{proxy.file}: No exchange is checked as the service's",
     )
     assert run("report", proxy.file, "--no-config", "--base", "other").exit_code == 2
+
+
+@pytest.mark.parametrize(("base", "codes"), [("/agents", {"ERR001"}), ("/other", set())])
+def test_the_option_base_says_which_paths_are_the_services(service, start_proxy, tmp_path, base, codes):
+    service.on("/agents/v1/sessions", responder(*REFUSALS))
+    proxy = start_proxy("--mode", "regular", "--confdir", str(tmp_path / "keys"), "--base", base)
+    post(proxy, f"{service.url}/agents/v1/sessions", host=service.authority)
+    assert proxy.stop() == 0
+    with open_recording(proxy.file) as opened:
+        assert {finding.code for finding in opened.findings()} & {"ERR001"} == codes
