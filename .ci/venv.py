@@ -78,12 +78,16 @@ def _is_in_place(folder: Path) -> bool:
 
 
 def _install(folder: Path) -> None:
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    install = [*pip, "install"]
     log = folder / "install.log"
     with log.open("w") as output:
         _say("installing the packages of requirements.lock (about a minute the first time)")
-        _run([*pip, "--require-hashes", "-r", str(LOCK)], output)
-        _run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], output)
+        # The lock names every package.  Without --no-deps, the pip of Python 3.11 would take the newest release of a
+        # package that another one requires with an extra, such as coverage[toml], and refuse it for its missing hash.
+        _run([*install, "--no-deps", "--require-hashes", "-r", str(LOCK)], output)
+        _run([*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], output)
+        _run([*pip, "check"], output)
 
 
 def _run(command: list[str], output: IO[str] | None) -> None:
