@@ -1,107 +1,63 @@
 """The rules, and the checker that runs them over observations."""
 
-from wiretape.event import Event, Shape
-from wiretape.rules.catalogue import (
-    AFTER_COMMENT,
-    ANY_SHAPE,
-    ERROR_RESPONSE,
-    EVENT,
-    EXCHANGE_END,
-    HELD,
-    REPLAY_END,
-    REQUEST,
-    RESPONSE,
-    SILENCE,
-    STREAM_END,
-    STREAM_RESPONSE,
-    SUCCESS_RESPONSE,
-    Basis,
-    Check,
-    Explanation,
-    Inconclusive,
-    Later,
-    Need,
-    Outcome,
-    Problem,
-    Rule,
-    Scope,
-    Trigger,
-    catalogue_of,
-    problem,
-    rule,
-    rules_in,
-)
-from wiretape.rules.checker import Checker
-from wiretape.rules.families import BUILT_IN, CATALOGUE, EVERYWHERE, explanation_of
-from wiretape.rules.finding import Finding, Location, Party, Severity, Tally, Verdict
-from wiretape.rules.quoting import describe, format_number, quote
-from wiretape.rules.selection import EVERY, Settings, UnknownCodeError, codes_of, family_names, selected, weight
-from wiretape.rules.state.event_log import json_hash
-from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.response_body import ErrorBody, SuccessBody
-from wiretape.rules.state.service_traffic import ScopeCount, ScopeReason, ServiceBase, parse_service_base
-from wiretape.rules.state.stream_state import EventStream, StreamState
-
-__all__ = [
-    "AFTER_COMMENT",
-    "ANY_SHAPE",
-    "BUILT_IN",
-    "CATALOGUE",
-    "ERROR_RESPONSE",
-    "EVENT",
-    "EVERY",
-    "EVERYWHERE",
-    "EXCHANGE_END",
-    "HELD",
-    "REPLAY_END",
-    "REQUEST",
-    "RESPONSE",
-    "SILENCE",
-    "STREAM_END",
-    "STREAM_RESPONSE",
-    "SUCCESS_RESPONSE",
-    "Basis",
-    "Check",
-    "Checker",
-    "ErrorBody",
-    "Event",
-    "EventStream",
-    "ExchangeState",
-    "Explanation",
-    "Finding",
-    "Inconclusive",
-    "Later",
-    "Location",
-    "Need",
-    "Outcome",
-    "Party",
-    "Problem",
-    "Rule",
-    "Scope",
-    "ScopeCount",
-    "ScopeReason",
-    "ServiceBase",
-    "Settings",
-    "Severity",
-    "Shape",
-    "StreamState",
-    "SuccessBody",
-    "Tally",
-    "Trigger",
-    "UnknownCodeError",
-    "Verdict",
-    "catalogue_of",
-    "codes_of",
-    "describe",
-    "explanation_of",
-    "family_names",
-    "format_number",
-    "json_hash",
-    "parse_service_base",
-    "problem",
-    "quote",
-    "rule",
-    "rules_in",
-    "selected",
-    "weight",
-]
+from wiretape.event import Event as Event
+from wiretape.event import Shape as Shape
+from wiretape.rules.catalogue import AFTER_COMMENT as AFTER_COMMENT
+from wiretape.rules.catalogue import ANY_SHAPE as ANY_SHAPE
+from wiretape.rules.catalogue import ERROR_RESPONSE as ERROR_RESPONSE
+from wiretape.rules.catalogue import EVENT as EVENT
+from wiretape.rules.catalogue import EXCHANGE_END as EXCHANGE_END
+from wiretape.rules.catalogue import HELD as HELD
+from wiretape.rules.catalogue import REPLAY_END as REPLAY_END
+from wiretape.rules.catalogue import REQUEST as REQUEST
+from wiretape.rules.catalogue import RESPONSE as RESPONSE
+from wiretape.rules.catalogue import SILENCE as SILENCE
+from wiretape.rules.catalogue import STREAM_END as STREAM_END
+from wiretape.rules.catalogue import STREAM_RESPONSE as STREAM_RESPONSE
+from wiretape.rules.catalogue import SUCCESS_RESPONSE as SUCCESS_RESPONSE
+from wiretape.rules.catalogue import Basis as Basis
+from wiretape.rules.catalogue import Check as Check
+from wiretape.rules.catalogue import Explanation as Explanation
+from wiretape.rules.catalogue import Inconclusive as Inconclusive
+from wiretape.rules.catalogue import Later as Later
+from wiretape.rules.catalogue import Need as Need
+from wiretape.rules.catalogue import Outcome as Outcome
+from wiretape.rules.catalogue import Problem as Problem
+from wiretape.rules.catalogue import Rule as Rule
+from wiretape.rules.catalogue import Scope as Scope
+from wiretape.rules.catalogue import Trigger as Trigger
+from wiretape.rules.catalogue import catalogue_of as catalogue_of
+from wiretape.rules.catalogue import problem as problem
+from wiretape.rules.catalogue import rule as rule
+from wiretape.rules.catalogue import rules_in as rules_in
+from wiretape.rules.checker import Checker as Checker
+from wiretape.rules.families import BUILT_IN as BUILT_IN
+from wiretape.rules.families import CATALOGUE as CATALOGUE
+from wiretape.rules.families import EVERYWHERE as EVERYWHERE
+from wiretape.rules.families import explanation_of as explanation_of
+from wiretape.rules.finding import Finding as Finding
+from wiretape.rules.finding import Location as Location
+from wiretape.rules.finding import Party as Party
+from wiretape.rules.finding import Severity as Severity
+from wiretape.rules.finding import Tally as Tally
+from wiretape.rules.finding import Verdict as Verdict
+from wiretape.rules.quoting import describe as describe
+from wiretape.rules.quoting import format_number as format_number
+from wiretape.rules.quoting import quote as quote
+from wiretape.rules.selection import EVERY as EVERY
+from wiretape.rules.selection import Settings as Settings
+from wiretape.rules.selection import UnknownCodeError as UnknownCodeError
+from wiretape.rules.selection import codes_of as codes_of
+from wiretape.rules.selection import family_names as family_names
+from wiretape.rules.selection import selected as selected
+from wiretape.rules.selection import weight as weight
+from wiretape.rules.state.event_log import json_hash as json_hash
+from wiretape.rules.state.exchange_state import ExchangeState as ExchangeState
+from wiretape.rules.state.response_body import ErrorBody as ErrorBody
+from wiretape.rules.state.response_body import SuccessBody as SuccessBody
+from wiretape.rules.state.service_traffic import ScopeCount as ScopeCount
+from wiretape.rules.state.service_traffic import ScopeReason as ScopeReason
+from wiretape.rules.state.service_traffic import ServiceBase as ServiceBase
+from wiretape.rules.state.service_traffic import parse_service_base as parse_service_base
+from wiretape.rules.state.stream_state import EventStream as EventStream
+from wiretape.rules.state.stream_state import StreamState as StreamState
