@@ -28,10 +28,9 @@ from wiretape.observations import Ending
 from wiretape.rules.finding import Location, Party, Severity
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
-from wiretape.rules.state.resume_state import ResumeState
 from wiretape.rules.state.runs import Overlap
 from wiretape.rules.state.session_state import SessionState
-from wiretape.rules.state.stream_state import Silence, StreamEnd, StreamState
+from wiretape.rules.state.stream_state import ResumeState, Silence, StreamEnd, StreamState
 from wiretape.sse import FrameKind
 
 _CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")

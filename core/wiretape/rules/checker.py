@@ -38,10 +38,9 @@ from wiretape.rules.selection import Settings
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
-from wiretape.rules.state.resume_state import ResumeState
 from wiretape.rules.state.service_traffic import ScopeCount, ServiceTraffic
 from wiretape.rules.state.session_state import SessionRegistry, SessionState
-from wiretape.rules.state.stream_state import EventStream, Silence, SilenceMonitor, StreamEnd, StreamState
+from wiretape.rules.state.stream_state import EventStream, ResumeState, Silence, SilenceMonitor, StreamEnd, StreamState
 from wiretape.sse import FrameKind
 
 # Python 3.11 takes 50 ns to look up a member of an enumeration.

@@ -24,8 +24,7 @@ from wiretape.rules.quoting import format_number, quote
 from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
-from wiretape.rules.state.resume_state import ResumeState
-from wiretape.rules.state.stream_state import StreamState
+from wiretape.rules.state.stream_state import ResumeState, StreamState
 
 _DURABLE = frozenset({Shape.DURABLE})
 _REPLAY = (

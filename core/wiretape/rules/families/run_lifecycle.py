@@ -192,7 +192,8 @@ def event_before_run_started(event: Event, stream: StreamState) -> Outcome:
     run_id, session = event.run_id, stream.session
     if run_id is None or not session.is_from_start or not stream.arrival.is_current:
         return None
-    run, early = session.runs.runs.get(run_id), stream.find_early_event(event, run_id)
+    run = session.runs.runs.get(run_id)
+    early = stream.runs.find_early_event(event, run_id, whole=stream.shows_whole_session)
     if run is not None and early is not None:
         wanted = f"{RUN_STARTED} as the first event of run {quote(run_id)}"
         return problem(f"Expected {wanted}, got this event.", early, subject=run_id)

@@ -26,7 +26,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Severity
+from wiretape.rules.finding import Location, Severity
 from wiretape.rules.quoting import quote, quote_bytes, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import SuccessBody
@@ -81,7 +81,7 @@ def message_cut_off(end: StreamEnd) -> Outcome:
         return HELD
     return problem(
         f"Expected a blank line at the end of the last event, got {len(end.tail.raw)} bytes without one before {how}.",
-        end.location_of(end.tail),
+        Location(end.stream.exchange, end.time_ns, byte_offset=end.tail.start),
     )
 
 

@@ -55,11 +55,11 @@ def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
 )
 def end_without_start(event: Event, stream: StreamState) -> Outcome:
     """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
-    session, ids = stream.session, event.tool_call_ids
+    session, runs, ids = stream.session, stream.runs, event.tool_call_ids
     if not ids or not stream.arrival.is_current:
         return None
     calls = [call for call in map(session.runs.calls.get, ids) if call is not None]
-    if stream.lacks_start(event):
+    if runs.may_lack_start(event) and (event.run_id in runs.complete or stream.shows_whole_session):
         message = f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}."
         return problem(message, subject=ids[0])
     if not stream.arrival.is_new or not session.is_from_start:

@@ -17,7 +17,7 @@ RequestKey = tuple[str, str, str]
 MOST_CLIENTS = 10_000
 RECONNECT_NS = 60_000_000_000
 """Time that a client has to reconnect after `stream.resync`."""
-_MOST_REQUESTS = 1000
+MOST_REQUESTS = 1000
 """Requests of a client that are kept with what the service told it to do."""
 _MOST_CURSORS = 100
 _MOST_UNREAD = 1000
@@ -70,25 +70,19 @@ class ResolvedCall:
     """A hash of the request body; None if it is unknown or empty."""
 
 
+@dataclass(slots=True)
 class ClientState:
     """What the service told one client to do."""
 
-    __slots__ = ("key", "retries", "waits")
-
-    def __init__(self, key: ClientKey) -> None:
-        self.key = key
-        self.waits: dict[RequestKey, RetryWait] = {}
-        self.retries: dict[RequestKey, SameKeyRetry] = {}
+    key: ClientKey
+    waits: dict[RequestKey, RetryWait] = field(default_factory=dict)
+    retries: dict[RequestKey, SameKeyRetry] = field(default_factory=dict)
 
     def add_wait(self, request: RequestKey, wait: RetryWait, now_ns: int) -> None:
         """The service told it to wait."""
         for key in [key for key, old in self.waits.items() if old.until_ns < now_ns]:
             del self.waits[key]
-        put_bounded(self.waits, request, wait, _MOST_REQUESTS)
-
-    def add_retry(self, request: RequestKey, retry: SameKeyRetry) -> None:
-        """The service told it to repeat the request."""
-        put_bounded(self.retries, request, retry, _MOST_REQUESTS)
+        put_bounded(self.waits, request, wait, MOST_REQUESTS)
 
 
 class ClientRegistry:
@@ -190,19 +184,6 @@ class SessionReader:
     Two programs with the same key and address look like one client.  It therefore has a read position for each of its
     streams that has ended, and uses one up when it resumes from there.
     """
-
-    __slots__ = (
-        "delivered",
-        "key",
-        "losses",
-        "may_be_several",
-        "must_restart",
-        "open_requests",
-        "positions",
-        "refused_cursors",
-        "resolved_calls",
-        "resyncs",
-    )
 
     def __init__(self, key: ClientKey) -> None:
         self.key = key
@@ -318,8 +299,6 @@ class SessionReader:
 
 class DeliveredIds:
     """The durable ids that one stream delivered to its client."""
-
-    __slots__ = ("_recent", "incomplete", "is_unsure", "last")
 
     def __init__(self) -> None:
         self.last: str | None = None

@@ -72,18 +72,6 @@ class EventBudget:
 class EventLog:
     """The durable events of one session by id, in the order in which they were first seen."""
 
-    __slots__ = (
-        "_ascending",
-        "_highest",
-        "budget",
-        "dropped",
-        "dropped_up_to",
-        "events",
-        "first_ids",
-        "has_disorder",
-        "other_events",
-    )
-
     def __init__(self, budget: EventBudget) -> None:
         self.events: dict[str, KnownEvent] = {}
         self.other_events: dict[tuple[str | None, int], KnownEvent] = {}

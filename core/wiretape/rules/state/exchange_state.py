@@ -6,6 +6,7 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import TypeAlias
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract import (
     CURSOR_HEADER,
     ERROR_CODES,
@@ -25,6 +26,7 @@ from wiretape.contract import (
 )
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.state.client_state import (
+    MOST_REQUESTS,
     ClientState,
     RequestKey,
     ResolvedCall,
@@ -195,11 +197,11 @@ class ExchangeState:
             return True
         return run.custom_tool_uses > 1 or (reader is not None and reader.losses > resolved.losses)
 
-    def add_request_bytes(self, run: BytesArrived) -> None:
+    def add_request_bytes(self, span: BytesArrived) -> None:
         """Add bytes of the request body."""
-        if run.data and self.match is not None and self.match.operation is RESUME:
+        if span.data and self.match is not None and self.match.operation is RESUME:
             self._request_hash = self._request_hash or blake2b(digest_size=16)
-            self._request_hash.update(run.data)
+            self._request_hash.update(span.data)
 
     def after_request(self) -> None:
         """Update the client, after the rules about the request have run."""
@@ -249,7 +251,8 @@ class ExchangeState:
         code, cursor = body.code, self.cursor
         uses = 0 if self.run is None else self.run.custom_tool_uses
         if code in SAME_KEY_CODES:
-            self.client.add_retry(self.key, SameKeyRetry(self.number, code or "", self.idempotency_key, uses))
+            retry = SameKeyRetry(self.number, code or "", self.idempotency_key, uses)
+            put_bounded(self.client.retries, self.key, retry, MOST_REQUESTS)
         if self.reader is None or self.match is None:
             return
         if code == INVALID_CURSOR and cursor is not None and self.is_stream_request:

@@ -32,13 +32,13 @@ class ErrorBody:
         except DecodingError:
             self.give_up()
 
-    def feed(self, run: BytesArrived) -> None:
+    def feed(self, span: BytesArrived) -> None:
         """Add more bytes of the body."""
-        for begin in range(0, len(run.data), _STEP):
+        for begin in range(0, len(span.data), _STEP):
             if self._incomplete:
                 return
             try:
-                self._add(self._decoder.feed(run.data[begin : begin + _STEP]))
+                self._add(self._decoder.feed(span.data[begin : begin + _STEP]))
             except DecodingError:
                 self.give_up()
 
@@ -102,10 +102,10 @@ class SuccessBody(ErrorBody):
         self.is_ruled_out = False
         """Whether the beginning of the body shows that it is not an error envelope."""
 
-    def feed(self, run: BytesArrived) -> None:
+    def feed(self, span: BytesArrived) -> None:
         """Add more bytes of the body."""
         if not self.is_ruled_out:
-            super().feed(run)
+            super().feed(span)
 
     def _add(self, data: bytes) -> None:
         if self.is_ruled_out:

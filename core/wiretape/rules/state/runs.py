@@ -11,11 +11,11 @@ sent while no stream was open, so a run may have ended unseen.  There are two pr
 """
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from wiretape.bounded_dict import make_room
+from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
     EVENT_TYPES,
@@ -79,70 +79,59 @@ class _Claim:
         return self.at, self.started
 
 
+@dataclass(slots=True, eq=False)
+class ToolCall:
+    """One tool call."""
+
+    id: str
+    name: str | None = None
+    run_id: str | None = None
+    started: bool = False
+    custom: bool = False
+    """Whether the application has to execute it."""
+    ended: bool = False
+    outcome_id: str | None = None
+    """The id of the event that ended it."""
+
+
+@dataclass(slots=True, eq=False)
 class Run:
     """One run."""
 
-    __slots__ = (
-        "called_tools",
-        "custom_tool_uses",
-        "early_location",
-        "early_sequence",
-        "end_delivered_to",
-        "ended_at",
-        "ended_id",
-        "ended_ns",
-        "ended_sequence",
-        "ended_type",
-        "first_at",
-        "has_unclear_call",
-        "is_disputed",
-        "is_start_disputed",
-        "last_at",
-        "open_calls",
-        "started_at",
-        "started_id",
-        "started_ns",
-    )
+    started_ns: int | None = None
+    """When `run.started` was first seen."""
+    started_id: str | None = None
+    ended_ns: int | None = None
+    """When its first terminal event was first seen."""
+    ended_id: str | None = None
+    ended_sequence: int | None = None
+    ended_type: str | None = None
+    started_at: Position | None = None
+    first_at: Position | None = None
+    """Its start, or the first of its events that were seen, as long as the start was not."""
+    last_at: Position | None = None
+    """The last of its events that shows that it was active until then."""
+    ended_at: Position | None = None
+    """Its first terminal event."""
+    early_location: Location | None = None
+    """The first event of the run, if it was before `run.started`."""
+    is_start_disputed: bool = False
+    """Whether another run was active when it started."""
+    is_disputed: bool = False
+    """Whether it or another run was active wrongly: it proves nothing more, because it may be what is wrong."""
+    called_tools: bool = False
+    open_calls: dict[str, ToolCall] = field(default_factory=dict)
+    """Its tool calls that have started and not ended."""
+    custom_tool_uses: int = 0
+    """How many application tools it requested."""
+    end_delivered_to: set[ClientKey] = field(default_factory=set)
+    """The clients that received a terminal event."""
 
-    def __init__(self) -> None:
-        self.started_ns: int | None = None
-        """When `run.started` was first seen."""
-        self.started_id: str | None = None
-        self.ended_ns: int | None = None
-        """When its first terminal event was first seen."""
-        self.ended_id: str | None = None
-        self.ended_sequence: int | None = None
-        self.ended_type: str | None = None
-        self.started_at: Position | None = None
-        self.first_at: Position | None = None
-        """Its start, or the first of its events that were seen, as long as the start was not."""
-        self.last_at: Position | None = None
-        """The last of its events that shows that it was active until then."""
-        self.ended_at: Position | None = None
-        """Its first terminal event."""
-        self.early_location: Location | None = None
-        """The first event of the run, if it was before `run.started`."""
-        self.early_sequence: int | None = None
-        self.is_start_disputed = False
-        """Whether another run was active when it started."""
-        self.is_disputed = False
-        """Whether it or another run was active wrongly: it proves nothing more, because it may be what is wrong."""
-        self.has_unclear_call = False
-        """Whether a tool event of the run could not be attributed to a call."""
-        self.called_tools = False
-        self.open_calls: dict[str, ToolCall] = {}
-        """Its tool calls that have started and not ended."""
-        self.custom_tool_uses = 0
-        """How many application tools it requested."""
-        self.end_delivered_to: set[ClientKey] = set()
-        """The clients that received a terminal event."""
-
-    def start_call(self, call: "ToolCall", *, custom: bool) -> None:
+    def start_call(self, call: ToolCall, *, custom: bool) -> None:
         """It calls a tool."""
         self.called_tools = True
         if len(self.open_calls) >= MOST_CALLS:
             self.open_calls.clear()
-            self.has_unclear_call = True
         if not call.ended:
             self.open_calls[call.id] = call
         if custom and not call.custom:
@@ -160,45 +149,8 @@ class Run:
         return sum(call.custom for call in self.open_calls.values())
 
 
-class ToolCall:
-    """One tool call."""
-
-    __slots__ = (
-        "custom",
-        "ended",
-        "id",
-        "name",
-        "outcome_id",
-        "run_id",
-        "started",
-    )
-
-    def __init__(self, call_id: str) -> None:
-        self.id = call_id
-        self.name: str | None = None
-        self.run_id: str | None = None
-        self.started = False
-        self.custom = False
-        """Whether the application has to execute it."""
-        self.ended = False
-        self.outcome_id: str | None = None
-        """The id of the event that ended it."""
-
-
 class SessionRuns:
     """The runs and tool calls seen in one session, on any connection."""
-
-    __slots__ = (
-        "_claims",
-        "calls",
-        "dropped_calls",
-        "dropped_runs",
-        "last_at",
-        "last_claim_at",
-        "log",
-        "overlaps",
-        "runs",
-    )
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
@@ -226,11 +178,10 @@ class SessionRuns:
 
     def call(self, call_id: str) -> ToolCall:
         """Return the tool call with that id, which is added if it is new."""
-        return self.calls.get(call_id) or self._add_call(call_id)
-
-    def _add_call(self, call_id: str) -> ToolCall:
-        self.dropped_calls |= make_room(self.calls, MOST_CALLS, lambda old: old.ended)
-        call = self.calls[call_id] = ToolCall(call_id)
+        call = self.calls.get(call_id)
+        if call is None:
+            self.dropped_calls |= make_room(self.calls, MOST_CALLS, lambda old: old.ended)
+            call = self.calls[call_id] = ToolCall(call_id)
         return call
 
     def _calls_of(self, event: Event) -> list[ToolCall]:
@@ -238,9 +189,10 @@ class SessionRuns:
         ids = event.tool_call_ids
         if event.type not in _START_TYPES or not ids:
             return [self.call(call_id) for call_id in ids]
+        if self.call(ids[0]).id != ids[0]:
+            # An earlier event gave the id to another call.
+            del self.calls[ids[0]]
         call = self.call(ids[0])
-        if call.id != ids[0]:
-            call = self._add_call(ids[0])
         # One call has started, whichever of two ids is right (EVT008).
         self.calls.setdefault(ids[-1], call)
         return [call]
@@ -249,8 +201,6 @@ class SessionRuns:
         """Add a tool lifecycle event, and return the calls that it is about."""
         calls = self._calls_of(event)
         run = self.run(run_id) if run_id is not None else None
-        if run is not None and not calls:
-            run.has_unclear_call = True
         for call in calls:
             if event.type in _START_TYPES:
                 call.started = True
@@ -260,10 +210,7 @@ class SessionRuns:
                 call.ended, call.outcome_id = True, event.cursor
                 if run is not None:
                     run.open_calls.pop(call.id, None)
-            if call.name is None and call.run_id is None:
-                call.name, call.run_id = event.tool_name, run_id
-            else:
-                call.name, call.run_id = call.name or event.tool_name, call.run_id or run_id
+            call.name, call.run_id = call.name or event.tool_name, call.run_id or run_id
         return calls
 
     def add_claim(self, started: str | None, at: Position, location: Location) -> None:
@@ -330,27 +277,6 @@ def find_disagreement(call: ToolCall, event: Event) -> tuple[str, str, str] | No
 class StreamRuns:
     """The runs and tool calls of a session as one of its streams shows them."""
 
-    __slots__ = (
-        "_all",
-        "_calls",
-        "_client",
-        "_complete",
-        "_covered_from",
-        "_early",
-        "_exchange",
-        "_has_dropped_calls",
-        "_idle",
-        "_is_after_gap",
-        "_open_calls",
-        "_open_calls_of",
-        "_opened_ns",
-        "_unclear",
-        "active",
-        "ended",
-        "is_live",
-        "started",
-    )
-
     def __init__(self, all_runs: SessionRuns, client: ClientKey, request: RequestStarted, *, live: bool) -> None:
         self._all = all_runs
         self._client = client
@@ -359,13 +285,13 @@ class StreamRuns:
         """Whether events on the stream are known to be live output."""
         self.active: dict[str, Run] = {}
         """The runs that were active while it was live and did not end on it."""
-        self.ended: set[str] = set()
+        self.ended: dict[str, None] = {}
         """The runs that ended while it was live."""
-        self.started: set[str] = set()
+        self.started: dict[str, None] = {}
         """The runs that started while it was live."""
-        self._complete: set[str] = set()
+        self.complete: dict[str, None] = {}
         """Those of which it has carried every event."""
-        self._idle: set[str] = set()
+        self._idle: dict[str, None] = {}
         """The runs during which it announced that the session is idle."""
         self._early: dict[str, Location] = {}
         """The first event of each run that has not started on it, while it was live."""
@@ -374,9 +300,7 @@ class StreamRuns:
         self._has_dropped_calls = False
         self._open_calls: dict[str, str | None] = {}
         """Those that started while it was live and did not end on it, with their runs."""
-        self._open_calls_of: dict[str | None, dict[str, None]] = {}
-        """The same calls by run."""
-        self._unclear: set[str] = set()
+        self._unclear: dict[str, None] = {}
         """The runs with a tool event that could not be attributed to a call."""
         self._covered_from: Position | None = None
         """Where its unbroken part begins in the order of the session; None if that joins what is known."""
@@ -402,9 +326,10 @@ class StreamRuns:
             return self._early[run_id]
         if run.started_ns is not None or run.early_location is None:
             return None
-        if run.early_sequence is not None and event.sequence is not None:
-            return run.early_location if run.early_sequence < event.sequence else None
-        return run.early_location if run.early_location.exchange == self._exchange else None
+        early = run.early_location
+        if early.sequence is not None and event.sequence is not None:
+            return early if early.sequence < event.sequence else None
+        return early if early.exchange == self._exchange else None
 
     def may_lack_start(self, event: Event) -> bool:
         """Whether a tool call ends of which the stream has shown nothing while it was live."""
@@ -415,15 +340,11 @@ class StreamRuns:
             return False
         return event.run_id not in self._unclear
 
-    def is_complete(self, run_id: str | None) -> bool:
-        """Whether the stream has carried every event of a run since the run started."""
-        return run_id in self._complete
-
     def open_calls(self, run_id: str) -> list[str]:
         """Return the tool calls of a run that the stream shows as open."""
         if run_id in self._unclear:
             return []
-        return list(self._open_calls_of.get(run_id, ()))
+        return [call_id for call_id, owner in self._open_calls.items() if owner == run_id]
 
     def is_after_end(self, event: Event, run_id: str) -> bool | None:
         """Whether an event of a run wrongly arrived after the end of the run; None if that is unknown."""
@@ -471,19 +392,19 @@ class StreamRuns:
         if not self.is_live:
             return
         if run_id is not None and not calls:
-            _add_bounded(self._unclear, run_id)
+            put_bounded(self._unclear, run_id, None, MOST_RUNS)
         if len(self._calls) >= MOST_CALLS:
             self._calls.clear()
-            self._forget_open_calls()
+            self._open_calls.clear()
             self._has_dropped_calls = True
         has_ended = event.type in OUTCOME_TYPES
         for call in calls:
             for call_id in (call.id, *event.tool_call_ids):
                 self._calls[call_id] = has_ended or self._calls.get(call_id, False)
             if has_ended:
-                self._close_call(call.id)
+                self._open_calls.pop(call.id, None)
             elif not self._calls[call.id]:
-                self._open_call(call.id, run_id)
+                self._open_calls[call.id] = run_id
 
     def place(self, event: Event, at: Position, *, alone: bool) -> None:
         """Add an event, replayed or not, at a position in the order of the session.
@@ -512,8 +433,8 @@ class StreamRuns:
     def doubt(self) -> None:
         """Events may have been lost, or were not understood."""
         self.active.clear()
-        self._complete.clear()
-        self._forget_open_calls()
+        self.complete.clear()
+        self._open_calls.clear()
         self._is_after_gap = True
 
     def deliver_end(self, event: Event) -> None:
@@ -526,7 +447,7 @@ class StreamRuns:
         """The session is idle."""
         for run_id, run in self.active.items():
             run.is_disputed = True
-            _add_bounded(self._idle, run_id)
+            put_bounded(self._idle, run_id, None, MOST_RUNS)
         self.active.clear()
 
     def _is_first_start(self, run: Run, run_id: str, event: Event) -> bool:
@@ -542,31 +463,10 @@ class StreamRuns:
         if run_id is None or event.type not in _TYPES_AFTER_START:
             return
         if self.is_live and run_id not in self.started and run_id not in self._early:
-            if len(self._early) >= MOST_RUNS:
-                self._early.clear()
-            self._early[run_id] = Location.of(event)
+            put_bounded(self._early, run_id, Location.of(event), MOST_RUNS)
         run = self._all.run(run_id)
         if run.started_ns is None and run.early_location is None:
-            run.early_location, run.early_sequence = Location.of(event), event.sequence
-
-    def _open_call(self, call_id: str, run_id: str | None) -> None:
-        if call_id in self._open_calls and self._open_calls[call_id] != run_id:
-            self._close_call(call_id)
-        self._open_calls[call_id] = run_id
-        self._open_calls_of.setdefault(run_id, {})[call_id] = None
-
-    def _close_call(self, call_id: str) -> None:
-        if call_id not in self._open_calls:
-            return
-        run_id = self._open_calls.pop(call_id)
-        calls = self._open_calls_of[run_id]
-        del calls[call_id]
-        if not calls:
-            del self._open_calls_of[run_id]
-
-    def _forget_open_calls(self) -> None:
-        self._open_calls.clear()
-        self._open_calls_of.clear()
+            run.early_location = Location.of(event)
 
     def _start(self, run: Run, run_id: str, event: Event) -> None:
         overlapping = self.find_overlapping(event, run_id)
@@ -580,26 +480,23 @@ class StreamRuns:
         if run.started_ns is None:
             run.started_ns, run.started_id = event.time_ns, event.cursor
         if self.is_live:
-            _add_bounded(self.started, run_id)
-            _add_bounded(self._complete, run_id)
+            put_bounded(self.started, run_id, None, MOST_RUNS)
+            put_bounded(self.complete, run_id, None, MOST_RUNS)
             if not others:
                 self._set_active(run, run_id)
 
     def _set_active(self, run: Run, run_id: str) -> None:
         if run.started_ns is not None and run_id not in self.ended and run_id not in self._idle:
-            if len(self.active) >= MOST_RUNS:
-                self.active.clear()
-            self.active[run_id] = run
+            put_bounded(self.active, run_id, run, MOST_RUNS)
 
     def _end(self, run: Run, run_id: str, event: Event) -> None:
-        for call_id in self._open_calls_of.pop(run_id, ()):
-            del self._open_calls[call_id]
+        self._open_calls = {call_id: owner for call_id, owner in self._open_calls.items() if owner != run_id}
         if run.ended_ns is None:
             run.ended_ns, run.ended_type = event.time_ns, event.type
             run.ended_id, run.ended_sequence = event.cursor, event.sequence
         self.active.pop(run_id, None)
         if self.is_live:
-            _add_bounded(self.ended, run_id)
+            put_bounded(self.ended, run_id, None, MOST_RUNS)
 
     def _place_start(self, run: Run, run_id: str, at: Position, event: Event) -> None:
         if run.started_at is None or at < run.started_at:
@@ -624,9 +521,3 @@ class StreamRuns:
             # No earlier end of the run can be hidden between its last event and this one.
             run.last_at = at if last is None else max(at, last)
         self._all.refute_claims(run_id, run)
-
-
-def _add_bounded(runs: set[str], run_id: str) -> None:
-    if len(runs) >= MOST_RUNS:
-        runs.clear()
-    runs.add(run_id)

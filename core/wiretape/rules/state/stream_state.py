@@ -1,4 +1,4 @@
-"""State of one stream: the order of its events, its silences, and what it adds to the state of its session."""
+"""State of one stream: the order of its events, its silences, its replay, and what it adds to its session."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -22,8 +22,7 @@ from wiretape.frame_reader import Undecodable
 from wiretape.observations import BytesArrived, Ending, RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
-from wiretape.rules.state.event_log import LEAST_EVENTS, KnownEvent, json_hash
-from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.event_log import LEAST_EVENTS, EventLog, KnownEvent, json_hash
 from wiretape.rules.state.runs import Position, StreamRuns
 from wiretape.rules.state.session_state import SessionState
 from wiretape.sse import DEFAULT_LIMIT, Frame
@@ -32,7 +31,6 @@ _MOST_IDS = 50_000
 """Ids kept for each connection, if there are not too many in all."""
 _LIVE_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
 """Types whose ephemeral events are live output of the session."""
-_TOOL_TYPES = frozenset(TOOL_TYPES)
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
 
 
@@ -55,21 +53,19 @@ class Silence:
 class SilenceMonitor:
     """Measures the silences of one stream, from the response headers on, by the arrival times of its chunks."""
 
-    __slots__ = ("_begun_ns", "_has_reported", "_last_ns", "_limit_ns", "_lost")
-
     def __init__(self, begun_ns: int, limit_ns: int) -> None:
         self._begun_ns = self._last_ns = begun_ns
         self._limit_ns = limit_ns
         self._lost = False
         self._has_reported = False
 
-    def feed(self, run: BytesArrived) -> list[Silence]:
-        """Return the silences before and between the chunks of a run that are too long."""
-        if run.times[-1] - self._last_ns > self._limit_ns:
-            return list(self._silences(run))
-        if run.ends[-1] > run.start:
-            # The run may end with empty chunks.
-            self._last_ns = run.times[bisect_left(run.ends, run.ends[-1])]
+    def feed(self, span: BytesArrived) -> list[Silence]:
+        """Return the silences before and between the chunks that are too long."""
+        if span.times[-1] - self._last_ns > self._limit_ns:
+            return list(self._silences(span))
+        if span.ends[-1] > span.start:
+            # It may end with empty chunks.
+            self._last_ns = span.times[bisect_left(span.ends, span.ends[-1])]
             self._lost = False
         return []
 
@@ -84,9 +80,9 @@ class SilenceMonitor:
             return silence
         return Silence(time_ns, 0, self._limit_ns)
 
-    def _silences(self, run: BytesArrived) -> Iterator[Silence]:
-        before = run.start
-        for end, time_ns in zip(run.ends, run.times, strict=True):
+    def _silences(self, span: BytesArrived) -> Iterator[Silence]:
+        before = span.start
+        for end, time_ns in zip(span.ends, span.times, strict=True):
             if end > before:
                 silence = self._silence(time_ns)
                 if silence is not None:
@@ -103,8 +99,6 @@ class SilenceMonitor:
 
 class EventStream:
     """A connection with an event stream, of the service or of another."""
-
-    __slots__ = ("_oversized_end", "exchange", "has_unknown_end", "oversized", "undecodable")
 
     def __init__(self, exchange: int) -> None:
         self.exchange = exchange
@@ -149,34 +143,93 @@ class Arrival(NamedTuple):
 _EPHEMERAL_ARRIVAL = Arrival()
 
 
+class ResumeState:
+    """Which events one connection has to replay, and which it has replayed.
+
+    The replay ends with a durable event that was not seen before the connection was opened, or with the connection.
+    Only events seen before then can be expected.
+    """
+
+    def __init__(self, cursor: str, opened_ns: int, log: EventLog) -> None:
+        # The service may continue after any event with that id.
+        known = None if log.is_ambiguous(cursor) else log.events.get(cursor)
+        self.cursor = cursor
+        self.opened_ns = opened_ns
+        self.sequence = known.sequence if known is not None else None
+        """The sequence of the cursor's event, if the recording shows it."""
+        self.cursor_ns = known.first_ns if known is not None else 0
+        """When the cursor's event was first seen."""
+        self.expected = {} if known is None else log.after(known, opened_ns)
+        """For each event that is still to be replayed, by id, its sequence and when it was first seen, in order."""
+        self.is_partly_known = self.sequence is None or (
+            log.dropped_up_to is not None and self.sequence < log.dropped_up_to
+        )
+        """Whether more events may have to be replayed than are known."""
+        self.missing: dict[str, None] = {}
+        """The events that the replay skipped."""
+        self._log = log
+        self.location: Location | None = None
+        """The first event after a missing one."""
+        self.has_replayed = False
+        """Whether any event was replayed."""
+        self.has_losses = False
+        """Whether replayed events may have been lost."""
+        self.is_over = False
+        self.is_checked = False
+        """Whether the rules about the whole replay have run."""
+        self.has_live_output = False
+        """Whether an ephemeral event has arrived."""
+
+    def is_up_to_cursor(self, event: Event) -> bool:
+        """Whether the sequence of an event is not above that of the cursor."""
+        return self.sequence is not None and event.sequence is not None and event.sequence <= self.sequence
+
+    def precedes_cursor(self, known: KnownEvent | None) -> bool:
+        """Whether an event with a lower sequence, of which `known` is kept, is one before the cursor.
+
+        If the sequences of the session are out of order, the order in which its events were first seen decides.
+        """
+        return not self._log.has_disorder or (known is not None and known.first_ns <= self.cursor_ns)
+
+    def is_replay(self, known: KnownEvent | None) -> bool:
+        """Whether an event, of which `known` is kept, was seen before the connection was opened."""
+        return known is not None and known.first_ns < self.opened_ns
+
+    def skips(self, sequence: int) -> bool:
+        """Whether events before `sequence` are still to be replayed."""
+        return not self.is_over and next(iter(self.expected.values()), (sequence, 0))[0] < sequence
+
+    def add(self, event: Event, known: KnownEvent | None) -> None:
+        """Add an event with an id or a sequence that arrived before the replay was over."""
+        identity = event.cursor or ""
+        if identity in self.missing:
+            del self.missing[identity]
+            self.has_replayed = True
+            return
+        first_ns = event.time_ns if known is None else known.first_ns
+        sequence, first_ns = self.expected.pop(identity, (event.sequence, first_ns))
+        if sequence is not None:
+            self._skip_to(sequence, first_ns, event)
+        if self.is_replay(known):
+            self.has_replayed = True
+        elif event.is_durable and event.sequence is not None:
+            self.is_over = True
+
+    def _skip_to(self, sequence: int, first_ns: int, event: Event) -> None:
+        """Move the expected events before an event with that sequence, first seen at that time, to the missing ones."""
+        while self.expected:
+            identity, (other, other_ns) = next(iter(self.expected.items()))
+            if other > sequence or (self._log.has_disorder and other_ns > first_ns):
+                return
+            del self.expected[identity]
+            # An event may arrive under another id, which SEQ002 reports.
+            if other < sequence:
+                self.missing[identity] = None
+                self.location = self.location or Location.of(event)
+
+
 class StreamState(EventStream):
     """One connection on which the service streams the events of a session."""
-
-    __slots__ = (
-        "__weakref__",
-        "arrival",
-        "created_at",
-        "cursor",
-        "delivered",
-        "deltas_requested",
-        "dropped_ids",
-        "event_numbers",
-        "gone_ns",
-        "has_gap",
-        "has_losses",
-        "has_unreadable_event",
-        "is_out_of_step",
-        "last_comment",
-        "last_event",
-        "opened_ns",
-        "reader",
-        "resume",
-        "resync",
-        "runs",
-        "sequence",
-        "session",
-        "silence",
-    )
 
     def __init__(
         self,
@@ -241,12 +294,6 @@ class StreamState(EventStream):
         is_first = self.session.first_stream == self.exchange and self.session.is_from_start
         return is_first and self.is_clear and self.resync is None
 
-    def find_early_event(self, event: Event, run_id: str) -> Location | None:
-        """Return the location of the first event of a run if that precedes its start (RUN005)."""
-        if not self.session.is_from_start:
-            return None
-        return self.runs.find_early_event(event, run_id, whole=self.shows_whole_session)
-
     def receive(self, event: Event) -> None:
         """An event arrived; the rules have not run yet."""
         if not event.is_durable:
@@ -274,11 +321,6 @@ class StreamState(EventStream):
                 is_out_of_order = is_new and session.is_from_start and session.is_understood and not log.dropped
         is_current = is_new or (known is not None and known.first_ns >= self.opened_ns and not is_repeated)
         return Arrival(known, is_new, is_current, is_repeated, is_out_of_order, has_used_number)
-
-    def lacks_start(self, event: Event) -> bool:
-        """Whether a tool call ends that, as this stream shows, never started (TOOL002)."""
-        runs = self.runs
-        return runs.may_lack_start(event) and (runs.is_complete(event.run_id) or self.shows_whole_session)
 
     def add(self, event: Event) -> None:
         """Add an event, after the rules have run."""
@@ -429,7 +471,7 @@ class StreamState(EventStream):
             runs.add(event, run_id)
         elif name in _TYPES_WITH_RUN:
             self._add_unknown()
-        if name in _TOOL_TYPES:
+        if name in TOOL_TYPES:
             runs.add_tool_event(event, run_id)
 
     def _add_resync(self, event: Event) -> None:
@@ -452,7 +494,3 @@ class StreamEnd:
     time_ns: int
     tail: Frame | None
     """The unfinished event at the end, if there is one."""
-
-    def location_of(self, tail: Frame) -> Location:
-        """Return the location of the unfinished event."""
-        return Location(self.stream.exchange, self.time_ns, byte_offset=tail.start)
