@@ -143,34 +143,39 @@ class Trigger(Generic[P]):
     """What makes a rule run; `P` are the parameters of its function."""
 
     name: str
+    scope: Scope
+    """What has to be known to decide its rules, unless they say otherwise."""
 
 
-EVENT: Trigger[[Event, StreamState]] = Trigger("event")
+EVENT: Trigger[[Event, StreamState]] = Trigger("event", Scope.MESSAGE)
 """An event arrived on a stream of the service (or of another, for rules that apply everywhere)."""
-REQUEST: Trigger[[ExchangeState]] = Trigger("request")
+REQUEST: Trigger[[ExchangeState]] = Trigger("request", Scope.EXCHANGE)
 """The headers of a request arrived, unless an import invented it."""
-RESPONSE: Trigger[[ExchangeState]] = Trigger("response")
+RESPONSE: Trigger[[ExchangeState]] = Trigger("response", Scope.EXCHANGE)
 """The headers of a response arrived."""
-STREAM_RESPONSE: Trigger[[ExchangeState]] = Trigger("stream response")
+STREAM_RESPONSE: Trigger[[ExchangeState]] = Trigger("stream response", Scope.EXCHANGE)
 """The headers of a response with status 200 to a stream request arrived, or of another event stream."""
-ERROR_RESPONSE: Trigger[[ErrorBody, ExchangeState]] = Trigger("error response")
+ERROR_RESPONSE: Trigger[[ErrorBody, ExchangeState]] = Trigger("error response", Scope.EXCHANGE)
 """A response with a status of 400 or above ended."""
-SUCCESS_RESPONSE: Trigger[[SuccessBody, ExchangeState]] = Trigger("success response")
+SUCCESS_RESPONSE: Trigger[[SuccessBody, ExchangeState]] = Trigger("success response", Scope.EXCHANGE)
 """A 2xx response ended that has a body and is not an event stream."""
-AFTER_COMMENT: Trigger[[StreamState, FrameKind]] = Trigger("after comment")
+AFTER_COMMENT: Trigger[[StreamState, FrameKind]] = Trigger("after comment", Scope.STREAM)
 """A frame of that kind followed a comment on a stream of the service."""
-SILENCE: Trigger[[Silence]] = Trigger("silence")
+SILENCE: Trigger[[Silence]] = Trigger("silence", Scope.STREAM)
 """A stream of the service was silent for too long, or ended without being so."""
-REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end")
+REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end", Scope.SESSION)
 """The replay on a stream with a cursor is over, or the stream ended."""
-OVERLAP: Trigger[[Overlap, SessionState]] = Trigger("overlap")
+OVERLAP: Trigger[[Overlap, SessionState]] = Trigger("overlap", Scope.SESSION)
 """Another event proves that a run was active when another one started, or when the session was announced as idle."""
-STREAM_END: Trigger[[StreamEnd]] = Trigger("stream end")
+STREAM_END: Trigger[[StreamEnd]] = Trigger("stream end", Scope.STREAM)
 """An event stream ended."""
-EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end")
+EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end", Scope.EXCHANGE)
 """An exchange ended, and all other rules about its response have run."""
 
 ANY_SHAPE = frozenset(Shape)
+WITH_DATA = ANY_SHAPE - {Shape.NO_DATA}
+WITH_OBJECT = WITH_DATA - {Shape.NO_OBJECT}
+NOT_DELTA = WITH_OBJECT - {Shape.DELTA}
 
 
 class Need(StrEnum):
@@ -186,9 +191,9 @@ class Check(Generic[P]):
 
     trigger: Trigger[P]
     function: Callable[P, Outcome]
-    shapes: frozenset[Shape] = ANY_SHAPE
+    shapes: Collection[Shape] = ANY_SHAPE
     """For the trigger EVENT: it runs only on events of these shapes."""
-    types: frozenset[str] | None = None
+    types: Collection[str] | None = None
     """For the trigger EVENT: it runs only on events of these types; None for all."""
     fast_path: bool = False
     """For the trigger EVENT: whether it never finds a problem in an ordinary event (see `rule_runner`)."""
@@ -199,7 +204,7 @@ class Check(Generic[P]):
     """For other triggers: it runs only if this is true."""
     needs: Need | None = None
     """For responses: what it needs to be decided; examined after `when`."""
-    codes: frozenset[str] | None = None
+    codes: Collection[str] | None = None
     """For responses: it runs only on errors with these codes, which needs the whole body; None for all."""
 
 
@@ -275,10 +280,10 @@ def rule(
     clause: str,
     severity: Severity = Severity.ERROR,
     side: Party = Party.SERVICE,
-    scope: Scope = Scope.MESSAGE,
+    scope: Scope | None = None,
     basis: Basis = Basis.STATED,
-    shapes: frozenset[Shape] = ANY_SHAPE,
-    types: frozenset[str] | None = None,
+    shapes: Collection[Shape] = ANY_SHAPE,
+    types: Collection[str] | None = None,
     fast_path: bool = False,
     steady: bool = False,
     when: Callable[P, bool] | None = None,
@@ -307,14 +312,13 @@ def rule(
         about = (function.__doc__ or "").strip()
         if not about:
             raise ValueError(f"Rule {code} has no docstring: add one that describes what breaks the rule.")
-        errors = None if codes is None else frozenset(codes)
-        checks = (Check(on, function, shapes, types, fast_path, steady, when, needs, errors), *also)
+        checks = (Check(on, function, shapes, types, fast_path, steady, when, needs, codes), *also)
         return Rule(
             code,
             name,
             severity,
             side,
-            scope,
+            scope or on.scope,
             basis,
             clause,
             about,

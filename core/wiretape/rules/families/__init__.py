@@ -7,35 +7,27 @@ from typing import Final
 
 from wiretape.rules.catalogue import Explanation, Rule, catalogue_of, rules_in
 from wiretape.rules.families import (
-    bearer_keys,
     capture_gaps,
     client_behaviour,
-    durability,
+    durable_events,
     error_responses,
     event_content,
     keep_alive,
-    rate_limits,
     resume,
     run_lifecycle,
-    sequence,
-    session_busy,
     sse_framing,
     tool_calls,
 )
 
 _FAMILIES = (
-    bearer_keys,
     capture_gaps,
     client_behaviour,
-    durability,
+    durable_events,
     error_responses,
     event_content,
     keep_alive,
-    rate_limits,
     resume,
     run_lifecycle,
-    sequence,
-    session_busy,
     sse_framing,
     tool_calls,
 )

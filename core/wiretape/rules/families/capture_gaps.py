@@ -1,5 +1,7 @@
 """REC: gaps in the recording itself, for which neither side is responsible."""
 
+from functools import partial
+
 from wiretape.event import Event, Shape
 from wiretape.observations import Ending, Side
 from wiretape.rules.catalogue import (
@@ -21,14 +23,14 @@ from wiretape.rules.state.stream_state import StreamState
 from wiretape.safe_text import printable
 from wiretape.sse import DEFAULT_LIMIT
 
+gap_rule = partial(rule, side=Party.RECORDING, basis=Basis.INFERRED)
 
-@rule(
+
+@gap_rule(
     "REC001",
     "capture-incomplete",
     on=EXCHANGE_END,
-    side=Party.RECORDING,
     scope=Scope.RECORDING,
-    basis=Basis.INFERRED,
     everywhere=True,
     clause='About the recording: "bytes passed that were not recorded"',
 )
@@ -47,15 +49,13 @@ def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:
     ]
 
 
-@rule(
+@gap_rule(
     "REC002",
     "capture-began-mid-session",
     on=EVENT,
-    shapes=frozenset({Shape.DURABLE}),
+    shapes={Shape.DURABLE},
     severity=Severity.NOTE,
-    side=Party.RECORDING,
     scope=Scope.SESSION,
-    basis=Basis.INFERRED,
     clause='Durable event, sequence: "Order number of the durable event."',
 )
 def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
@@ -71,14 +71,12 @@ def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
     return HELD
 
 
-@rule(
+@gap_rule(
     "REC003",
     "stream-not-checked",
     on=EXCHANGE_END,
     severity=Severity.WARNING,
-    side=Party.RECORDING,
     scope=Scope.STREAM,
-    basis=Basis.INFERRED,
     everywhere=True,
     noun="events",
     clause='About the recording: "bytes that were recorded but not checked"',

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection
+from functools import partial
 from urllib.parse import unquote_plus
 
 from wiretape.contract import (
@@ -17,7 +18,7 @@ from wiretape.contract import (
     STREAM_RESYNC,
 )
 from wiretape.credential_names import is_credential_parameter
-from wiretape.event import Event, Shape, is_header_safe
+from wiretape.event import Event, is_header_safe
 from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
@@ -25,6 +26,7 @@ from wiretape.rules.catalogue import (
     EXCHANGE_END,
     HELD,
     NO_RECONNECT,
+    NOT_DELTA,
     OTHER_CALL,
     OTHER_KEY,
     REQUEST,
@@ -37,7 +39,6 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.families.bearer_keys import lacks_key
 from wiretape.rules.finding import Party, Severity
 from wiretape.rules.quoting import quote, quote_or_none
 from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, ReadPosition, SessionReader
@@ -51,21 +52,21 @@ _TOLERANCE_NS = 500_000_000
 _MOST_NAMED = 3
 """Cursors that a message names; if there are more, it names the first and the last."""
 
+client_rule = partial(rule, on=REQUEST, side=Party.CLIENT, scope=Scope.CLIENT)
 
-@rule(
+
+@client_rule(
     "CLI001",
     "missing-bearer-key",
-    on=REQUEST,
-    side=Party.CLIENT,
-    scope=Scope.EXCHANGE,
     clause='Authentication 1: "Every request carries the header `Authorization: Bearer <API_KEY>`."',
+    scope=Scope.EXCHANGE,
 )
 def missing_bearer_key(exchange: ExchangeState) -> Outcome:
     """A request to the service has no bearer key, whatever the response.
 
     If the service does not refuse it as it has to, AUTH001 or AUTH002 reports that as well.
     """
-    if not lacks_key(exchange.request):
+    if not exchange.lacks_key:
         return HELD
     return problem(f"Expected the header `{AUTHORIZATION}: Bearer …`, got none.")
 
@@ -85,12 +86,9 @@ def _find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     return _wrong_cursor(reader, cursor)
 
 
-@rule(
+@client_rule(
     "CLI002",
     "resumed-from-wrong-event",
-    on=REQUEST,
-    side=Party.CLIENT,
-    scope=Scope.CLIENT,
     clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
     also=[Check(ERROR_RESPONSE, _find_refused_cursor)],
 )
@@ -198,12 +196,9 @@ def _is_later(known: KnownEvent, last: KnownEvent | None) -> bool:
     return known.first_ns > last.first_ns
 
 
-@rule(
+@client_rule(
     "CLI003",
     "refused-cursor-sent-again",
-    on=REQUEST,
-    side=Party.CLIENT,
-    scope=Scope.CLIENT,
     clause=f'Stream rule 2: "the error is `{INVALID_CURSOR}` …; the client restarts replay without the cursor."',
 )
 def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
@@ -219,12 +214,9 @@ def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
     )
 
 
-@rule(
+@client_rule(
     "CLI004",
     "retried-too-soon",
-    on=REQUEST,
-    side=Party.CLIENT,
-    scope=Scope.CLIENT,
     clause=f'Codes, RATE_LIMITED: "Wait for the `{RETRY_AFTER}` header value, then retry."',
 )
 def retried_too_soon(exchange: ExchangeState) -> Outcome:
@@ -243,8 +235,8 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
     "CLI005",
     "resync-ignored",
     on=EVENT,
-    shapes=frozenset({Shape.EPHEMERAL, Shape.DURABLE}),
-    types=frozenset({STREAM_RESYNC}),
+    shapes=NOT_DELTA,
+    types={STREAM_RESYNC},
     severity=Severity.WARNING,
     side=Party.CLIENT,
     scope=Scope.CLIENT,
@@ -277,13 +269,10 @@ def _decide_resync(resync: PendingResync, due_ns: int, now_ns: int) -> Outcome:
     return problem(f"Expected a reconnect with {wanted} after {STREAM_RESYNC}, got {got}.")
 
 
-@rule(
+@client_rule(
     "CLI006",
     "retry-with-new-idempotency-key",
-    on=REQUEST,
     severity=Severity.WARNING,
-    side=Party.CLIENT,
-    scope=Scope.CLIENT,
     clause='Codes, runtime_resume_unavailable: "Retry with the same idempotency key."',
 )
 def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
@@ -314,13 +303,10 @@ def _find_same_answer(exchange: ExchangeState, _ending: Ending) -> Outcome:
     )
 
 
-@rule(
+@client_rule(
     "CLI007",
     "resolved-tool-answered-again",
-    on=REQUEST,
     severity=Severity.WARNING,
-    side=Party.CLIENT,
-    scope=Scope.CLIENT,
     clause='Codes, event_already_resolved: "Do not execute the tool again."',
     also=[Check(EXCHANGE_END, _find_same_answer)],
 )
@@ -341,15 +327,13 @@ def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected {wanted} without a new {AGENT_CUSTOM_TOOL_USE}, got one.")
 
 
-@rule(
+@client_rule(
     "CLI008",
     "key-in-url",
-    on=REQUEST,
     severity=Severity.WARNING,
-    side=Party.CLIENT,
-    scope=Scope.EXCHANGE,
     basis=Basis.INFERRED,
     clause='Authentication 1: "Every request carries the header `Authorization: Bearer <API_KEY>`."',
+    scope=Scope.EXCHANGE,
 )
 def key_in_url(exchange: ExchangeState) -> Outcome:
     """A query parameter looks like a credential, which then appears in logs and histories."""
@@ -364,13 +348,10 @@ def key_in_url(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected credentials only in the header {AUTHORIZATION}, got the parameter {quote(found[0])}.")
 
 
-@rule(
+@client_rule(
     "CLI009",
     "ended-run-cancelled",
-    on=REQUEST,
     severity=Severity.NOTE,
-    side=Party.CLIENT,
-    scope=Scope.CLIENT,
     basis=Basis.INFERRED,
     clause='States 2: "…; the client treats the run as terminal."',
 )

@@ -1,8 +1,30 @@
-"""ERR: the error envelope, in every response of the service with a status of 400 or above."""
+"""ERR, AUTH, BUSY and RATE: the error envelope in every response of the service with a status of 400 or above.
 
-from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
-from wiretape.contract.schemas import ERROR_ENVELOPE, error_fields, has_own_details, is_closed
+AUTH is about requests without a bearer key, BUSY and RATE about the further fields of two errors.
+"""
+
+import re
+from functools import partial
+from urllib.parse import quote as percent_encode
+
+from wiretape.contract import (
+    AUTHENTICATION_REQUIRED,
+    CANCEL,
+    ENVELOPE_FIELDS,
+    ENVELOPE_KEY,
+    ERROR_CODES,
+    LIMITS,
+    RATE_LIMITED,
+    RESUME,
+    RETRY_AFTER,
+    SESSION_BUSY,
+    Operation,
+    code_in_other_case,
+    session_in,
+)
+from wiretape.contract.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS, error_fields, has_own_details, is_closed
 from wiretape.json_codec import UnreadableJson
+from wiretape.labels import count_of
 from wiretape.observations import header
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,
@@ -10,8 +32,10 @@ from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     HELD,
     INCOMPLETE_BODY,
+    RESPONSE,
     SUCCESS_RESPONSE,
     Basis,
+    Check,
     Need,
     Outcome,
     Problem,
@@ -20,14 +44,29 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Severity
-from wiretape.rules.quoting import describe, describe_violation, quote, quote_or_none
+from wiretape.rules.quoting import describe, describe_violation, format_number, quote, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 
 _ENVELOPE = f'Envelope: "All errors come as a JSON object with one key `{ENVELOPE_KEY}`"'
+_NO_KEY = 'Authentication 2: "A missing or invalid key gives HTTP 401 `authentication_required`."'
+_UNAUTHENTICATED = ERROR_CODES[AUTHENTICATION_REQUIRED]
+_BUSY_SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
+_IN_NAME = "[0-9A-Za-z_-]"
+_RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
+_LIMIT_SCHEMA = ERROR_SCHEMAS[RATE_LIMITED]
+_DETAILS = (ENVELOPE_KEY, "details")
+_FIELDS = _LIMIT_SCHEMA.document["properties"][_DETAILS[0]]["properties"][_DETAILS[1]]["required"]
+_WHOLE_SECONDS = re.compile(r"[0-9]+")
+_PUBLISHED = {(limit.requests, limit.window_seconds) for limit in LIMITS.values()}
+_WINDOW = next(iter(LIMITS.values())).window_seconds
+
+error_rule = partial(rule, on=ERROR_RESPONSE, needs=Need.WHOLE_BODY)
+busy_rule = partial(rule, on=ERROR_RESPONSE, codes={SESSION_BUSY})
+limit_rule = partial(rule, on=ERROR_RESPONSE, codes={RATE_LIMITED})
 
 
-@rule("ERR001", "not-an-envelope", on=ERROR_RESPONSE, needs=Need.WHOLE_BODY, scope=Scope.EXCHANGE, clause=_ENVELOPE)
+@error_rule("ERR001", "not-an-envelope", clause=_ENVELOPE)
 def not_an_envelope(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The body of an error is not a JSON object with an object under the key `error`."""
     if body.document is UnreadableJson.TOO_COMPLEX:
@@ -52,12 +91,9 @@ def _describe_body(body: ErrorBody) -> str:
     return f"{describe(document[ENVELOPE_KEY])} under `{ENVELOPE_KEY}`"
 
 
-@rule(
+@error_rule(
     "ERR002",
     "envelope-field-malformed",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
-    scope=Scope.EXCHANGE,
     clause='Envelope: "error.code | string", "error.message | string", "error.request_id | string"',
 )
 def envelope_field_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
@@ -72,12 +108,9 @@ def envelope_field_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outco
     ]
 
 
-@rule(
+@error_rule(
     "ERR003",
     "unknown-error-code",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
-    scope=Scope.EXCHANGE,
     clause='Envelope, error.code: "Case is exact: codes are partly lowercase and partly uppercase."',
 )
 def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
@@ -93,14 +126,7 @@ def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return problem(f"Expected an error code of the specification, got {quote(code)}.")
 
 
-@rule(
-    "ERR004",
-    "status-disagrees",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
-    scope=Scope.EXCHANGE,
-    clause='Codes: the table\'s column "HTTP"',
-)
+@error_rule("ERR004", "status-disagrees", clause='Codes: the table\'s column "HTTP"')
 def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The HTTP status is not the one defined for the error code."""
     row = ERROR_CODES.get(body.code or "")
@@ -110,12 +136,9 @@ def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return HELD if status == row.status else problem(f"Expected status {row.status} for `{row.code}`, got {status}.")
 
 
-@rule(
+@error_rule(
     "ERR005",
     "details-malformed",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
-    scope=Scope.EXCHANGE,
     noun="values",
     clause='Envelope, error.details: "array or object | Optional. For validation errors: array of objects with `path` '
     '(string) and `reason` (string)."',
@@ -133,15 +156,7 @@ def details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return [Problem(describe_violation(violation)) for violation in violations]
 
 
-@rule(
-    "ERR006",
-    "key-beside-error",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
-    scope=Scope.EXCHANGE,
-    noun="keys",
-    clause=_ENVELOPE,
-)
+@error_rule("ERR006", "key-beside-error", noun="keys", clause=_ENVELOPE)
 def key_beside_error(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The envelope has another top-level key besides `error`.  One finding per key."""
     if body.envelope is None:
@@ -150,13 +165,10 @@ def key_beside_error(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return [Problem(f"Expected no key besides `{ENVELOPE_KEY}`, got {quote(key)}.") for key in others]
 
 
-@rule(
+@error_rule(
     "ERR007",
     "field-not-in-contract",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
     severity=Severity.NOTE,
-    scope=Scope.EXCHANGE,
     basis=Basis.INFERRED,
     noun="fields",
     clause='SANDBOX_PROVISION_FAILED: "Envelope with code, message …, request_id only."',
@@ -178,16 +190,7 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     ]
 
 
-@rule(
-    "ERR008",
-    "error-not-json-typed",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
-    severity=Severity.NOTE,
-    scope=Scope.EXCHANGE,
-    basis=Basis.INFERRED,
-    clause=_ENVELOPE,
-)
+@error_rule("ERR008", "error-not-json-typed", severity=Severity.NOTE, basis=Basis.INFERRED, clause=_ENVELOPE)
 def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The Content-Type of an error envelope is missing or is not JSON."""
     if body.envelope is None:
@@ -199,11 +202,9 @@ def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return problem(f"Expected a JSON Content-Type for an error envelope, got {quote_or_none(content_type)}.")
 
 
-@rule(
+@error_rule(
     "ERR009",
     "request-id-reused",
-    on=ERROR_RESPONSE,
-    needs=Need.WHOLE_BODY,
     severity=Severity.WARNING,
     scope=Scope.RECORDING,
     basis=Basis.INFERRED,
@@ -228,7 +229,6 @@ def request_id_reused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     "ERR010",
     "error-with-success-status",
     on=SUCCESS_RESPONSE,
-    scope=Scope.EXCHANGE,
     basis=Basis.INFERRED,
     clause='Codes: the table\'s column "HTTP", which begins at 400',
 )
@@ -250,3 +250,242 @@ def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Ou
     return problem(
         f"Expected a status of 400 or above for the error {quote(body.code or '')}, got {body.response.status}."
     )
+
+
+@rule("AUTH001", "keyless-request-accepted", on=RESPONSE, clause=_NO_KEY)
+def keyless_request_accepted(exchange: ExchangeState) -> Outcome:
+    """The response to a request without a bearer key has a status below 400.
+
+    CORS preflight requests, which browsers send without a key, do not exercise the rule.
+    """
+    if exchange.response is None or not exchange.lacks_key:
+        return None
+    status = exchange.response.status
+    if status >= 400:
+        return HELD
+    return problem(f"Expected status {_UNAUTHENTICATED.status} for a request without a bearer key, got {status}.")
+
+
+def _has_right_status(body: ErrorBody, exchange: ExchangeState) -> bool:
+    return exchange.lacks_key and body.response.status == _UNAUTHENTICATED.status
+
+
+def _find_wrong_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    if body.code is None:
+        return None
+    return HELD if body.code == _UNAUTHENTICATED.code else _misanswered(body, body.code)
+
+
+def _has_wrong_status(body: ErrorBody, exchange: ExchangeState) -> bool:
+    return exchange.lacks_key and body.response.status != _UNAUTHENTICATED.status
+
+
+@rule(
+    "AUTH002",
+    "keyless-request-misanswered",
+    on=ERROR_RESPONSE,
+    when=_has_wrong_status,
+    unless={_UNAUTHENTICATED.code: ["ERR004"]},
+    clause=_NO_KEY,
+    also=[Check(ERROR_RESPONSE, _find_wrong_code, when=_has_right_status, needs=Need.WHOLE_BODY)],
+)
+def keyless_request_misanswered(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """The response to a request without a bearer key is an error other than 401 `authentication_required`."""
+    return _misanswered(body, body.code if body.is_whole else None)
+
+
+def _misanswered(body: ErrorBody, code: str | None) -> Outcome:
+    wanted, got = f"{_UNAUTHENTICATED.status} {quote(_UNAUTHENTICATED.code)}", "" if code is None else f" {quote(code)}"
+    message = f"Expected {wanted} for a request without a bearer key, got {body.response.status}{got}."
+    return problem(message, subject=code)
+
+
+@busy_rule(
+    "BUSY001", "active-run-missing", clause=f'{SESSION_BUSY}: "active_run_id | string", "active_run_status | string"'
+)
+def active_run_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """The error lacks the id or the status of the active run as a string.  One finding per field."""
+    violations = [each for each in _BUSY_SCHEMA.violations(body.document) if each.path[1:] in {(_RUN,), (_STATUS,)}]
+    return [Problem(describe_violation(violation)) for violation in violations]
+
+
+@busy_rule(
+    "BUSY002",
+    "recovery-missing",
+    clause=f'{SESSION_BUSY}, recovery: "array of strings; hints naming the cancel and resume paths of the active run"',
+)
+def recovery_missing(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    """The error does not name the paths that cancel and resume the active run.
+
+    They have to occur in the strings of the array `recovery`, which may contain other text.
+    """
+    if body.envelope is None:
+        return None
+    violations = [each for each in _BUSY_SCHEMA.violations(body.document) if each.path[1:2] == (_RECOVERY,)]
+    if violations:
+        return problem(describe_violation(violations[0]))
+    hints, run = body.envelope[_RECOVERY], body.envelope.get(_RUN)
+    session = session_in(exchange.request.target)
+    paths = [_path(operation, session, run) for operation in (CANCEL, RESUME)]
+    missing = [path for path in paths if not _is_named(path, hints)]
+    if not missing:
+        return HELD
+    named = " and ".join(quote("…".join(path)) for path in missing)
+    noun, pronoun = ("path", "it") if len(missing) == 1 else ("paths", "them")
+    wanted = f"`{ENVELOPE_KEY}.{_RECOVERY}` to name the {noun} {named} of the active run"
+    return problem(f"Expected {wanted}, got {count_of(len(hints), 'hint')} without {pronoun}.")
+
+
+def _path(operation: Operation, session: str | None, run: object) -> list[str]:
+    """Return the path of an operation, split where an id is unknown."""
+    path = operation.path
+    for name, value in (("{session_id}", session), ("{run_id}", run)):
+        path = path.replace(name, value if type(value) is str else "\0")
+    return path.split("\0")
+
+
+def _is_named(path: list[str], hints: list[str]) -> bool:
+    """Whether one of the hints contains the pieces of a path in order, with its ids plain or percent-encoded."""
+    encoded = [percent_encode(piece, safe="/", errors="replace") for piece in path]
+    # A slash in an id may be encoded as well; those between the segments of the path are not.
+    return any(
+        _contains(hint, path) or _contains(hint, encoded) or _contains(hint.replace("%2F", "/"), encoded)
+        for hint in hints
+    )
+
+
+def _contains(hint: str, pieces: list[str]) -> bool:
+    at = 0
+    for piece in pieces:
+        at = hint.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+@busy_rule(
+    "BUSY003",
+    "message-incomplete",
+    severity=Severity.WARNING,
+    clause=f'{SESSION_BUSY}: "The message names the session, the active run and its status."',
+)
+def message_incomplete(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    """The error's message does not name the session, the active run or the run's status.
+
+    The session is taken from the path of the request, the run and its status from the other fields of the error.
+    """
+    envelope = body.envelope
+    if envelope is None or type(envelope.get("message")) is not str:
+        return None
+    text = envelope["message"]
+    wanted = {
+        "the session": session_in(exchange.request.target),
+        "the active run": envelope.get(_RUN),
+        "the run's status": envelope.get(_STATUS),
+    }
+    names = {noun: name for noun, name in wanted.items() if type(name) is str}
+    if not names:
+        return None
+    missing = [f"{noun} {quote(name)}" for noun, name in names.items() if not _names(text, name)]
+    if not missing:
+        return HELD
+    return problem(f"Expected `{ENVELOPE_KEY}.message` to name {' and '.join(missing)}, got {quote(text)}.")
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a text contains a name that is not a part of a longer one.
+
+    Case, underscores and hyphens make no difference, because a sentence may say `waiting for input`.  Only ASCII
+    characters continue a name: some languages put no spaces between words.
+    """
+    words = r"[ _-]".join(re.escape(word) for word in re.split(r"[ _-]", name.casefold()))
+    return re.search(rf"(?<!{_IN_NAME}){words}(?![.:]?{_IN_NAME})", text.casefold()) is not None
+
+
+@rule(
+    "RATE001",
+    "retry-after-missing",
+    on=ERROR_RESPONSE,
+    clause=f'{RATE_LIMITED}: "The response carries header `{RETRY_AFTER}`, the wait in seconds."',
+)
+def retry_after_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """A `RATE_LIMITED` error, or any error with its status, has no `Retry-After` in whole seconds."""
+    if body.response.status != ERROR_CODES[RATE_LIMITED].status:
+        if not body.is_whole:
+            return INCOMPLETE_BODY
+        if body.code != RATE_LIMITED:
+            return None
+    if _retry_after(body) is not None:
+        return HELD
+    value = header(body.response.headers, RETRY_AFTER)
+    return problem(f"Expected whole seconds in {RETRY_AFTER}, got {quote_or_none(value)}.")
+
+
+@limit_rule(
+    "RATE002",
+    "limit-details-malformed",
+    clause=f'{RATE_LIMITED}: "`error.details` is an object: `limit` (integer, …), `window_seconds` (integer, …), '
+    '`retry_after` (integer, …)"',
+)
+def limit_details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """`details` is not an object, or lacks an integer `limit`, `window_seconds` or `retry_after`.
+
+    One finding per field.
+    """
+    if body.envelope is None:
+        return None
+    violations = [each for each in _LIMIT_SCHEMA.violations(body.document) if each.path[:2] == _DETAILS]
+    details = _details(body)
+    # JSON Schema accepts 1.0 as an integer.
+    floats = [name for name in _FIELDS if type(value := details.get(name)) is float and value.is_integer()]
+    return [Problem(describe_violation(violation)) for violation in violations] + [
+        Problem(f"Expected an integer as `{'.'.join(_DETAILS)}.{name}`, got {describe(details[name])}.")
+        for name in floats
+    ]
+
+
+@limit_rule(
+    "RATE003",
+    "retry-after-disagrees",
+    clause=f'{RATE_LIMITED}, retry_after: "integer, wait in seconds, equal to the header"',
+)
+def retry_after_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """The `Retry-After` header differs from `details.retry_after`."""
+    seconds, wanted = _retry_after(body), _details(body).get("retry_after")
+    if seconds is None or type(wanted) is not int:
+        return None
+    if seconds == wanted:
+        return HELD
+    source = f"the value of `{'.'.join(_DETAILS)}.retry_after`"
+    return problem(f"Expected {RETRY_AFTER} to be {format_number(wanted)}, {source}, got {format_number(seconds)}.")
+
+
+@limit_rule(
+    "RATE004",
+    "unpublished-limit",
+    severity=Severity.NOTE,
+    clause='Limits: "Sessions | 30 per 60-second window", "Runs | 60 …", "Events | 120 …"',
+)
+def unpublished_limit(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """`limit` and `window_seconds` are not one of the published limits; a higher one may have been granted."""
+    details = _details(body)
+    limit, window = details.get("limit"), details.get("window_seconds")
+    if type(limit) is not int or type(window) is not int:
+        return None
+    if (limit, window) in _PUBLISHED:
+        return HELD
+    published = ", ".join(str(requests) for requests, _ in sorted(_PUBLISHED))
+    got = f"{format_number(limit)} in {format_number(window)} s"
+    return problem(f"Expected one of the published limits ({published} in {_WINDOW} s), got {got}.")
+
+
+def _details(body: ErrorBody) -> dict[str, object]:
+    details = (body.envelope or {}).get(_DETAILS[1])
+    return details if type(details) is dict else {}
+
+
+def _retry_after(body: ErrorBody) -> int | None:
+    """Return the value of the Retry-After header, if it is whole seconds (and not too long for a number)."""
+    value = (header(body.response.headers, RETRY_AFTER) or "").strip()
+    return int(value) if len(value) < 1000 and _WHOLE_SECONDS.fullmatch(value) else None

@@ -3,6 +3,7 @@
 import re
 from calendar import isleap
 from datetime import date
+from functools import partial
 
 from wiretape.contract import EVENT_TYPES
 from wiretape.contract.schemas import EVENT_SCHEMAS, NO_SCHEMA_ERRORS, Violation
@@ -12,6 +13,8 @@ from wiretape.rules.catalogue import (
     COMPLEX_JSON,
     EVENT,
     HELD,
+    WITH_DATA,
+    WITH_OBJECT,
     Basis,
     Outcome,
     Problem,
@@ -23,9 +26,6 @@ from wiretape.rules.finding import Severity
 from wiretape.rules.quoting import describe, describe_violation, quote
 from wiretape.rules.state.stream_state import StreamState
 
-_WITH_OBJECT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
-_DURABLE = frozenset({Shape.DURABLE})
-_DELTA = frozenset({Shape.DELTA})
 _IDENTITY = ("DUR001", "DUR002", "DUR003")
 """Rules that report an id and a sequence that do not belong together."""
 _SUMMARY = ("tool_call_id", "name")
@@ -41,13 +41,14 @@ _ORDINAL_DATE = r"([0-9]{4})-?([0-9]{3})"
 _TIMESTAMP = re.compile(rf"(?:({_DATE})|{_ORDINAL_DATE})[Tt]{_TIME}(?:[Zz]|\+00(?::?00)?)")
 _COMMON_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)")
 
+object_rule = partial(rule, on=EVENT, fast_path=True, shapes=WITH_OBJECT)
+durable_rule = partial(rule, on=EVENT, shapes={Shape.DURABLE})
 
-@rule(
+
+@object_rule(
     "EVT001",
     "data-not-one-json-object",
-    on=EVENT,
-    fast_path=True,
-    shapes=_WITH_OBJECT | {Shape.NO_OBJECT},
+    shapes=WITH_DATA,
     unless=["SSE001", "KAL002"],
     clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
 )
@@ -68,12 +69,9 @@ def _describe_data(event: Event) -> str:
     return "text that is not JSON" if event.data else "an empty `data` line"
 
 
-@rule(
+@object_rule(
     "EVT002",
     "unknown-event-type",
-    on=EVENT,
-    fast_path=True,
-    shapes=_WITH_OBJECT,
     unless=["KAL002"],
     clause='Durable event, type: "One of the event types in the Events part."',
 )
@@ -87,12 +85,9 @@ def unknown_event_type(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected an event type of the specification, got {quote(name)}.")
 
 
-@rule(
+@object_rule(
     "EVT003",
     "event-name-disagrees",
-    on=EVENT,
-    fast_path=True,
-    shapes=_WITH_OBJECT,
     unless=["KAL002"],
     clause='Endpoints, stream response: "each message has an `event:` line naming the type"',
 )
@@ -111,12 +106,10 @@ def event_name_disagrees(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected {quote(name)}, the name on the `event` line, as JSON `type`, got {got}.")
 
 
-@rule(
+@object_rule(
     "EVT004",
     "durable-field-malformed",
-    on=EVENT,
-    fast_path=True,
-    shapes=_DURABLE,
+    shapes={Shape.DURABLE},
     unless={"id": _IDENTITY, "sequence": _IDENTITY, "type": ["EVT003"], "content": ["EVT006"]},
     clause='Durable event: the table with the columns "Field", "Type", "Notes"',
 )
@@ -134,13 +127,7 @@ def durable_field_malformed(event: Event, _stream: StreamState) -> Outcome:
     return [Problem(describe_violation(violation), subject=name) for name, violation in found.items()]
 
 
-@rule(
-    "EVT005",
-    "created-at-not-utc",
-    on=EVENT,
-    shapes=_DURABLE,
-    clause='Durable event, created_at: "ISO 8601 UTC timestamp."',
-)
+@durable_rule("EVT005", "created-at-not-utc", clause='Durable event, created_at: "ISO 8601 UTC timestamp."')
 def created_at_not_utc(event: Event, _stream: StreamState) -> Outcome:
     """The `created_at` of a durable event is not an ISO 8601 timestamp in UTC, with `Z` or `+00:00`."""
     created_at = event.document.get("created_at")
@@ -172,12 +159,10 @@ def is_utc_timestamp(text: str) -> bool:
     return True
 
 
-@rule(
+@object_rule(
     "EVT006",
     "content-malformed",
-    on=EVENT,
-    fast_path=True,
-    shapes=_DURABLE,
+    shapes={Shape.DURABLE},
     clause='Events 4: "Text event `content` is a list of blocks; structured event `content` is a JSON object."',
 )
 def content_malformed(event: Event, _stream: StreamState) -> Outcome:
@@ -193,12 +178,10 @@ def content_malformed(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected an object or an array of objects as `content`, got {got}.")
 
 
-@rule(
+@object_rule(
     "EVT007",
     "tool-started-malformed",
-    on=EVENT,
-    fast_path=True,
-    shapes=_DURABLE,
+    shapes={Shape.DURABLE},
     clause='tool.started: "content.tool_call_id | string", "content.input | object", "data.name | string"',
 )
 def tool_started_malformed(event: Event, _stream: StreamState) -> Outcome:
@@ -211,12 +194,10 @@ def tool_started_malformed(event: Event, _stream: StreamState) -> Outcome:
     return [Problem(describe_violation(violation)) for violation in event.find_schema_errors().specific]
 
 
-@rule(
+@durable_rule(
     "EVT008",
     "tool-summary-disagrees",
-    on=EVENT,
-    shapes=_DURABLE,
-    types=frozenset(EVENT_SCHEMAS),
+    types=EVENT_SCHEMAS,
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
     clause='Durable event, data: "Short summary of the event."',
@@ -237,11 +218,9 @@ def tool_summary_disagrees(event: Event, _stream: StreamState) -> Outcome:
     return problems if compared else None
 
 
-@rule(
+@durable_rule(
     "EVT009",
     "wrong-session",
-    on=EVENT,
-    shapes=_DURABLE,
     scope=Scope.STREAM,
     basis=Basis.INFERRED,
     clause='Endpoints: "Opens an SSE stream of the session\'s events."',
@@ -258,11 +237,9 @@ def wrong_session(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {quote(stream.session.id)}, the session of the request, got {quote(session)}.")
 
 
-@rule(
+@durable_rule(
     "EVT010",
     "workspace-changed",
-    on=EVENT,
-    shapes=_DURABLE,
     scope=Scope.SESSION,
     once_per=Scope.SESSION,
     basis=Basis.INFERRED,
@@ -279,12 +256,10 @@ def workspace_changed(event: Event, stream: StreamState) -> Outcome:
     return problem(message, subject=workspace)
 
 
-@rule(
+@object_rule(
     "EVT011",
     "ephemeral-malformed",
-    on=EVENT,
-    fast_path=True,
-    shapes=_DELTA,
+    shapes={Shape.DELTA},
     unless={"type": ["EVT003"]},
     clause='Ephemeral event: "run_id | string", "delta | object | For `message.delta`: `delta.text`, …"',
 )
@@ -302,12 +277,9 @@ def ephemeral_malformed(event: Event, _stream: StreamState) -> Outcome:
     ]
 
 
-@rule(
+@object_rule(
     "EVT012",
     "duplicate-json-key",
-    on=EVENT,
-    fast_path=True,
-    shapes=_WITH_OBJECT,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,
     noun="keys",

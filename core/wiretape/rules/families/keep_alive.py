@@ -1,13 +1,14 @@
 """KAL: keep-alive comments, and silences without them."""
 
 from wiretape.contract import EVENT_TYPES, KEEP_ALIVE_SECONDS
-from wiretape.event import Event, Shape
+from wiretape.event import Event
 from wiretape.rules.catalogue import (
     AFTER_COMMENT,
     EVENT,
     HELD,
     LOST_EVENTS,
     SILENCE,
+    WITH_DATA,
     Basis,
     Outcome,
     Scope,
@@ -19,20 +20,12 @@ from wiretape.rules.quoting import quote
 from wiretape.rules.state.stream_state import Silence, StreamState
 from wiretape.sse import FrameKind
 
-_WITH_DATA = frozenset(Shape) - {Shape.NO_DATA}
 _KEEP_ALIVE = f'Stream rule 3: "Every {KEEP_ALIVE_SECONDS} seconds the server sends an SSE keep-alive comment."'
 _NAMES = frozenset({"ping", "keepalive", "heartbeat"})
 _SEPARATORS = str.maketrans("", "", "-_. ")
 
 
-@rule(
-    "KAL001",
-    "silent-too-long",
-    on=SILENCE,
-    severity=Severity.WARNING,
-    scope=Scope.STREAM,
-    clause=_KEEP_ALIVE,
-)
+@rule("KAL001", "silent-too-long", on=SILENCE, severity=Severity.WARNING, clause=_KEEP_ALIVE)
 def silent_too_long(silence: Silence) -> Outcome:
     """No byte arrives on an open stream for longer than the keep-alive interval and its tolerance.
 
@@ -51,7 +44,7 @@ def silent_too_long(silence: Silence) -> Outcome:
     "keep-alive-not-a-comment",
     on=EVENT,
     fast_path=True,
-    shapes=_WITH_DATA,
+    shapes=WITH_DATA,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,
     clause=_KEEP_ALIVE,
@@ -79,7 +72,6 @@ def _is_keep_alive_name(name: str) -> bool:
     "keep-alive-with-blank-line",
     on=AFTER_COMMENT,
     severity=Severity.NOTE,
-    scope=Scope.STREAM,
     once_per=Scope.STREAM,
     basis=Basis.INFERRED,
     clause=_KEEP_ALIVE,

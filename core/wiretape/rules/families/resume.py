@@ -1,5 +1,7 @@
 """RES: streams that were opened with a cursor."""
 
+from functools import partial
+
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, is_event_stream
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
@@ -26,7 +28,6 @@ from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.stream_state import ResumeState, StreamState
 
-_DURABLE = frozenset({Shape.DURABLE})
 _REPLAY = (
     f'Stream rule 1: "When `{CURSOR_HEADER}` is sent, persisted events after that id are replayed first, '
     'then live output resumes."'
@@ -34,16 +35,11 @@ _REPLAY = (
 _INVALID = 'Stream rule 2: "When the cursor is invalid, the error is `invalid_cursor` (HTTP 400)."'
 _MOST_NAMED = 3
 
+replay_rule = partial(rule, on=EVENT, shapes={Shape.DURABLE}, scope=Scope.SESSION)
 
-@rule(
-    "RES001",
-    "event-repeated-on-resume",
-    on=EVENT,
-    shapes=_DURABLE,
-    scope=Scope.SESSION,
-    once_per=Scope.STREAM,
-    unless=["SEQ001", "SEQ002", "SEQ003"],
-    clause=_REPLAY,
+
+@replay_rule(
+    "RES001", "event-repeated-on-resume", once_per=Scope.STREAM, unless=["SEQ001", "SEQ002", "SEQ003"], clause=_REPLAY
 )
 def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
     """A connection that was opened with a cursor carries the event of the cursor, or an earlier one.
@@ -70,7 +66,7 @@ def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {wanted}, got {format_number(event.sequence)}.")
 
 
-@rule("RES002", "event-lost-on-resume", on=REPLAY_END, scope=Scope.SESSION, clause=_REPLAY)
+@rule("RES002", "event-lost-on-resume", on=REPLAY_END, clause=_REPLAY)
 def event_lost_on_resume(resume: ResumeState) -> Outcome:
     """A connection skips a durable event that follows the cursor and was seen before the connection was requested.
 
@@ -87,12 +83,9 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
     return problem(f"Expected {named}{more} after the cursor {quote(resume.cursor)}, got {got}.")
 
 
-@rule(
+@replay_rule(
     "RES003",
     "event-changed-on-resume",
-    on=EVENT,
-    shapes=_DURABLE,
-    scope=Scope.SESSION,
     clause='What the service does: "Durable events are persisted, … and are replayed on reconnect."',
 )
 def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
@@ -108,12 +101,9 @@ def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected the same JSON for {quote(event.cursor or '')} as the first time, got different JSON.")
 
 
-@rule(
+@replay_rule(
     "RES004",
     "live-before-replay-ended",
-    on=EVENT,
-    shapes=_DURABLE,
-    scope=Scope.SESSION,
     once_per=Scope.STREAM,
     unless=["RES001", "SEQ001", "SEQ002", "SEQ003"],
     clause=_REPLAY,

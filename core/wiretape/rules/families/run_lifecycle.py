@@ -3,6 +3,8 @@
 `wiretape.rules.state.runs` explains when it is proven that a run has not ended.
 """
 
+from functools import partial
+
 from wiretape.contract import CANCEL, RUN_NOT_CANCELLABLE, RUN_STARTED, SESSION_BUSY, STATUS_IDLE, TERMINAL_RUN_TYPES
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
@@ -13,6 +15,7 @@ from wiretape.rules.catalogue import (
     OVERLAP,
     UNKNOWN_ORDER,
     UNKNOWN_RUN,
+    WITH_OBJECT,
     Basis,
     Check,
     Later,
@@ -32,8 +35,9 @@ from wiretape.rules.state.stream_state import StreamState
 GRACE_NS = 2_000_000_000
 """Two observations on different exchanges count as ordered only if they are at least this far apart."""
 
-_WITH_OBJECT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
+
+run_rule = partial(rule, on=EVENT, shapes=WITH_OBJECT, scope=Scope.SESSION, once_per=Scope.SESSION)
 
 
 def _find_proven_start(overlap: Overlap, _session: SessionState) -> Outcome:
@@ -46,17 +50,7 @@ def _two_runs(active: str, started: str) -> Outcome:
     return problem(message, subject=started)
 
 
-@rule(
-    "RUN001",
-    "two-active-runs",
-    on=EVENT,
-    shapes=_WITH_OBJECT,
-    types=frozenset({RUN_STARTED}),
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
-    clause=_ONE_RUN,
-    also=[Check(OVERLAP, _find_proven_start)],
-)
+@run_rule("RUN001", "two-active-runs", types={RUN_STARTED}, clause=_ONE_RUN, also=[Check(OVERLAP, _find_proven_start)])
 def two_active_runs(event: Event, stream: StreamState) -> Outcome:
     """A run starts while another run of the session has started and not ended.
 
@@ -79,16 +73,12 @@ def _may_have_active_run(stream: StreamState) -> bool:
     return any(run.is_active for run in stream.session.runs.runs.values())
 
 
-@rule(
+@run_rule(
     "RUN002",
     "event-after-run-ended",
-    on=EVENT,
     steady=True,
-    shapes=_WITH_OBJECT,
     types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES,
     severity=Severity.WARNING,
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
 )
@@ -121,7 +111,7 @@ def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
     "RUN003",
     "run-ended-twice",
     on=EVENT,
-    shapes=frozenset({Shape.DURABLE}),
+    shapes={Shape.DURABLE},
     types=TERMINAL_RUN_TYPES,
     scope=Scope.SESSION,
     basis=Basis.INFERRED,
@@ -150,14 +140,10 @@ def _active_when_idle(active: str) -> Outcome:
     return problem(f"Expected the end of run {quote(active)} before {STATUS_IDLE}, got none.", subject=active)
 
 
-@rule(
+@run_rule(
     "RUN004",
     "idle-with-active-run",
-    on=EVENT,
-    shapes=_WITH_OBJECT,
-    types=frozenset({STATUS_IDLE}),
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
+    types={STATUS_IDLE},
     clause='States: "Session | idle | No active run; announced by event `session.status_idle`."',
     also=[Check(OVERLAP, _find_proven_idle)],
 )
@@ -175,15 +161,11 @@ def idle_with_active_run(_event: Event, stream: StreamState) -> Outcome:
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
 
 
-@rule(
+@run_rule(
     "RUN005",
     "event-before-run-started",
-    on=EVENT,
-    shapes=_WITH_OBJECT,
-    types=frozenset({RUN_STARTED}),
+    types={RUN_STARTED},
     severity=Severity.NOTE,
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
     basis=Basis.INFERRED,
     clause='Event types: "run.started | A worker started the run."',
 )

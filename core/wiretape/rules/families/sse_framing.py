@@ -5,10 +5,11 @@ the specification states apply to streams of the service: one `event:` line and 
 SSE006), and the media type (SSE007).
 """
 
+from functools import partial
 from http import HTTPStatus
 
 from wiretape.contract import EVENT_STREAM, is_event_stream
-from wiretape.event import LONGEST_ID, Event, Shape, is_header_safe
+from wiretape.event import LONGEST_ID, Event, is_header_safe
 from wiretape.observations import Ending, header
 from wiretape.rules.catalogue import (
     EVENT,
@@ -18,11 +19,11 @@ from wiretape.rules.catalogue import (
     STREAM_END,
     STREAM_RESPONSE,
     SUCCESS_RESPONSE,
+    WITH_DATA,
     Basis,
     Check,
     Outcome,
     Problem,
-    Scope,
     problem,
     rule,
 )
@@ -33,7 +34,6 @@ from wiretape.rules.state.response_body import SuccessBody
 from wiretape.rules.state.stream_state import EventStream, StreamEnd, StreamState
 
 _STREAM_RESPONSE = "Endpoints, stream response"
-_WITH_DATA = frozenset(Shape) - {Shape.NO_DATA}
 _ENDED_BY_SERVICE = {
     Ending.SERVICE_CLOSED: "the service closed the connection",
     Ending.SERVICE_RESET: "the service reset the connection",
@@ -42,14 +42,11 @@ _ENDED_BY_SERVICE = {
 _RETRY_LIMIT = 2**31
 _UNCODED = frozenset({"", "identity"})
 
+framing_rule = partial(rule, on=EVENT, fast_path=True, everywhere=True)
 
-@rule(
-    "SSE001",
-    "invalid-utf8",
-    on=EVENT,
-    fast_path=True,
-    everywhere=True,
-    clause='WHATWG: "Event streams in this format must always be encoded as UTF-8."',
+
+@framing_rule(
+    "SSE001", "invalid-utf8", clause='WHATWG: "Event streams in this format must always be encoded as UTF-8."'
 )
 def invalid_utf8(event: Event, _stream: EventStream) -> Outcome:
     """The bytes of an event are not UTF-8."""
@@ -64,7 +61,6 @@ def invalid_utf8(event: Event, _stream: EventStream) -> Outcome:
     "message-cut-off",
     on=STREAM_END,
     severity=Severity.WARNING,
-    scope=Scope.STREAM,
     basis=Basis.INFERRED,
     everywhere=True,
     clause='WHATWG: "If the file ends in the middle of an event, before the final empty line, the incomplete '
@@ -85,14 +81,11 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     )
 
 
-@rule(
+@framing_rule(
     "SSE003",
     "unknown-field",
-    on=EVENT,
-    fast_path=True,
     severity=Severity.NOTE,
     noun="fields",
-    everywhere=True,
     clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
 )
 def unknown_field(event: Event, _stream: EventStream) -> Outcome:
@@ -103,12 +96,9 @@ def unknown_field(event: Event, _stream: EventStream) -> Outcome:
     ]
 
 
-@rule(
+@framing_rule(
     "SSE004",
     "nul-in-id",
-    on=EVENT,
-    fast_path=True,
-    everywhere=True,
     clause='WHATWG: "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the '
     'field value. Otherwise, ignore the field."',
 )
@@ -143,7 +133,7 @@ def repeated_field(event: Event, _stream: StreamState) -> Outcome:
     "missing-event-line",
     on=EVENT,
     fast_path=True,
-    shapes=_WITH_DATA,
+    shapes=WITH_DATA,
     clause=f'{_STREAM_RESPONSE}: "each message has an `event:` line naming the type"',
 )
 def missing_event_line(event: Event, _stream: StreamState) -> Outcome:
@@ -162,7 +152,6 @@ def _hold_for_event_stream(exchange: ExchangeState) -> Outcome:
     "SSE007",
     "wrong-content-type",
     on=SUCCESS_RESPONSE,
-    scope=Scope.EXCHANGE,
     unless=["ERR010"],
     clause='Endpoints: "Opens an SSE stream of the session\'s events."',
     also=[Check(STREAM_RESPONSE, _hold_for_event_stream)],
@@ -177,14 +166,11 @@ def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
     return problem(f"Expected the Content-Type `{EVENT_STREAM}`, got {quote_or_none(content_type)}.")
 
 
-@rule(
+@framing_rule(
     "SSE008",
     "message-without-data",
-    on=EVENT,
-    fast_path=True,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,
-    everywhere=True,
     clause='WHATWG: "If the data buffer is an empty string, set the data buffer and the event type buffer to the '
     'empty string and return."',
 )
@@ -209,7 +195,6 @@ def message_without_data(event: Event, _stream: EventStream) -> Outcome:
     "compressed-stream",
     on=STREAM_RESPONSE,
     severity=Severity.NOTE,
-    scope=Scope.EXCHANGE,
     basis=Basis.INFERRED,
     everywhere=True,
     clause='Endpoints: "Opens an SSE stream of the session\'s events."',
@@ -226,14 +211,11 @@ def compressed_stream(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected a stream without Content-Encoding, got {quote(coding)}.")
 
 
-@rule(
+@framing_rule(
     "SSE010",
     "unusable-retry",
-    on=EVENT,
-    fast_path=True,
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
-    everywhere=True,
     clause='WHATWG: "If the field value consists of only ASCII digits, then interpret the field value as an '
     'integer in base ten"',
 )
@@ -252,14 +234,11 @@ def _is_usable_retry(value: bytes) -> bool:
     return value.isdigit() and 0 < len(digits) <= 10 and int(digits) < _RETRY_LIMIT
 
 
-@rule(
+@framing_rule(
     "SSE011",
     "id-unfit-for-header",
-    on=EVENT,
-    fast_path=True,
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
-    everywhere=True,
     clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
 )
 def id_unfit_for_header(event: Event, _stream: EventStream) -> Outcome:

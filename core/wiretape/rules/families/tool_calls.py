@@ -1,11 +1,14 @@
 """TOOL: the lifecycle of a tool call, whose events share one `tool_call_id`."""
 
+from functools import partial
+
 from wiretape.contract import RUN_COMPLETED, TOOL_STARTED, TOOL_TYPES
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
     EVENT,
     HELD,
+    NOT_DELTA,
     UNKNOWN_CALL,
     Basis,
     Outcome,
@@ -19,17 +22,17 @@ from wiretape.rules.quoting import quote
 from wiretape.rules.state.runs import OUTCOME_TYPES, find_disagreement
 from wiretape.rules.state.stream_state import StreamState
 
-_NOT_DELTA = frozenset({Shape.EPHEMERAL, Shape.DURABLE})
-_TOOL_TYPES = frozenset(TOOL_TYPES)
 _SHARED_ID = 'Events 5: "Tool lifecycle events … of one call share one `tool_call_id`."'
+
+call_rule = partial(rule, on=EVENT, shapes=NOT_DELTA, scope=Scope.SESSION, once_per=Scope.SESSION, basis=Basis.INFERRED)
 
 
 @rule(
     "TOOL001",
     "missing-tool-call-id",
     on=EVENT,
-    shapes=_NOT_DELTA,
-    types=_TOOL_TYPES,
+    shapes=NOT_DELTA,
+    types=TOOL_TYPES,
     unless={TOOL_STARTED: ["DUR006", "EVT004", "EVT007"]},
     clause=_SHARED_ID,
 )
@@ -41,18 +44,7 @@ def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
     return problem(message, subject=event.type)
 
 
-@rule(
-    "TOOL002",
-    "end-without-start",
-    on=EVENT,
-    shapes=_NOT_DELTA,
-    types=OUTCOME_TYPES,
-    severity=Severity.WARNING,
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
-    basis=Basis.INFERRED,
-    clause=_SHARED_ID,
-)
+@call_rule("TOOL002", "end-without-start", types=OUTCOME_TYPES, severity=Severity.WARNING, clause=_SHARED_ID)
 def end_without_start(event: Event, stream: StreamState) -> Outcome:
     """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
     session, runs, ids = stream.session, stream.runs, event.tool_call_ids
@@ -73,7 +65,7 @@ def end_without_start(event: Event, stream: StreamState) -> Outcome:
     "TOOL003",
     "ended-twice",
     on=EVENT,
-    shapes=frozenset({Shape.DURABLE}),
+    shapes={Shape.DURABLE},
     types=OUTCOME_TYPES,
     severity=Severity.WARNING,
     scope=Scope.SESSION,
@@ -94,18 +86,7 @@ def ended_twice(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {wanted}, got {event.type} {quote(event.cursor)}.")
 
 
-@rule(
-    "TOOL004",
-    "call-changed",
-    on=EVENT,
-    shapes=_NOT_DELTA,
-    types=_TOOL_TYPES,
-    severity=Severity.WARNING,
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
-    basis=Basis.INFERRED,
-    clause=_SHARED_ID,
-)
+@call_rule("TOOL004", "call-changed", types=TOOL_TYPES, severity=Severity.WARNING, clause=_SHARED_ID)
 def call_changed(event: Event, stream: StreamState) -> Outcome:
     """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
     ids = event.tool_call_ids
@@ -121,16 +102,11 @@ def call_changed(event: Event, stream: StreamState) -> Outcome:
     return problem(message, subject=ids[0])
 
 
-@rule(
+@call_rule(
     "TOOL005",
     "call-left-open",
-    on=EVENT,
-    shapes=_NOT_DELTA,
-    types=frozenset({RUN_COMPLETED}),
+    types={RUN_COMPLETED},
     severity=Severity.NOTE,
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
-    basis=Basis.INFERRED,
     noun="tool calls",
     clause='Event types: "tool.completed | A tool call completed.", "tool.failed | A tool call failed."',
 )

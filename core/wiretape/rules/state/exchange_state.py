@@ -18,8 +18,10 @@ from wiretape.contract import (
     SAME_KEY_CODES,
     STREAM,
     Match,
+    bearer_keys,
     cursor_in,
     is_event_stream,
+    is_preflight,
     is_session,
     may_create_session,
     session_in,
@@ -167,6 +169,14 @@ class ExchangeState:
         if self.match is None or self.session is None:
             return None
         return self.session.runs.runs.get(self.match.run_id or "")
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether the request lacks the bearer key that it needs; False for one that an import invented."""
+        request = self.request
+        if request.is_invented or is_preflight(request.method, request.headers):
+            return False
+        return not bearer_keys(request.headers)
 
     @property
     def may_create_session(self) -> bool:

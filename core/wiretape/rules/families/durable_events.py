@@ -1,0 +1,221 @@
+"""DUR and SEQ: which events are durable, and the order of those that are.
+
+Deltas and sequences of the wrong type do not take part in the order.
+"""
+
+from functools import partial
+
+from wiretape.contract import EVENT_DELTAS, STORED_TYPES
+from wiretape.event import Event, Shape
+from wiretape.rules.catalogue import (
+    DROPPED_STATE,
+    EVENT,
+    HELD,
+    LOST_EVENTS,
+    NOT_DELTA,
+    WITH_OBJECT,
+    Basis,
+    Outcome,
+    Scope,
+    problem,
+    rule,
+)
+from wiretape.rules.finding import Severity
+from wiretape.rules.quoting import describe, format_number, quote
+from wiretape.rules.state.stream_state import StreamState
+
+_ID_AND_SEQUENCE = 'Events 1: "Durable events have an SSE `id` and a JSON `sequence`."'
+_ORDER_NUMBER = 'Durable event, sequence: "Order number of the durable event."'
+
+durable_rule = partial(rule, on=EVENT, fast_path=True, shapes={Shape.DURABLE})
+delta_rule = partial(rule, on=EVENT, fast_path=True, shapes={Shape.DELTA})
+order_rule = partial(rule, on=EVENT, shapes={Shape.DURABLE}, scope=Scope.STREAM)
+
+
+@durable_rule("DUR001", "id-without-sequence", clause=_ID_AND_SEQUENCE)
+def id_without_sequence(event: Event, _stream: StreamState) -> Outcome:
+    """An event has an SSE id, but its JSON has no `sequence`."""
+    if not event.has_id:
+        return None
+    if "sequence" in event.document:
+        # A null is a `sequence` of the wrong type (EVT004).
+        return HELD
+    return problem(f"Expected a JSON `sequence` in the event with the SSE id {_quote_id_line(event)}, got none.")
+
+
+@durable_rule("DUR002", "sequence-without-id", clause=_ID_AND_SEQUENCE)
+def sequence_without_id(event: Event, _stream: StreamState) -> Outcome:
+    """The JSON of an event has a `sequence`, but the event has no `id` line or an empty one."""
+    if not event.has_sequence:
+        return None
+    if event.has_id:
+        return HELD
+    got = "none" if event.id_line is None else "an empty one"
+    sequence = describe(event.document["sequence"])
+    return problem(f"Expected an SSE id with the JSON `sequence`, which is {sequence}, got {got}.")
+
+
+@durable_rule("DUR003", "id-disagrees", clause='Durable event, id: "Same value as the SSE `id` line."')
+def id_disagrees(event: Event, _stream: StreamState) -> Outcome:
+    """The JSON `id` of an event differs from its SSE id."""
+    identity = event.cursor
+    if identity is None or "id" not in event.document:
+        return None
+    other = event.document["id"]
+    if other == identity:
+        return HELD
+    if type(other) is str and event.is_damaged(other):
+        return None
+    return problem(f"Expected the SSE id {quote(identity)} as JSON `id`, got {describe(other)}.")
+
+
+@delta_rule("DUR004", "delta-with-id", clause='Events 2: "Delta events … are ephemeral: no SSE `id`, …"')
+def delta_with_id(event: Event, _stream: StreamState) -> Outcome:
+    """A delta has an `id` line; even an empty one resets the cursor of every client."""
+    if event.id_line is None:
+        return HELD
+    got = f"the id {_quote_id_line(event)}" if event.id_line else "an empty one"
+    return problem(f"Expected no `id` line in a {event.type}, got {got}.")
+
+
+@delta_rule(
+    "DUR005",
+    "delta-with-sequence",
+    clause='Ephemeral event: "An ephemeral event has no SSE `id` line and no `sequence`."',
+)
+def delta_with_sequence(event: Event, _stream: StreamState) -> Outcome:
+    """A delta has a `sequence`."""
+    if not event.has_sequence:
+        return HELD
+    return problem(f"Expected no `sequence` in a {event.type}, got {describe(event.document['sequence'])}.")
+
+
+@durable_rule(
+    "DUR006",
+    "stored-event-without-id",
+    shapes=NOT_DELTA,
+    clause='Event types: "The final assistant message is stored."; "A durable reasoning message is stored."',
+)
+def stored_event_without_id(event: Event, _stream: StreamState) -> Outcome:
+    """An event of a stored type has neither an id nor a sequence."""
+    if event.type not in STORED_TYPES:
+        return None
+    if event.is_durable:
+        return HELD
+    return problem(f"Expected an SSE id and a JSON `sequence` in a {event.type}, got neither.")
+
+
+@rule(
+    "DUR007",
+    "unrequested-delta",
+    on=EVENT,
+    steady=True,
+    shapes=WITH_OBJECT,
+    scope=Scope.STREAM,
+    once_per=Scope.STREAM,
+    clause='Events 2: "They are sent only when `event_deltas=true`."',
+)
+def unrequested_delta(event: Event, stream: StreamState) -> Outcome:
+    """Deltas arrive although the request does not ask for them.  One finding per stream."""
+    if stream.deltas_requested is None:
+        return None
+    if stream.deltas_requested:
+        return HELD if event.is_delta else None
+    if not event.is_delta:
+        return HELD
+    return problem(f"Expected no deltas without `{EVENT_DELTAS}=true` in the request, got a {event.type}.")
+
+
+def _quote_id_line(event: Event) -> str:
+    return quote((event.id_line or b"")[:400].decode("utf-8", "replace"))
+
+
+@order_rule("SEQ001", "sequence-not-increasing", unless=["SEQ002"], clause=_ORDER_NUMBER)
+def sequence_not_increasing(event: Event, stream: StreamState) -> Outcome:
+    """The sequence of a durable event is not above that of the previous one on the same connection.
+
+    For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
+    """
+    before, sequence = stream.sequence, event.sequence
+    if before is None and stream.arrival.is_out_of_order and stream.resume is not None:
+        before = stream.resume.sequence
+    if before is None or sequence is None:
+        return None
+    if sequence > before:
+        return LOST_EVENTS if stream.has_gap else HELD
+    return problem(f"Expected a sequence above {format_number(before)}, got {format_number(sequence)}.")
+
+
+@order_rule(
+    "SEQ002",
+    "sequence-reused",
+    scope=Scope.SESSION,
+    once_per=Scope.SESSION,
+    unless=["SEQ003", "RES003"],
+    basis=Basis.INFERRED,
+    clause=_ORDER_NUMBER,
+)
+def sequence_reused(event: Event, stream: StreamState) -> Outcome:
+    """Two events of one session with different ids have the same sequence."""
+    sequence, identity = event.sequence, event.cursor
+    if sequence is None or identity is None:
+        return None
+    log = stream.session.log
+    if not stream.arrival.has_used_number:
+        return HELD if log.dropped_up_to is None or sequence > log.dropped_up_to else DROPPED_STATE
+    wanted = f"sequence {format_number(sequence)} only for {quote(log.first_ids[sequence])}"
+    return problem(f"Expected {wanted}, got it for {quote(identity)} too.", subject=(sequence, identity))
+
+
+@order_rule("SEQ003", "id-reused", basis=Basis.INFERRED, clause='Durable event, id: "Used as the replay cursor."')
+def id_reused(event: Event, stream: StreamState) -> Outcome:
+    """The same id occurs twice on one connection, or another event has it on another connection."""
+    identity = event.cursor
+    if identity is None:
+        return None
+    if identity in stream.event_numbers:
+        number = stream.event_numbers[identity]
+        return problem(f"Expected a new id, got {quote(identity)}, which event {number} already has.")
+    log = stream.session.log
+    if identity in log.events and log.has_other_event(event) and stream.arrival.is_new:
+        return problem(f"Expected a new id, got {quote(identity)}, which an event on another connection already has.")
+    if not stream.event_numbers:
+        return None
+    return DROPPED_STATE if stream.dropped_ids else HELD
+
+
+@order_rule(
+    "SEQ004", "sequence-gap", severity=Severity.NOTE, once_per=Scope.SESSION, basis=Basis.INFERRED, clause=_ORDER_NUMBER
+)
+def sequence_gap(event: Event, stream: StreamState) -> Outcome:
+    """The sequence increases by more than one, which the specification does not forbid.  One finding per session."""
+    before, sequence = stream.sequence, event.sequence
+    if before is None or sequence is None or stream.is_out_of_step:
+        # After an unreadable sequence, or one out of order, a gap is only a consequence.
+        return None
+    if sequence <= before + 1:
+        return HELD
+    if stream.resume is not None and stream.resume.skips(sequence):
+        # RES002 reports what was not replayed.
+        return None
+    if stream.has_gap:
+        return LOST_EVENTS
+    got = f"sequence {format_number(sequence)} after {format_number(before)}"
+    return problem(f"Expected no gap if the service counts one by one, got {got}.")
+
+
+@order_rule(
+    "SEQ005",
+    "created-at-going-back",
+    severity=Severity.NOTE,
+    basis=Basis.INFERRED,
+    clause='Durable event, created_at: "ISO 8601 UTC timestamp."',
+)
+def created_at_going_back(event: Event, stream: StreamState) -> Outcome:
+    """`created_at` is earlier than that of the previous durable event on the same connection."""
+    before, created_at = stream.created_at, event.created_at
+    if before is None or created_at is None:
+        return None
+    if created_at >= before:
+        return LOST_EVENTS if stream.has_gap else HELD
+    return problem(f"Expected a created_at not before {before.isoformat()}, got {created_at.isoformat()}.")
