@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from wiretape.contract import DELTA_TYPES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.rules import CATALOGUE, Checker, rule_runner
-from wiretape.rules.rule_runner import RuleRunner
+from wiretape.rules import CATALOGUE, Checker, engine
+from wiretape.rules.engine import Engine
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
 
@@ -91,7 +91,7 @@ def is_safe(message):
 def by_the_long_way(judge):
     """What comes of it when no message counts as plain."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule_runner, "is_ordinary", lambda _event: False)
+        patch.setattr(engine, "is_ordinary", lambda _event: False)
         return judge()
 
 
@@ -159,13 +159,13 @@ def test_deltas_that_are_only_counted_have_the_same_findings_as_all_others(query
 
 def test_repeated_deltas_are_only_counted(monkeypatch):
     judged_by_rules = []
-    run_event = RuleRunner.run_event
+    run_event = Engine.run_event
 
     def note(runner, event, stream):
         judged_by_rules.append(event.number)
         run_event(runner, event, stream)
 
-    monkeypatch.setattr(RuleRunner, "run_event", note)
+    monkeypatch.setattr(Engine, "run_event", note)
     found, _ = judged(3 * _DELTA + durable(1, b"message.completed") + 3 * _DELTA)
     assert {finding.code for finding in found} == {"CLI001", "AUTH001"}
     assert judged_by_rules == [1, 4]

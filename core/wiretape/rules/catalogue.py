@@ -9,7 +9,7 @@ runs at every trigger of that type (an event, a request, …) and returns
 - `problem(…)`, or a list of `Problem`, if it is broken,
 - `Later` if it has to wait for a time.
 
-How a rule is counted is declared in the decorator and done by the engine (`rule_runner`): on which events or errors the
+How a rule is counted is declared in the decorator and done by the engine (`engine`): on which events or errors the
 rule runs, what it needs to be decided, how often it reports the same thing, and which other rules report it already.
 
 Rules only read.  An event is read once for all rules (`wiretape.event`), and everything that has to be
@@ -196,7 +196,7 @@ class Check(Generic[P]):
     types: Collection[str] | None = None
     """For the trigger EVENT: it runs only on events of these types; None for all."""
     fast_path: bool = False
-    """For the trigger EVENT: whether it never finds a problem in an ordinary event (see `rule_runner`)."""
+    """For the trigger EVENT: whether it never finds a problem in an ordinary event (see `engine`)."""
     steady: bool = False
     """For the trigger EVENT: whether, if it held for an ordinary delta, it also holds for the next ones of that type
     and run on the stream, until the run starts or ends, or an event of another run arrives."""

@@ -31,9 +31,9 @@ from wiretape.rules.catalogue import (
     SUCCESS_RESPONSE,
     Rule,
 )
+from wiretape.rules.engine import Engine
 from wiretape.rules.families import BUILT_IN
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
-from wiretape.rules.rule_runner import FOREVER, RuleRunner
 from wiretape.rules.selection import Settings
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
@@ -75,7 +75,7 @@ class Checker:
         self.events = 0
         """The number of events seen on all event streams."""
         self._readers = readers or StreamReaders()
-        self._runner = RuleRunner(rules, self.settings)
+        self._engine = Engine(rules, self.settings)
         self._open: dict[int, ExchangeState] = {}
         self._sessions = SessionRegistry()
         self._clients = ClientRegistry()
@@ -87,7 +87,7 @@ class Checker:
     @property
     def catalogue(self) -> Mapping[str, Rule]:
         """The rules by code."""
-        return self._runner.catalogue
+        return self._engine.catalogue
 
     def feed(self, observation: Observation) -> list[Finding]:
         """Return the findings that the observation makes certain, in the order of the stream."""
@@ -96,7 +96,6 @@ class Checker:
     def feed_read(self, read: ReadObservation) -> list[Finding]:
         """Return the findings as `feed` does, for an observation that the given `readers` have read."""
         seen = read.observation
-        self._runner.now_ns = seen.time_ns
         if isinstance(seen, BytesArrived):
             self._add_bytes(seen, read)
         elif isinstance(seen, RequestStarted):
@@ -108,18 +107,17 @@ class Checker:
         elif isinstance(seen, ExchangeEnded):
             self._end_exchange(seen, read)
         self._now_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
-        if self._runner.due_ns < self._now_ns:
-            self._runner.decide_waiting(self._now_ns)
-        return self._runner.take_findings()
+        if self._engine.due_ns < self._now_ns:
+            self._engine.decide_waiting(self._now_ns)
+        return self._engine.take_findings()
 
     def finish(self) -> list[Finding]:
         """Return the findings that the end of the recording makes certain.  Open exchanges stay undecided."""
-        self._runner.now_ns = FOREVER
         for state in list(self._open.values()):
             ended = ExchangeEnded(state.number, self._now_ns, Ending.OPEN)
             self._end_exchange(ended, self._readers.read(ended))
-        self._runner.decide_waiting(self._now_ns, finished=True)
-        return self._runner.take_findings()
+        self._engine.decide_waiting(self._now_ns, finished=True)
+        return self._engine.take_findings()
 
     def sequence_of(self, exchange: int) -> int | None:
         """Return the last sequence on the open stream of an exchange; None if there is none yet."""
@@ -128,11 +126,11 @@ class Checker:
 
     def tallies(self) -> dict[str, Tally]:
         """Return for each rule how often it was exercised, and with which results."""
-        return dict(self._runner.tallies)
+        return dict(self._engine.tallies)
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return for each rule what the observations so far show about it."""
-        return {code: tally.verdict for code, tally in self._runner.tallies.items()}
+        return {code: tally.verdict for code, tally in self._engine.tallies.items()}
 
     def scopes(self) -> list[ScopeCount]:
         """Return how many exchanges were judged by which rules, and why."""
@@ -150,7 +148,7 @@ class Checker:
         state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, base, key)
         self._open[request.exchange] = state
         if not request.is_invented:
-            self._runner.run(
+            self._engine.run(
                 REQUEST, (state,), Location(request.exchange, request.time_ns), is_service=state.is_service
             )
         state.after_request()
@@ -163,12 +161,12 @@ class Checker:
         location = Location(response.exchange, response.time_ns)
         is_success = response.status // 100 == 2
         is_stream = is_event_stream(state.response_header("content-type"))
-        self._runner.run(RESPONSE, (state,), location, is_service=state.is_service)
+        self._engine.run(RESPONSE, (state,), location, is_service=state.is_service)
         if response.status == 200 and state.is_stream_request:
-            self._runner.run(STREAM_RESPONSE, (state,), location)
+            self._engine.run(STREAM_RESPONSE, (state,), location)
             state.open_stream(SilenceMonitor(response.time_ns, self._silence_ns))
         elif is_success and is_stream:
-            self._runner.run(STREAM_RESPONSE, (state,), location, is_service=False)
+            self._engine.run(STREAM_RESPONSE, (state,), location, is_service=False)
             state.other_stream = EventStream(state.number)
         if state.is_service and state.request.method != "HEAD":
             if response.status >= 400:
@@ -226,13 +224,13 @@ class Checker:
         elif state.other_stream is not None:
             self._add_other_frames(state.other_stream, read)
             end = _stream_end(state.other_stream, ended, read.frames)
-            self._runner.run(STREAM_END, (end,), location, is_service=False)
+            self._engine.run(STREAM_END, (end,), location, is_service=False)
         elif state.body is not None:
             state.body.close(ended.ending)
             trigger = SUCCESS_RESPONSE if isinstance(state.body, SuccessBody) else ERROR_RESPONSE
-            self._runner.run(trigger, (state.body, state), location)
+            self._engine.run(trigger, (state.body, state), location)
             state.after_body(state.body)
-        self._runner.run(EXCHANGE_END, (state, ended.ending), location, is_service=state.is_service)
+        self._engine.run(EXCHANGE_END, (state, ended.ending), location, is_service=state.is_service)
         state.after_end(ended.ending)
 
     def _end_stream(self, stream: StreamState, ended: ExchangeEnded, frames: Sequence[TimedFrame]) -> None:
@@ -242,8 +240,8 @@ class Checker:
         end = _stream_end(stream, ended, frames)
         if end.tail is not None:
             stream.cut_off(end.tail)
-        self._runner.end_stream(stream.exchange)
-        self._runner.run(STREAM_END, (end,), location)
+        self._engine.end_stream(stream.exchange)
+        self._engine.run(STREAM_END, (end,), location)
         if stream.resume is not None and not stream.resume.is_checked:
             self._end_replay(stream.resume, location)
 
@@ -259,7 +257,7 @@ class Checker:
         self._add_frames(stream, frames)
 
     def _add_frames(self, stream: StreamState, frames: Iterable[TimedFrame]) -> None:
-        repeat_delta = self._runner.repeat_delta
+        repeat_delta = self._engine.repeat_delta
         for seen in frames:
             if stream.last_comment is not None:
                 self._follow_comment(stream, stream.last_comment, seen.frame.kind)
@@ -278,7 +276,7 @@ class Checker:
 
     def _follow_comment(self, stream: StreamState, comment: TimedFrame, kind: FrameKind) -> None:
         location = Location(stream.exchange, comment.time_ns, byte_offset=comment.frame.start)
-        self._runner.run(AFTER_COMMENT, (stream, kind), location)
+        self._engine.run(AFTER_COMMENT, (stream, kind), location)
         stream.last_comment = None
 
     def _add_silence(self, stream: StreamState, silence: Silence | None) -> None:
@@ -286,14 +284,14 @@ class Checker:
         if silence is not None:
             last = stream.last_event
             location = Location(stream.exchange, 0) if last is None else Location.of(last)
-            self._runner.run(SILENCE, (silence,), replace(location, time_ns=silence.ended_ns))
+            self._engine.run(SILENCE, (silence,), replace(location, time_ns=silence.ended_ns))
 
     def _add_other_frames(self, stream: EventStream, read: ReadObservation) -> None:
         """Add frames of a stream that is not the service's."""
         for seen in read.frames:
             if isinstance(seen, Event):
                 self.events += 1
-                self._runner.run_other_event(seen, stream)
+                self._engine.run_other_event(seen, stream)
             elif seen.frame.kind is _OVERSIZED:
                 self.events += stream.add_oversized(seen)
             if seen.frame.kind is not FrameKind.TAIL:
@@ -305,7 +303,7 @@ class Checker:
     def _add_event(self, stream: StreamState, event: Event) -> None:
         session = stream.session
         stream.receive(event)
-        self._runner.run_event(event, stream)
+        self._engine.run_event(event, stream)
         stream.add(event)
         if session.runs.overlaps:
             self._report_overlaps(session)
@@ -316,11 +314,11 @@ class Checker:
     def _report_overlaps(self, session: SessionState) -> None:
         overlaps, session.runs.overlaps = session.runs.overlaps, []
         for overlap in overlaps:
-            self._runner.run(OVERLAP, (overlap, session), overlap.location)
+            self._engine.run(OVERLAP, (overlap, session), overlap.location)
 
     def _end_replay(self, resume: ResumeState, location: Location) -> None:
         resume.is_checked = True
-        self._runner.run(REPLAY_END, (resume,), resume.location or location)
+        self._engine.run(REPLAY_END, (resume,), resume.location or location)
 
     def _count_events(self, read: ReadObservation) -> None:
         """Count the events of a response that is not a success, but has the media type of event streams."""
@@ -328,7 +326,7 @@ class Checker:
 
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()
-        self._runner.count_lost_events(stream.exchange)
+        self._engine.count_lost_events(stream.exchange)
 
 
 def _stream_end(stream: EventStream, ended: ExchangeEnded, frames: Iterable[TimedFrame]) -> StreamEnd:

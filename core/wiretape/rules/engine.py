@@ -1,4 +1,4 @@
-"""The rule runner: runs rules on triggers, counts their outcomes, and makes findings.
+"""The engine: runs rules on triggers, counts their outcomes, and makes findings.
 
 Most events are ordinary: nothing about their framing and their JSON is remarkable.  A rule with `fast_path=True` has
 the same outcome, without a problem, for all ordinary events of one type.  So it runs only on the first ordinary event
@@ -14,12 +14,10 @@ switched off still runs if another one names it in `unless`.
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
-
-import orjson
 
 from wiretape.contract import EVENT_TYPES, RUN_STARTED, TERMINAL_RUN_TYPES
 from wiretape.contract.schemas import NO_SCHEMA_ERRORS, is_valid_delta
@@ -59,27 +57,15 @@ _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 def is_ordinary(event: Event) -> bool:
     """Whether an event is a delta or a durable event with unremarkable framing and JSON."""
-    if event.has_rare_fields or event.event_line != _ENCODED_TYPES.get(event.type, b""):
+    name = _ENCODED_TYPES.get(event.type)
+    if name is None or event.event_line != name or event.has_rare_fields or event.has_unusual_json:
         return False
     if event.is_delta:
-        if event.id_line is not None or event.has_sequence:
+        if event.id_line is not None or not is_valid_delta(event.document):
             return False
-    elif not (event.is_durable and _has_ordinary_id(event)):
+    elif not (event.is_durable and _has_ordinary_id(event) and event.find_schema_errors() is NO_SCHEMA_ERRORS):
         return False
-    if event.find_schema_errors() is not NO_SCHEMA_ERRORS or not (event.frame[2].isascii() or event.is_utf8):
-        return False
-    return _has_unique_keys(event)
-
-
-def _has_unique_keys(event: Event) -> bool:
-    """Whether no key of an object is certainly repeated in its JSON."""
-    try:
-        # That is so if the JSON is written as usual, which is quick to see.
-        if orjson.dumps(event.document) == event.data:
-            return True
-    except TypeError:
-        return False
-    return find_repeated_keys(event.data, event.document) == []
+    return (event.frame[2].isascii() or event.is_utf8) and find_repeated_keys(event.data, event.document) == []
 
 
 def is_plain(event: Event) -> bool:
@@ -123,78 +109,70 @@ def _is_broken(outcome: Outcome) -> TypeGuard[Sequence[Problem]]:
     return bool(outcome) and not isinstance(outcome, Inconclusive | Later)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     """A function of a rule, and where its outcomes are counted."""
 
     rule: Rule
+    check: Check[Any]
     function: Callable[..., Outcome]
+    """That of the check, behind its conditions."""
     tally: Tally
     severity: Severity | None
     """The severity in the settings, if there is one."""
     is_off: bool
     """Whether it runs only because another rule names it in `unless`."""
-    held: int = 0
-    """How often the rule held for an event since the tally was last updated."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _OrdinaryEvents:
     """What is known about the ordinary events of one type."""
 
-    run: list[_Entry]
+    run: list[_Entry] = field(default_factory=list)
     """The functions that have to run on each of them."""
-    held: list[_Entry]
+    held: list[_Entry] = field(default_factory=list)
     """The functions whose rules hold for all of them."""
-    is_steady: bool
-    """Whether all functions in `run` are steady."""
     count: int = 0
     """Events since the tallies were last updated."""
     repeated: int = 0
     """Those of them for which the functions in `run` hold without having run."""
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether all functions in `run` are steady."""
+        return all(entry.check.steady for entry in self.run)
 
-class RuleRunner:
+
+class Engine:
     """Runs rules, counts their outcomes, and collects findings."""
 
     def __init__(self, rules: Iterable[Rule], settings: Settings) -> None:
         self.catalogue = catalogue_of(rules)
         self.due_ns = FOREVER
         """The earliest time for which a rule waits."""
-        self.now_ns = 0
-        """The time of the current observation."""
         self._tallies = {code: Tally() for code in self.catalogue}
         self._findings: list[Finding] = []
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
         self._numbers = count()
         self._reported: WeakKeyDictionary[StreamState | SessionState, set[tuple[str, Hashable]]] = WeakKeyDictionary()
-        self._steady_deltas: dict[int, Event] = {}
-        checks = self._make_entries(settings)
-        on_event = [(check, entry) for check, entry in checks if check.trigger.name == EVENT.name]
-        names = set(EVENT_TYPES).union(*(check.types for check, _ in on_event if check.types is not None))
-        of_shape = [[(check.types, entry) for check, entry in on_event if shape in check.shapes] for shape in Shape]
-        self._of_type = [
-            {name: [entry for types, entry in entries if types is None or name in types] for name in names}
-            for entries in of_shape
-        ]
-        self._of_shape = [[entry for types, entry in entries if types is None] for entries in of_shape]
-        self._fast = {id(entry) for check, entry in on_event if check.fast_path}
-        self._steady = {id(entry) for check, entry in on_event if check.steady}
         self._ordinary: dict[str, _OrdinaryEvents] = {}
-        self._on_other_event = [entry for _, entry in on_event if entry.rule.everywhere]
-        self._of_all = [e for check, e in on_event if check.shapes == ANY_SHAPE and check.types is None]
-        self._on: dict[str, list[_Entry]] = {}
-        for check, entry in checks:
-            self._on.setdefault(check.trigger.name, []).append(entry)
-        self._on_other = {name: [e for e in entries if e.rule.everywhere] for name, entries in self._on.items()}
+        self._steady_deltas: dict[int, Event] = {}
+        """For each stream its last delta, if all rules held for it that are steady."""
+        self._on: dict[str, list[_Entry]] = {EVENT.name: []}
+        for entry in self._make_entries(settings):
+            self._on.setdefault(entry.check.trigger.name, []).append(entry)
+        self._on_event = self._on[EVENT.name]
+        self._on_other_event = [entry for entry in self._on_event if entry.rule.everywhere]
+        self._types = {name for entry in self._on_event for name in entry.check.types or ()}
+        self._of_kind: dict[tuple[Shape, str | None], list[_Entry]] = {}
 
-    def _make_entries(self, settings: Settings) -> list[tuple[Check[Any], _Entry]]:
+    def _make_entries(self, settings: Settings) -> list[_Entry]:
         """Return the functions that run, in the order of the codes."""
         off = settings.off
         running = [rule for rule in self.catalogue.values() if rule.code not in off]
         named = {code for rule in running for code in rule.all_superseding_codes}
         return [
-            (check, _Entry(rule, _with_conditions(check), tally, settings.severities.get(code), code in off))
+            _Entry(rule, check, _with_conditions(check), tally, settings.severities.get(code), code in off)
             for code, rule in self.catalogue.items()
             if code not in off or code in named
             for tally in [Tally() if code in off else self._tallies[code]]
@@ -206,39 +184,18 @@ class RuleRunner:
         """The tally of each rule by its code."""
         for ordinary in self._ordinary.values():
             for entry in ordinary.held:
-                entry.held += ordinary.count
+                entry.tally.held += ordinary.count
             for entry in ordinary.run:
-                entry.held += ordinary.repeated
+                entry.tally.held += ordinary.repeated
             ordinary.count = ordinary.repeated = 0
-        for entry in self._on.get(EVENT.name, ()):
-            entry.tally.held += entry.held
-            entry.held = 0
         return self._tallies
 
     def run_event(self, event: Event, stream: StreamState) -> None:
-        """Run the rules on an event of a stream."""
-        is_steady = False
-        others: list[tuple[_Entry, Outcome]] = []
-        if is_ordinary(event):
-            name = event.type
-            ordinary = self._ordinary.get(name)
-            if ordinary is None:
-                ordinary = self._ordinary[name] = self._run_first_ordinary(self._entries(event), event, stream)
-            ordinary.count += 1
-            entries, is_steady = ordinary.run, event.is_delta and ordinary.is_steady
-        else:
-            entries = self._entries(event)
-        for entry in entries:
-            outcome = entry.function(event, stream)
-            if outcome is HELD:
-                entry.held += 1
-                continue
-            is_steady = False
-            if outcome is not None:
-                others.append((entry, outcome))
-        if others:
-            self._settle_all(others, (event, stream), Location.of(event))
-        if is_steady:
+        """Run the rules on an event of a stream of the service."""
+        ordinary = self._count_ordinary(event.type, event, stream) if is_ordinary(event) else None
+        entries = self._entries(event) if ordinary is None else ordinary.run
+        have_held = self._run(entries, (event, stream), event)
+        if have_held and ordinary is not None and event.is_delta and ordinary.is_steady:
             self._steady_deltas[stream.exchange] = event
         elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
             event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN
@@ -251,49 +208,42 @@ class RuleRunner:
         Returns False for any other event: the rules have to run.
         """
         before = self._steady_deltas.get(event.exchange)
-        if before is None:
+        if before is None or event.type != before.type or event.run_id != before.run_id or not is_ordinary(event):
             return False
-        if not event.is_delta or event.type != before.type or event.run_id != before.run_id:
-            return False
-        if event.event_line != before.event_line or event.id_line is not None or event.has_rare_fields:
-            return False
-        if event.has_unusual_json or not is_valid_delta(event.document) or not _has_unique_keys(event):
-            return False
-        if not (event.frame[2].isascii() or event.is_utf8):
-            return False
-        ordinary = self._ordinary[before.type]
+        ordinary = self._ordinary[event.type]
         ordinary.count += 1
         ordinary.repeated += 1
         return True
 
     def run_other_event(self, event: Event, stream: EventStream) -> None:
         """Run the rules that apply everywhere on an event of a stream that is not the service's."""
-        entries = self._on_other_event
-        if is_plain(event):
-            ordinary = self._ordinary.get(_PLAIN)
-            if ordinary is None:
-                ordinary = self._ordinary[_PLAIN] = self._run_first_ordinary(entries, event, stream)
-            ordinary.count += 1
-            entries = ordinary.run
-        outcomes = [(entry, outcome) for entry in entries if (outcome := entry.function(event, stream)) is not None]
-        if outcomes:
-            self._settle_all(outcomes, (event, stream), Location.of(event))
+        entries = self._count_ordinary(_PLAIN, event, stream).run if is_plain(event) else self._on_other_event
+        self._run(entries, (event, stream), event)
 
     def _entries(self, event: Event) -> list[_Entry]:
-        shape = event.shape
-        return self._of_type[shape].get(event.type, self._of_shape[shape])
+        """Return the functions that run on events like this one, unless it is ordinary."""
+        shape, name = kind = event.shape, event.type if event.type in self._types else None
+        if kind not in self._of_kind:
+            self._of_kind[kind] = [
+                entry
+                for entry in self._on_event
+                if shape in entry.check.shapes and (entry.check.types is None or name in entry.check.types)
+            ]
+        return self._of_kind[kind]
 
-    def _run_first_ordinary(self, entries: list[_Entry], event: Event, stream: EventStream) -> _OrdinaryEvents:
-        """Run the fast-path rules on the first ordinary event of a type."""
-        run: list[_Entry] = []
-        held: list[_Entry] = []
-        for entry in entries:
-            outcome = entry.function(event, stream) if id(entry) in self._fast else LOST_EVENTS
-            if outcome is HELD or outcome == []:
-                held.append(entry)
-            elif outcome is not None:
-                run.append(entry)
-        return _OrdinaryEvents(run, held, is_steady=all(id(entry) in self._steady for entry in run))
+    def _count_ordinary(self, name: str, event: Event, stream: EventStream) -> _OrdinaryEvents:
+        """Count an ordinary event, and return what is known about such events; fast-path rules run on the first."""
+        ordinary = self._ordinary.get(name)
+        if ordinary is None:
+            ordinary = self._ordinary[name] = _OrdinaryEvents()
+            for entry in self._on_other_event if name is _PLAIN else self._entries(event):
+                outcome = entry.function(event, stream) if entry.check.fast_path else LOST_EVENTS
+                if outcome is HELD or outcome == []:
+                    ordinary.held.append(entry)
+                elif outcome is not None:
+                    ordinary.run.append(entry)
+        ordinary.count += 1
+        return ordinary
 
     def end_stream(self, exchange: int) -> None:
         """Forget a stream that has ended."""
@@ -302,17 +252,32 @@ class RuleRunner:
     def count_lost_events(self, exchange: int) -> None:
         """Count the rules about every event as inconclusive, because events of a stream were lost."""
         self._steady_deltas.pop(exchange, None)
-        for entry in self._of_all:
-            self._tallies[entry.rule.code].add_inconclusive(LOST_EVENTS.reason)
+        for entry in self._on_event:
+            if entry.check.shapes == ANY_SHAPE and entry.check.types is None:
+                entry.tally.add_inconclusive(LOST_EVENTS.reason)
 
     def run(
         self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location, *, is_service: bool = True
     ) -> None:
         """Run the rules of a trigger: all of them if the exchange is the service's, or those that apply everywhere."""
-        entries = (self._on if is_service else self._on_other).get(trigger.name, ())
-        outcomes = [(entry, outcome) for entry in entries if (outcome := entry.function(*arguments)) is not None]
-        if outcomes:
-            self._settle_all(outcomes, arguments, location)
+        entries = self._on.get(trigger.name, [])
+        self._run([e for e in entries if is_service or e.rule.everywhere], arguments, location)
+
+    def _run(self, entries: Iterable[_Entry], arguments: tuple[Any, ...], at: Location | Event) -> bool:
+        """Run functions, and count and report their outcomes; return whether all rules held."""
+        have_held = True
+        others: list[tuple[_Entry, Outcome]] = []
+        for entry in entries:
+            outcome = entry.function(*arguments)
+            if outcome is HELD:
+                entry.tally.held += 1
+                continue
+            have_held = False
+            if outcome is not None:
+                others.append((entry, outcome))
+        if others:
+            self._settle_all(others, arguments, Location.of(at) if isinstance(at, Event) else at)
+        return have_held
 
     def _settle_all(
         self, outcomes: Sequence[tuple[_Entry, Outcome]], arguments: tuple[Any, ...], location: Location
@@ -355,16 +320,13 @@ class RuleRunner:
 
     def take_findings(self) -> list[Finding]:
         """Return the findings since the last call."""
-        findings = self._findings
-        if findings:
-            self._findings = []
-            return findings
-        return []
+        findings, self._findings = self._findings, []
+        return findings
 
     def _settle(self, entry: _Entry, outcome: Outcome, location: Location) -> None:
         """Count an outcome, and make findings of its problems."""
         if isinstance(outcome, Inconclusive):
-            self._tallies[entry.rule.code].add_inconclusive(outcome.reason)
+            entry.tally.add_inconclusive(outcome.reason)
         elif isinstance(outcome, Later):
             heapq.heappush(self._waiting, (outcome.due_ns, next(self._numbers), entry, outcome, location))
             self.due_ns = self._waiting[0][0]
