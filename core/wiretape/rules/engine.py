@@ -26,7 +26,6 @@ from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (
     ANY_SHAPE,
     EVENT,
-    HELD,
     INCOMPLETE_BODY,
     LOST_EVENTS,
     Check,
@@ -238,10 +237,10 @@ class Engine:
             ordinary = self._ordinary[name] = _OrdinaryEvents()
             for entry in self._on_other_event if name is _PLAIN else self._entries(event):
                 outcome = entry.function(event, stream) if entry.check.fast_path else LOST_EVENTS
-                if outcome is HELD or outcome == []:
-                    ordinary.held.append(entry)
-                elif outcome is not None:
+                if outcome:
                     ordinary.run.append(entry)
+                elif outcome is not None:
+                    ordinary.held.append(entry)
         ordinary.count += 1
         return ordinary
 
@@ -269,15 +268,15 @@ class Engine:
         others: list[tuple[_Entry, Outcome]] = []
         for entry in entries:
             outcome = entry.function(*arguments)
-            if outcome is HELD:
-                entry.tally.held += 1
-                continue
-            have_held = False
-            if outcome is not None:
+            if outcome:
                 others.append((entry, outcome))
+            elif outcome is None:
+                have_held = False
+            else:
+                entry.tally.held += 1
         if others:
             self._settle_all(others, arguments, Location.of(at) if isinstance(at, Event) else at)
-        return have_held
+        return have_held and not others
 
     def _settle_all(
         self, outcomes: Sequence[tuple[_Entry, Outcome]], arguments: tuple[Any, ...], location: Location
@@ -294,7 +293,7 @@ class Engine:
                     new = self._take_unreported(rule, new, arguments)
                 if new:
                     self._settle(entry, new if rule.noun is None else _limit(new, rule.noun), location)
-            elif not outcome or broken.isdisjoint(rule.superseding_codes()):
+            elif broken.isdisjoint(rule.superseding_codes()):
                 self._settle(entry, outcome, location)
 
     def _take_unreported(self, rule: Rule, problems: list[Problem], arguments: tuple[Any, ...]) -> list[Problem]:

@@ -397,9 +397,9 @@ class StreamRuns:
             self._calls.clear()
             self._open_calls.clear()
             self._has_dropped_calls = True
-        has_ended = event.type in OUTCOME_TYPES
+        has_ended, ids = event.type in OUTCOME_TYPES, event.tool_call_ids
         for call in calls:
-            for call_id in (call.id, *event.tool_call_ids):
+            for call_id in (call.id, *ids):
                 self._calls[call_id] = has_ended or self._calls.get(call_id, False)
             if has_ended:
                 self._open_calls.pop(call.id, None)
