@@ -83,6 +83,12 @@ def judged(body, status=200, target="/v1/sessions/ses_1/events/stream?event_delt
     return found, {code: repr(tally) for code, tally in checker.tallies().items()}
 
 
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes_are_checked(body):
+    for status in (200, 500):
+        assert all(is_safe(finding.message) for finding in judged(body, status)[0])
+
+
 def is_safe(message):
     """Whether a sentence can be printed anywhere, and on a few lines."""
     return printable(message) == message and len(message) < 1000
