@@ -76,17 +76,17 @@ class FrameReader:
             self._decoder = Identity()
             self.undecodable = str(error)
 
-    def feed(self, run: BytesArrived) -> list[TimedFrame]:
+    def feed(self, span: BytesArrived) -> list[TimedFrame]:
         """Return the frames that these bytes complete."""
         if self.undecodable is not None:
             if self.undecodable_ns is None:
-                self.undecodable_ns = run.time_ns
+                self.undecodable_ns = span.time_ns
             return []
-        if run.start < self._begin:
-            run = run.after(min(self._begin, run.end))
+        if span.start < self._begin:
+            span = span.after(min(self._begin, span.end))
         if isinstance(self._decoder, Identity):
-            return self._add_times(self._parser.feed(run.data), run.ends, run.times)
-        return self._feed_encoded(run)
+            return self._add_times(self._parser.feed(span.data), span.ends, span.times)
+        return self._feed_encoded(span)
 
     def skip(self, lost: BytesLost) -> list[TimedFrame]:
         """Return the frames that lost bytes cut off; reading continues after them."""
@@ -108,9 +108,9 @@ class FrameReader:
             yield from self.feed(part) if isinstance(part, BytesArrived) else self.skip(part)
         yield from self.close()
 
-    def _feed_encoded(self, run: BytesArrived) -> list[TimedFrame]:
+    def _feed_encoded(self, span: BytesArrived) -> list[TimedFrame]:
         seen: list[TimedFrame] = []
-        for time_ns, data in run.chunks():
+        for time_ns, data in span.chunks():
             try:
                 for decoded in self._decoder.slices(data):
                     end = self._last[0] + len(decoded)
@@ -133,7 +133,7 @@ class FrameReader:
             kind, start, raw, _, _ = frame
             end = start + len(raw)
             if end <= before_end:
-                # The parser returned it one byte late: it ends with the previous run.
+                # The parser returned it one byte late: it ends with the previous span.
                 time_ns = before_ns
             else:
                 while ends[chunk] < end:
@@ -146,7 +146,7 @@ class FrameReader:
                 seen.append(TimedFrame(exchange, frame, time_ns))
         self.events = events
         if ends and ends[-1] > before_end:
-            # The run may end with empty chunks.
+            # The span may end with empty chunks.
             self._last = (ends[-1], times[bisect_left(ends, ends[-1])])
         return seen
 

@@ -94,9 +94,9 @@ class ResponseStarted:
 
 @dataclass(frozen=True, slots=True)
 class BytesArrived:
-    """A run of consecutive chunks of one body, as they arrived (still encoded).
+    """A span of one body: consecutive chunks, as they arrived (still encoded).
 
-    The grouping of chunks into runs has no meaning: readers and writers may split between any two chunks.
+    The grouping of chunks into spans has no meaning: readers and writers may split between any two chunks.
     """
 
     exchange: int

@@ -36,7 +36,7 @@ class FrameKind(StrEnum):
 
 
 class Frame(NamedTuple):
-    """A run of bytes of a stream.  The `raw` bytes of all frames, joined, are the stream.
+    """A span of bytes of a stream.  The `raw` bytes of all frames, joined, are the stream.
 
     `fields` and the properties based on it are empty for every kind except MESSAGE and TAIL.
     """

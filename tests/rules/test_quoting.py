@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape.rules.quoting import format_number, quote, quote_bytes
+from wiretape.rules.finding import format_number, quote, quote_bytes
 
 
 @pytest.mark.parametrize("character", ["a", "é", "€", "😀"])

@@ -41,9 +41,9 @@ from wiretape.rules.finding import Party as Party
 from wiretape.rules.finding import Severity as Severity
 from wiretape.rules.finding import Tally as Tally
 from wiretape.rules.finding import Verdict as Verdict
-from wiretape.rules.quoting import describe as describe
-from wiretape.rules.quoting import format_number as format_number
-from wiretape.rules.quoting import quote as quote
+from wiretape.rules.finding import describe as describe
+from wiretape.rules.finding import format_number as format_number
+from wiretape.rules.finding import quote as quote
 from wiretape.rules.selection import EVERY as EVERY
 from wiretape.rules.selection import Settings as Settings
 from wiretape.rules.selection import UnknownCodeError as UnknownCodeError

@@ -39,7 +39,7 @@ from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.service_traffic import ScopeCount, ServiceTraffic
-from wiretape.rules.state.session_state import SessionRegistry, SessionState
+from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.state.stream_state import EventStream, ResumeState, Silence, SilenceMonitor, StreamEnd, StreamState
 from wiretape.sse import FrameKind
 
@@ -175,24 +175,22 @@ class Checker:
                 state.body = SuccessBody(response, may_name_session=state.may_create_session)
         state.after_response_started()
 
-    def _add_bytes(self, run: BytesArrived, read: ReadObservation) -> None:
-        state = self._open.get(run.exchange)
+    def _add_bytes(self, span: BytesArrived, read: ReadObservation) -> None:
+        state = self._open.get(span.exchange)
         if state is None:
             return
-        if run.side is not Side.RESPONSE:
-            state.add_request_bytes(run)
+        if span.side is not Side.RESPONSE:
+            state.add_request_bytes(span)
         elif state.stream is not None:
-            self._add_frames_and_silences(state.stream, state.stream.silence.feed(run), read.frames)
+            self._add_frames_and_silences(state.stream, state.stream.silence.feed(span), read.frames)
             if read.undecodable is not None and state.stream.undecodable is None:
                 state.stream.undecodable = read.undecodable
                 if not state.stream.has_unknown_end:
                     self._lose_events(state.stream)
-        elif state.other_stream is not None:
-            self._add_other_frames(state.other_stream, read)
         else:
-            self._count_events(read)
+            self._add_other_frames(state.other_stream, read)
             if state.body is not None:
-                state.body.feed(run)
+                state.body.feed(span)
 
     def _lose_bytes(self, lost: BytesLost, read: ReadObservation) -> None:
         state = self._open.get(lost.exchange)
@@ -205,11 +203,10 @@ class Checker:
             state.stream.silence.lose()
             self._add_frames(state.stream, read.frames)
             self._lose_events(state.stream)
-        elif state.other_stream is not None:
-            self._add_other_frames(state.other_stream, read)
-            state.other_stream.has_unknown_end = True
         else:
-            self._count_events(read)
+            self._add_other_frames(state.other_stream, read)
+            if state.other_stream is not None:
+                state.other_stream.has_unknown_end = True
             if state.body is not None:
                 state.body.give_up()
 
@@ -286,8 +283,11 @@ class Checker:
             location = Location(stream.exchange, 0) if last is None else Location.of(last)
             self._engine.run(SILENCE, (silence,), replace(location, time_ns=silence.ended_ns))
 
-    def _add_other_frames(self, stream: EventStream, read: ReadObservation) -> None:
-        """Add frames of a stream that is not the service's."""
+    def _add_other_frames(self, stream: EventStream | None, read: ReadObservation) -> None:
+        """Add frames of a stream that is not the service's; None for a response that is not a success."""
+        if stream is None:
+            self.events += sum(isinstance(seen, Event) for seen in read.frames)
+            return
         for seen in read.frames:
             if isinstance(seen, Event):
                 self.events += 1
@@ -305,24 +305,17 @@ class Checker:
         stream.receive(event)
         self._engine.run_event(event, stream)
         stream.add(event)
-        if session.runs.overlaps:
-            self._report_overlaps(session)
+        overlaps = session.runs.overlaps
+        while overlaps:
+            overlap = overlaps.pop(0)
+            self._engine.run(OVERLAP, (overlap, session), overlap.location)
         resume = stream.resume
         if resume is not None and resume.is_over and not resume.is_checked:
             self._end_replay(resume, Location.of(event))
 
-    def _report_overlaps(self, session: SessionState) -> None:
-        overlaps, session.runs.overlaps = session.runs.overlaps, []
-        for overlap in overlaps:
-            self._engine.run(OVERLAP, (overlap, session), overlap.location)
-
     def _end_replay(self, resume: ResumeState, location: Location) -> None:
         resume.is_checked = True
         self._engine.run(REPLAY_END, (resume,), resume.location or location)
-
-    def _count_events(self, read: ReadObservation) -> None:
-        """Count the events of a response that is not a success, but has the media type of event streams."""
-        self.events += sum(isinstance(seen, Event) for seen in read.frames)
 
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()

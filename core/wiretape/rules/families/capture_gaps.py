@@ -16,8 +16,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Location, Party, Severity
-from wiretape.rules.quoting import format_number
+from wiretape.rules.finding import Location, Party, Severity, format_number
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.stream_state import StreamState
 from wiretape.safe_text import printable

@@ -39,8 +39,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Party, Severity
-from wiretape.rules.quoting import quote, quote_or_none
+from wiretape.rules.finding import Party, Severity, quote, quote_or_none
 from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, ReadPosition, SessionReader
 from wiretape.rules.state.event_log import KnownEvent
 from wiretape.rules.state.exchange_state import ExchangeState

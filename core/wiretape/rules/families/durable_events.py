@@ -20,8 +20,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Severity
-from wiretape.rules.quoting import describe, format_number, quote
+from wiretape.rules.finding import Severity, describe, format_number, quote
 from wiretape.rules.state.stream_state import StreamState
 
 _ID_AND_SEQUENCE = 'Events 1: "Durable events have an SSE `id` and a JSON `sequence`."'

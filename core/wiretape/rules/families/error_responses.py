@@ -43,8 +43,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Severity
-from wiretape.rules.quoting import describe, describe_violation, format_number, quote, quote_or_none
+from wiretape.rules.finding import Severity, describe, describe_violation, format_number, quote, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 

@@ -22,8 +22,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Severity
-from wiretape.rules.quoting import describe, describe_violation, quote
+from wiretape.rules.finding import Severity, describe, describe_violation, quote
 from wiretape.rules.state.stream_state import StreamState
 
 _IDENTITY = ("DUR001", "DUR002", "DUR003")

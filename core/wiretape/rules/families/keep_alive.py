@@ -15,8 +15,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Severity
-from wiretape.rules.quoting import quote
+from wiretape.rules.finding import Severity, quote
 from wiretape.rules.state.stream_state import Silence, StreamState
 from wiretape.sse import FrameKind
 

@@ -24,8 +24,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Severity
-from wiretape.rules.quoting import quote
+from wiretape.rules.finding import Severity, quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.runs import RUN_EVENT_TYPES, Overlap, Run
@@ -60,9 +59,8 @@ def two_active_runs(event: Event, stream: StreamState) -> Outcome:
     if run_id is None or not stream.arrival.is_current:
         return None
     run = stream.session.runs.runs.get(run_id)
-    active = stream.runs.find_overlapping(event, run_id)
-    if active is not None:
-        return _two_runs(active, run_id)
+    if stream.arrival.overlapping is not None:
+        return _two_runs(stream.arrival.overlapping, run_id)
     if not stream.arrival.is_new or (run is not None and run.started_ns is not None):
         return None
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
@@ -97,7 +95,7 @@ def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
             return HELD
     elif not stream.arrival.is_new and not (run_id in stream.runs.ended and stream.arrival.is_current):
         return None
-    is_after_end = stream.runs.is_after_end(event, run_id)
+    is_after_end = stream.arrival.is_after_end if event.is_durable else stream.runs.is_after_end(event, run_id)
     if not is_after_end:
         return UNKNOWN_RUN if is_after_end is None else HELD
     run = stream.session.runs.runs.get(run_id)

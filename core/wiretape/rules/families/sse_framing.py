@@ -27,8 +27,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.finding import Location, Severity
-from wiretape.rules.quoting import quote, quote_bytes, quote_or_none
+from wiretape.rules.finding import Location, Severity, quote, quote_bytes, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import SuccessBody
 from wiretape.rules.state.stream_state import EventStream, StreamEnd, StreamState

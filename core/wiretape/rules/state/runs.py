@@ -368,13 +368,12 @@ class StreamRuns:
         self.is_live |= live
         self._note_early_event(event)
 
-    def add(self, event: Event, run_id: str) -> None:
-        """Add another event of a run that is not replayed."""
+    def add(self, event: Event, run_id: str, *, overlapping: str | None, after_end: bool | None) -> None:
+        """Add another event of a run that is not replayed; what is known of it was found out when it arrived."""
         name = event.type
         if name == RUN_STARTED:
-            self._start(self._all.run(run_id), run_id, event)
+            self._start(self._all.run(run_id), run_id, event, overlapping)
         elif name in RUN_EVENT_TYPES:
-            after_end = self.is_after_end(event, run_id)
             self._note_early_event(event)
             run = self._all.run(run_id)
             if name in TERMINAL_RUN_TYPES:
@@ -468,8 +467,7 @@ class StreamRuns:
         if run.started_ns is None and run.early_location is None:
             run.early_location = Location.of(event)
 
-    def _start(self, run: Run, run_id: str, event: Event) -> None:
-        overlapping = self.find_overlapping(event, run_id)
+    def _start(self, run: Run, run_id: str, event: Event, overlapping: str | None) -> None:
         if overlapping is not None:
             self.active[overlapping].is_disputed = True
             self._all.dispute_start(run_id)

@@ -138,6 +138,10 @@ class Arrival(NamedTuple):
     """Whether its sequence is not above the last one, or that of the cursor (SEQ001, SEQ002)."""
     has_used_number: bool = False
     """Whether another event has its sequence (SEQ002)."""
+    overlapping: str | None = None
+    """Another run that the stream shows as active, if it starts a run (RUN001)."""
+    is_after_end: bool | None = False
+    """If it is durable, whether it wrongly follows the end of its run (RUN002); None if that is unknown."""
 
 
 _EPHEMERAL_ARRIVAL = Arrival()
@@ -296,15 +300,16 @@ class StreamState(EventStream):
 
     def receive(self, event: Event) -> None:
         """An event arrived; the rules have not run yet."""
-        if not event.is_durable:
-            self.arrival = _EPHEMERAL_ARRIVAL
-            return
-        if self.session.first_event is None:
-            self.session.begin(event, self.exchange, self.cursor)
-            if self.deltas_requested is None and self.session.is_from_start:
-                # No cursor precedes the first event, so an invented request had none.
-                self.runs.is_live = True
-        self.arrival = self._compare(event)
+        self.arrival = _EPHEMERAL_ARRIVAL
+        if event.is_durable:
+            if self.session.first_event is None:
+                self.session.begin(event, self.exchange, self.cursor)
+                if self.deltas_requested is None and self.session.is_from_start:
+                    # No cursor precedes the first event, so an invented request had none.
+                    self.runs.is_live = True
+            self.arrival = self._compare(event)
+        if event.type == RUN_STARTED and event.run_id is not None:
+            self.arrival = self.arrival._replace(overlapping=self.runs.find_overlapping(event, event.run_id))
 
     def _compare(self, event: Event) -> Arrival:
         session, log, identity, sequence = self.session, self.session.log, event.cursor, event.sequence
@@ -320,7 +325,10 @@ class StreamState(EventStream):
                 # That the event is new is certain only if every event of the session was seen.
                 is_out_of_order = is_new and session.is_from_start and session.is_understood and not log.dropped
         is_current = is_new or (known is not None and known.first_ns >= self.opened_ns and not is_repeated)
-        return Arrival(known, is_new, is_current, is_repeated, is_out_of_order, has_used_number)
+        is_after_end = event.run_id is not None and self.runs.is_after_end(event, event.run_id)
+        return Arrival(
+            known, is_new, is_current, is_repeated, is_out_of_order, has_used_number, is_after_end=is_after_end
+        )
 
     def add(self, event: Event) -> None:
         """Add an event, after the rules have run."""
@@ -468,7 +476,7 @@ class StreamState(EventStream):
         elif name == STATUS_IDLE:
             runs.set_idle()
         elif run_id is not None:
-            runs.add(event, run_id)
+            runs.add(event, run_id, overlapping=self.arrival.overlapping, after_end=self.arrival.is_after_end)
         elif name in _TYPES_WITH_RUN:
             self._add_unknown()
         if name in TOOL_TYPES:

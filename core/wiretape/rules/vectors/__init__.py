@@ -34,7 +34,7 @@ were `lost`, and `after`, the seconds since the previous part.  If the response 
 import gzip
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -100,50 +100,38 @@ class _Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield part, gzip.compress(data, mtime=0) if is_compressed else data
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exchange: tuple[_Exchange, ...]
     shows: str = ""
+    """What the traffic shows, in one sentence."""
     also: tuple[str, ...] = ()
+    """Codes of further findings that it cannot avoid."""
     severity: Severity | None = None
+    """The severity of the finding, if it is not that of the rule."""
+
+    def observations(self, piece: int | None = None) -> list[Observation]:
+        """Return the traffic as observations.  With `piece`, bodies arrive in pieces of at most that many bytes."""
+        observed: list[Observation] = []
+        begin_ns = _SECOND
+        for number, exchange in enumerate(self.exchange, 1):
+            at_ns = begin_ns if exchange.at is None else round(exchange.at * _SECOND)
+            of_exchange = list(_observe_exchange(number, at_ns, exchange, piece))
+            begin_ns = of_exchange[-1].time_ns + _SECOND
+            observed += of_exchange
+        return _make_times_unique(sorted(observed, key=lambda observation: observation.time_ns))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Vector:
+class Vector(_Traffic, frozen=True, kw_only=True, eq=False):
     """One vector: some traffic, and whether it breaks the rule."""
 
     code: str
     name: str
     """Begins with `breaks` or `keeps`."""
-    document: Mapping[str, Any]
-    """Its table."""
 
     @property
     def breaks(self) -> bool:
         """Whether the traffic breaks the rule."""
         return self.name.startswith("breaks")
-
-    @property
-    def shows(self) -> str:
-        """What the traffic shows, in one sentence."""
-        return self._converted.shows
-
-    @property
-    def also(self) -> tuple[str, ...]:
-        """Codes of further findings that this traffic cannot avoid."""
-        return self._converted.also
-
-    @property
-    def severity(self) -> Severity | None:
-        """The severity of the finding, if it is not that of the rule."""
-        return self._converted.severity
-
-    def observations(self, piece: int | None = None) -> list[Observation]:
-        """Return the traffic as observations.  With `piece`, bodies arrive in pieces of at most that many bytes."""
-        return observations_of(self.document, piece)
-
-    @property
-    def _converted(self) -> _Document:
-        return msgspec.convert(self.document, _Document)
 
 
 @cache
@@ -157,7 +145,8 @@ def vectors() -> tuple[Vector, ...]:
 def vectors_of(code: str) -> tuple[Vector, ...]:
     """Return the vectors of one rule, ordered by name."""
     tables = tomllib.loads(files(__name__).joinpath(f"{code}.toml").read_text("utf-8"))
-    return tuple(Vector(code, name, table) for name, table in sorted(tables.items()))
+    named = [table | {"code": code, "name": name} for name, table in sorted(tables.items())]
+    return msgspec.convert(tuple(named), tuple[Vector, ...])
 
 
 def observations_of(document: Mapping[str, Any], piece: int | None = None) -> list[Observation]:
@@ -166,18 +155,7 @@ def observations_of(document: Mapping[str, Any], piece: int | None = None) -> li
     With `piece`, bodies arrive in pieces of at most that many bytes.  Raises msgspec.ValidationError for an invalid
     document.
     """
-    return _observe(msgspec.convert(document, _Document), piece)
-
-
-def _observe(document: _Document, piece: int | None) -> list[Observation]:
-    observed: list[Observation] = []
-    begin_ns = _SECOND
-    for number, exchange in enumerate(document.exchange, 1):
-        at_ns = begin_ns if exchange.at is None else round(exchange.at * _SECOND)
-        of_exchange = list(_observe_exchange(number, at_ns, exchange, piece))
-        begin_ns = of_exchange[-1].time_ns + _SECOND
-        observed += of_exchange
-    return _make_times_unique(sorted(observed, key=lambda observation: observation.time_ns))
+    return msgspec.convert(document, _Traffic).observations(piece)
 
 
 def _observe_exchange(number: int, now: int, exchange: _Exchange, piece: int | None) -> Iterator[Observation]:
@@ -222,14 +200,10 @@ def _headers(lines: Sequence[str]) -> Headers:
 def _make_times_unique(observed: list[Observation]) -> list[Observation]:
     """Move observations at equal times apart by nanoseconds."""
     last = 0
-    for index, observation in enumerate(observed):
-        last = max(last + 1, observation.time_ns)
-        if last != observation.time_ns:
-            observed[index] = _move(observation, last)
+    for index, seen in enumerate(observed):
+        last = max(last + 1, seen.time_ns)
+        if last != seen.time_ns:
+            observed[index] = (
+                replace(seen, times=(last,)) if isinstance(seen, BytesArrived) else replace(seen, time_ns=last)
+            )
     return observed
-
-
-def _move(observation: Observation, time_ns: int) -> Observation:
-    if isinstance(observation, BytesArrived):
-        return replace(observation, times=(time_ns,))
-    return replace(observation, time_ns=time_ns)
