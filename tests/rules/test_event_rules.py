@@ -7,6 +7,7 @@ import pytest
 from wiretape.rules import Verdict
 from wiretape.rules.catalogue import COMPLEX_JSON, MOST_DEPTH, MOST_DIGITS
 from wiretape.rules.families.event_content import is_utc_timestamp
+from wiretape.rules.finding import format_number, quote, quote_bytes
 
 FAMILIES = {"SSE", "DUR", "EVT", "KAL"}
 CALL = {"tool_call_id": "call_1", "name": "search"}
@@ -415,3 +416,18 @@ def test_findings_name_the_expected_and_the_actual_value(wire, event):
         ("EVT008", "Expected `search`, the value in `content`, as `data.name`, got `x\\x1b`."),
         ("EVT011", "Expected an object as `delta`, got the number 1."),
     ]
+
+
+@pytest.mark.parametrize("character", ["a", "é", "€", "😀"])
+@pytest.mark.parametrize("count", [59, 60, 61, 200])
+def test_bytes_are_quoted_like_their_text(character, count):
+    """A character is up to four bytes."""
+    text = character * count
+    assert quote_bytes(text.encode()) == quote(text)
+    assert quote(text).count(character) == min(count, 60)
+
+
+@pytest.mark.parametrize("number", [10**40, -(10**40), 1e40])
+def test_a_number_of_more_than_40_digits_is_not_quoted(number):
+    assert format_number(number) == "of more than 40 digits"
+    assert format_number(10**40 - 1) == "9" * 40

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream
+from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream, may_create_session
 from wiretape.event import Event, TimedFrame
 from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.observations import (
@@ -172,7 +172,8 @@ class Checker:
             if response.status >= 400:
                 state.body = ErrorBody(response)
             elif is_success and not is_stream:
-                state.body = SuccessBody(response, may_name_session=state.may_create_session)
+                may_name_session = may_create_session(state.request.method, state.request.target)
+                state.body = SuccessBody(response, may_name_session=may_name_session)
         state.after_response_started()
 
     def _add_bytes(self, span: BytesArrived, read: ReadObservation) -> None:

@@ -55,14 +55,6 @@ class EventBudget:
         """Whether events have to be dropped."""
         return self.events > self.most
 
-    def return_events(self, count: int) -> None:
-        """Subtract events that are no longer kept."""
-        self.events -= count
-
-    def return_ids(self, count: int) -> None:
-        """Subtract ids that are no longer kept."""
-        self.ids -= count
-
     @property
     def has_spent_ids(self) -> bool:
         """Whether ids of streams have to be dropped."""
@@ -167,7 +159,7 @@ class EventLog:
 
     def release(self) -> None:
         """Return the events to the budget, because the session is dropped."""
-        self.budget.return_events(len(self.events) + len(self.other_events))
+        self.budget.events -= len(self.events) + len(self.other_events)
 
     def _after(self, cursor: KnownEvent, before_ns: int) -> Iterator[tuple[str, tuple[int, int]]]:
         if cursor.sequence is None:
@@ -188,7 +180,7 @@ class EventLog:
             if sequence is not None:
                 self.dropped_up_to = sequence if self.dropped_up_to is None else max(self.dropped_up_to, sequence)
                 self.first_ids.pop(sequence, None)
-        self.budget.return_events(len(dropped))
+        self.budget.events -= len(dropped)
         self.dropped = True
 
 

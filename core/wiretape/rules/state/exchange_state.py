@@ -23,7 +23,6 @@ from wiretape.contract import (
     is_event_stream,
     is_preflight,
     is_session,
-    may_create_session,
     session_in,
 )
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
@@ -177,11 +176,6 @@ class ExchangeState:
         if request.is_invented or is_preflight(request.method, request.headers):
             return False
         return not bearer_keys(request.headers)
-
-    @property
-    def may_create_session(self) -> bool:
-        """Whether the request may create a session."""
-        return may_create_session(self.request.method, self.request.target)
 
     def response_header(self, name: str) -> str | None:
         """Return the value of the first response header with that name."""

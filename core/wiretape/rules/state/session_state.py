@@ -93,11 +93,6 @@ class SessionState:
         self.readers[key] = reader
         return reader
 
-    def add_workspace(self, event: Event) -> None:
-        """Add the workspace of a durable event."""
-        if self.workspace is None:
-            self.workspace = event.workspace_of(self.id)
-
 
 class SessionRegistry:
     """All sessions, the last requested at the end; if there are too many, those without open exchanges are dropped."""
@@ -160,11 +155,8 @@ class SessionRegistry:
 
     def may_repeat_ids(self, cursor: str, authority: str) -> bool:
         """Whether the sessions of a service seem to share event ids, so that a cursor does not identify a session."""
-        return cursor.isdigit() or self._has_shared_ids(authority)
-
-    def _has_shared_ids(self, authority: str) -> bool:
         logs = [session.log.events for session in self._of_service(authority)]
-        return len(set().union(*logs)) < sum(map(len, logs))
+        return cursor.isdigit() or len(set().union(*logs)) < sum(map(len, logs))
 
     def _of_service(self, authority: str) -> Iterator[SessionState]:
         return (session for key, session in self._sessions.items() if key[0] == authority)

@@ -370,7 +370,7 @@ class StreamState(EventStream):
     def end(self, ending: Ending, time_ns: int) -> None:
         """End the stream, after the rules have run."""
         self.gone_ns = time_ns
-        self.session.log.budget.return_ids(len(self.event_numbers))
+        self.session.log.budget.ids -= len(self.event_numbers)
         position = self.reader.close_stream(self.delivered, self.cursor, ending, self.opened_ns, time_ns)
         if self.resync is not None:
             self.resync.end(ending, time_ns, position)
@@ -400,7 +400,8 @@ class StreamState(EventStream):
         log, arrival = self.session.log, self.arrival
         known = arrival.known
         self._add_to_order(event)
-        self.session.add_workspace(event)
+        if self.session.workspace is None:
+            self.session.workspace = event.workspace_of(self.session.id)
         if self.resume is not None and not self.resume.is_over:
             self.resume.add(event, known)
         if event.type not in EVENT_TYPES:
@@ -447,7 +448,7 @@ class StreamState(EventStream):
         budget.ids += 1
         if count > _MOST_IDS or (count > LEAST_EVENTS and budget.has_spent_ids):
             self.event_numbers = dict(islice(self.event_numbers.items(), count // 2, None))
-            budget.return_ids(count // 2)
+            budget.ids -= count // 2
             self.dropped_ids = True
 
     def _add_unreadable(self, event: Event) -> None:
