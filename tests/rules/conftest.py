@@ -69,13 +69,21 @@ class Wire:
     def end(self, exchange=1, ending=Ending.COMPLETE):
         self.feed(ExchangeEnded(exchange, self._tick(), ending))
 
-    def stream(self, *parts, **begin):
-        """A whole stream answer; returns the codes found."""
+    def stream(self, *parts, ending=Ending.COMPLETE, **begin):
+        """A whole stream answer: text, or how many bytes are lost, or for how many seconds (a float) nothing is sent.
+
+        Returns the codes found.
+        """
         exchange = begin.get("exchange", 1)
         self.begin(**begin)
         for part in parts:
-            self.body(part, exchange)
-        self.end(exchange)
+            if isinstance(part, float):
+                self.wait(part)
+            elif isinstance(part, int):
+                self.lose(part, exchange)
+            else:
+                self.body(part, exchange)
+        self.end(exchange, ending)
         return self.codes
 
     def answer(

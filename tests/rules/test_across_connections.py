@@ -264,6 +264,11 @@ def test_a_newer_cursor_may_have_been_read_elsewhere(three, more):
     assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
 
 
+def test_a_cursor_that_was_read_elsewhere_is_where_the_client_reads_on(three):
+    elsewhere, onwards = read(*three[:2], key="two"), read(three[2], cursor="evt_2")
+    assert Played(read(three[0]), elsewhere, onwards, read(*three[1:], cursor="evt_1")).codes == ["CLI002"]
+
+
 def test_events_without_sequences_are_ordered_by_arrival(event):
     first, second = (event(number, sequence=...) for number in (1, 2))
     between = read(second, {"text": DELTA, "after": 30}, cursor="evt_1", key="two", at=5.0)

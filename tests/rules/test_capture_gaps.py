@@ -16,16 +16,11 @@ def encoded(coding):
 
 @pytest.mark.parametrize("request_", ["GET /v1/sessions/ses_1/events/stream", OTHER])
 def test_an_oversized_event_is_counted_and_reported(wire, event, request_):
-    wire.begin(request=request_)
-    wire.body(event(1))
-    for _ in range(33):
-        wire.body(b"data: " + b"x" * (1 << 20) + b"\n")
-    wire.body(b"\n" + event(3).encode() + b":" + b"x" * (1 << 24) + b"\n")
-    wire.body(event(4))
-    wire.end()
-    assert [(found.code, found.event, found.byte_offset) for found in wire.findings] == [
-        ("REC003", None, len(event(1)))
-    ]
+    large = [b"data: " + b"x" * (1 << 20) + b"\n"] * 33
+    comment = b"\n" + event(3).encode() + b":" + b"x" * (1 << 24) + b"\n"
+    wire.stream(event(1), *large, comment, event(4), request=request_)
+    (finding,) = wire.findings
+    assert (finding.code, finding.event, finding.byte_offset) == ("REC003", None, len(event(1)))
     assert wire.checker.events == 4
 
 
@@ -47,9 +42,5 @@ def test_a_stream_that_cannot_be_decoded_is_reported(wire, request_, coding, dat
 
 
 def test_lost_bytes_of_an_encoded_stream_are_reported_once(wire):
-    wire.begin(headers=encoded("gzip"))
-    wire.lose(7)
-    wire.body(b"x")
-    wire.end()
-    assert wire.codes == ["REC001"]
+    assert wire.stream(7, b"x", headers=encoded("gzip")) == ["REC001"]
     assert wire.verdict("REC003") is Verdict.NOT_EXERCISED

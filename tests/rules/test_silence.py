@@ -11,44 +11,24 @@ from wiretape.rules import Checker, Settings, Verdict
 FAMILIES = {"KAL"}
 
 
-def comment(wire):
-    wire.body(": keep-alive\n")
+ALIVE = ": keep-alive\n"
 
 
-@pytest.mark.parametrize("seconds", [17.5, 60, 86_400])
+@pytest.mark.parametrize("seconds", [17.5, 60.0, 86_400.0])
 def test_one_silence_is_one_finding_with_its_length(wire, event, seconds):
-    wire.begin()
-    wire.body(event(1))
-    wire.wait(seconds)
-    comment(wire)
-    comment(wire)
+    assert wire.stream(event(1), seconds, ALIVE, ALIVE) == ["KAL001"]
     (finding,) = wire.findings
-    assert finding.code == "KAL001"
     assert finding.message == f"Expected a byte at least every 15 s, got none for {seconds:.1f} s."
     assert (finding.event, finding.sequence, finding.byte_offset) == (1, 1, 0)
 
 
-def test_each_silence_is_a_finding(wire):
-    wire.begin()
-    for seconds in (20, 5, 30):
-        wire.wait(seconds)
-        comment(wire)
-    assert wire.codes == ["KAL001", "KAL001"]
-
-
-def test_before_the_first_event_a_silence_has_no_event(wire):
-    wire.begin()
-    wire.wait(20)
-    comment(wire)
+def test_each_silence_is_a_finding_and_the_first_is_before_any_event(wire):
+    assert wire.stream(20.0, ALIVE, 5.0, ALIVE, 30.0, ALIVE) == ["KAL001", "KAL001"]
     assert (wire.findings[0].event, wire.findings[0].byte_offset) == (None, None)
 
 
 def test_an_event_before_a_silence_precedes_it_even_if_the_next_byte_completes_it(wire, event):
-    wire.begin()
-    wire.body(event(1))
-    wire.body(event(2).removesuffix("\n") + "\r")
-    wire.wait(20)
-    comment(wire)
+    wire.stream(event(1), event(2).removesuffix("\n") + "\r", 20.0, ALIVE)
     (finding,) = wire.findings
     assert (finding.code, finding.event) == ("KAL001", 2)
 
@@ -64,11 +44,7 @@ def test_a_silence_is_reported_when_it_ends(wire):
 
 @pytest.mark.parametrize("ending", list(Ending))
 def test_a_silence_ends_with_the_stream_whoever_ends_it(wire, ending):
-    wire.begin()
-    comment(wire)
-    wire.wait(30)
-    wire.end(ending=ending)
-    assert wire.codes == ["KAL001"]
+    assert wire.stream(ALIVE, 30.0, ending=ending) == ["KAL001"]
 
 
 def test_a_silence_ends_with_the_recording(wire):
@@ -80,64 +56,35 @@ def test_a_silence_ends_with_the_recording(wire):
     assert "20.0 s" in finding.message
 
 
-@pytest.mark.parametrize("seconds", [15, 16.9])
-def test_within_the_tolerance_there_is_no_silence(wire, seconds):
-    wire.begin()
-    for _ in range(3):
-        wire.wait(seconds)
-        comment(wire)
-    wire.end()
-    assert wire.codes == []
-    assert wire.verdict("KAL001") is Verdict.PASS
-
-
-def test_a_short_stream_does_not_exercise_the_rule(wire):
-    wire.begin()
-    wire.wait(10)
-    wire.end()
-    assert wire.verdict("KAL001") is Verdict.NOT_EXERCISED
+@pytest.mark.parametrize(
+    ("parts", "verdict"),
+    [
+        (3 * [15.0, ALIVE], Verdict.PASS),
+        (3 * [16.9, ALIVE], Verdict.PASS),
+        ([10.0], Verdict.NOT_EXERCISED),
+        ([ALIVE, 10.0, 5, 10.0, ALIVE], Verdict.INCONCLUSIVE),
+        ([5, ALIVE, 20.0, ALIVE], Verdict.FAIL),
+    ],
+    ids=["within the tolerance", "nearly too long", "a short stream", "lost bytes in between", "lost bytes before"],
+)
+def test_a_stream_is_silent_only_if_it_certainly_is(wire, parts, verdict):
+    assert wire.stream(*parts) == (["KAL001"] if verdict is Verdict.FAIL else [])
+    assert wire.verdict("KAL001") is verdict
 
 
 @pytest.mark.parametrize(("tolerance", "found"), [(0.0, 1), (4.9, 1), (5.1, 0)])
 def test_the_tolerance_can_be_set(wire, tolerance, found):
     wire.checker = Checker(Settings(keep_alive_tolerance_s=tolerance))
-    wire.begin()
-    wire.wait(20)
-    comment(wire)
-    assert wire.codes.count("KAL001") == found
-
-
-def test_bytes_that_were_lost_may_have_broken_the_silence(wire):
-    wire.begin()
-    comment(wire)
-    wire.wait(10)
-    wire.lose(5)
-    wire.wait(10)
-    comment(wire)
-    wire.end()
-    assert wire.codes == []
-    assert wire.verdict("KAL001") is Verdict.INCONCLUSIVE
-
-
-def test_silences_after_lost_bytes_are_checked(wire):
-    wire.begin()
-    wire.lose(5)
-    comment(wire)
-    wire.wait(20)
-    comment(wire)
-    assert wire.codes == ["KAL001"]
+    assert wire.stream(20.0, ALIVE).count("KAL001") == found
 
 
 def test_responses_that_are_not_streams_may_be_silent(wire):
-    wire.begin(request="GET /v1/sessions/anything", status=500)
-    wire.wait(100)
-    wire.body("{}")
-    wire.end()
+    wire.stream(100.0, "{}", request="GET /v1/sessions/anything", status=500)
     assert wire.verdict("KAL001") is Verdict.NOT_EXERCISED
 
 
-def run(pieces, begin_ns):
-    """Bytes as one run of chunks, each given with the seconds since the one before."""
+def span(pieces, begin_ns):
+    """Bytes as one span of chunks, each given with the seconds since the one before."""
     ends, times, data = [], [], b""
     for seconds, piece in pieces:
         data += piece
@@ -161,7 +108,7 @@ PIECES = [
 @pytest.mark.parametrize("grouping", [[7], [1, 6], [3, 4], [2, 2, 3], [1] * 7])
 def test_how_chunks_are_grouped_makes_no_difference(wire, grouping):
     wire.begin()
-    whole = run(PIECES, 10)
+    whole = span(PIECES, 10)
     at, pieces = 0, []
     for count in grouping:
         start = whole.ends[at - 1] if at else 0
@@ -183,5 +130,5 @@ def test_silences_of_an_encoded_stream_are_measured_on_the_wire(wire, broken):
     first = packer.compress(b": a\n" * 100) + packer.flush(zlib.Z_SYNC_FLUSH)
     second = gzip.compress(b"") if not broken else b"no gzip at all"
     wire.begin(headers={"content-type": "text/event-stream", "content-encoding": "gzip"})
-    wire.feed(run([(1, first), (20, second), (1, b"x")], 10))
+    wire.feed(span([(1, first), (20, second), (1, b"x")], 10))
     assert wire.codes == ["KAL001"]

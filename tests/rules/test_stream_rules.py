@@ -15,9 +15,7 @@ DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta
 
 @pytest.mark.parametrize("ending", [Ending.SERVICE_CLOSED, Ending.SERVICE_RESET, Ending.COMPLETE])
 def test_an_event_cut_off_by_the_service_is_reported_at_its_offset(wire, ending):
-    wire.begin()
-    wire.body(DELTA + "event: x")
-    wire.end(ending=ending)
+    wire.stream(DELTA + "event: x", ending=ending)
     (finding,) = wire.findings
     assert (finding.code, finding.event, finding.byte_offset) == ("SSE002", None, len(DELTA))
 
@@ -27,10 +25,7 @@ def test_an_event_cut_off_by_the_service_is_reported_at_its_offset(wire, ending)
     [Ending.CLIENT_CLOSED, Ending.PROXY_STOPPED, Ending.TIMED_OUT, Ending.OPEN, Ending.SERVICE_INVALID],
 )
 def test_an_event_cut_off_by_another_party_is_no_finding(wire, ending):
-    wire.begin()
-    wire.body("event: x")
-    wire.end(ending=ending)
-    assert wire.codes == []
+    assert wire.stream("event: x", ending=ending) == []
     assert wire.verdict("SSE002") is Verdict.NOT_EXERCISED
 
 
@@ -39,52 +34,25 @@ def test_a_cut_comment_or_blank_line_is_not_an_event(wire, tail):
     assert wire.stream(DELTA, tail) == []
 
 
-def test_a_lost_tail_is_inconclusive(wire):
-    wire.begin()
-    wire.body(DELTA + "event: x")
-    wire.lose(100)
-    wire.end(ending=Ending.SERVICE_CLOSED)
-    assert wire.codes == []
+@pytest.mark.parametrize("parts", [(DELTA + "event: x", 100), (100, "rest of a line")])
+def test_a_tail_beside_lost_bytes_is_inconclusive(wire, parts):
+    assert wire.stream(*parts, ending=Ending.SERVICE_CLOSED) == []
     assert wire.verdict("SSE002") is Verdict.INCONCLUSIVE
 
 
 def test_a_tail_after_lost_bytes_counts_once_a_blank_line_was_seen(wire):
-    wire.begin()
-    wire.lose(100)
-    wire.body("rest of a line\n\n" + DELTA + "event: x")
-    wire.end(ending=Ending.SERVICE_CLOSED)
-    assert wire.codes == ["SSE002"]
-
-
-def test_a_tail_directly_after_lost_bytes_is_inconclusive(wire):
-    wire.begin()
-    wire.lose(100)
-    wire.body("rest of a line")
-    wire.end(ending=Ending.SERVICE_CLOSED)
-    assert wire.codes == []
-    assert wire.verdict("SSE002") is Verdict.INCONCLUSIVE
+    parts = 100, "rest of a line\n\n" + DELTA + "event: x"
+    assert wire.stream(*parts, ending=Ending.SERVICE_CLOSED) == ["SSE002"]
 
 
 def test_order_is_inconclusive_across_lost_bytes(wire, event):
-    wire.begin()
-    wire.body(event(1) + event(2))
-    wire.lose(5000)
-    wire.body("\n\n" + event(9) + event(10))
-    wire.end()
-    assert wire.codes == []
-    assert wire.verdict("SEQ001") is Verdict.INCONCLUSIVE
-    assert wire.verdict("SEQ004") is Verdict.INCONCLUSIVE
-    assert wire.verdict("SEQ005") is Verdict.INCONCLUSIVE
-    assert wire.verdict("SSE001") is Verdict.INCONCLUSIVE
+    assert wire.stream(event(1) + event(2), 5000, "\n\n" + event(9) + event(10)) == []
+    assert {wire.verdict(code) for code in ("SEQ001", "SEQ004", "SEQ005", "SSE001")} == {Verdict.INCONCLUSIVE}
     assert wire.verdict("SEQ003") is Verdict.PASS
 
 
 def test_a_lower_sequence_after_lost_bytes_is_a_finding(wire, event):
-    wire.begin()
-    wire.body(event(5))
-    wire.lose(5000)
-    wire.body("\n\n" + event(3))
-    assert wire.codes == ["SEQ001"]
+    assert wire.stream(event(5), 5000, "\n\n" + event(3)) == ["SEQ001"]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +88,12 @@ def test_an_unrequested_delta_is_reported_after_other_events(wire, event):
 def test_a_very_long_sequence_is_an_integer(wire, event, sequence):
     assert wire.stream(event(sequence), event(sequence + 1), event(sequence, sse_id="a", id="a")) == ["SEQ002"]
     assert wire.findings[0].sequence is None, "what SQLite cannot store is left out of the finding"
+
+
+@pytest.mark.parametrize("sequence", [2**63 - 1, -(2**63)])
+def test_a_sequence_of_64_bits_is_in_its_finding(wire, event, sequence):
+    assert wire.stream(event(sequence), event(sequence, sse_id="a", id="a")) == ["SEQ002"]
+    assert wire.findings[0].sequence == sequence
 
 
 def test_negative_sequences_are_integers(wire, event):
@@ -189,14 +163,9 @@ def test_a_missing_json_id_does_not_disagree(wire, event):
     assert wire.stream(event(1, sse_id="evt_1", id=...)) == []
 
 
-def test_bad_utf8_in_both_ids_is_one_defect(wire, event):
-    broken = event(1).encode().replace(b"evt_1", b"evt_\xff")
-    assert wire.stream(broken) == ["SSE001"]
-
-
-def test_bad_utf8_in_the_json_id_alone_is_one_defect(wire, event):
-    broken = event(1).encode().replace(b'"evt_1"', b'"evt_\xff"')
-    assert wire.stream(broken) == ["SSE001"]
+@pytest.mark.parametrize("where", [b"evt_1", b'"evt_1"'])
+def test_bad_utf8_in_one_id_or_both_is_one_defect(wire, event, where):
+    assert wire.stream(event(1).encode().replace(where, where.replace(b"1", b"\xff"))) == ["SSE001"]
 
 
 def test_invalid_utf8_elsewhere_does_not_hide_other_defects(wire, event):
@@ -285,12 +254,9 @@ def test_the_content_of_events_without_data_is_not_checked(wire):
 
 
 def test_a_compressed_stream_is_read_and_offsets_count_decoded_bytes(wire, event):
-    wire.begin(headers={"Content-Type": "text/event-stream", "Content-Encoding": "gzip"})
     data = gzip.compress((event(1) + event(1)).encode())
-    for byte in data:
-        wire.body(bytes([byte]))
-    wire.end()
-    assert wire.codes == ["SSE009", "SEQ001", "SEQ003"]
+    headers = {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}
+    assert wire.stream(*(bytes([byte]) for byte in data), headers=headers) == ["SSE009", "SEQ001", "SEQ003"]
     assert wire.findings[1].byte_offset == len(event(1))
 
 
@@ -299,8 +265,7 @@ def test_a_compressed_stream_is_read_and_offsets_count_decoded_bytes(wire, event
     [("gzip, br", Verdict.PASS), ("identity", Verdict.NOT_EXERCISED), ("", Verdict.NOT_EXERCISED)],
 )
 def test_that_a_stream_is_not_compressed_counts_only_if_the_client_accepts_compression(wire, accepted, verdict):
-    wire.begin(asked=[("Accept-Encoding", accepted)])
-    wire.end()
+    wire.stream(asked=[("Accept-Encoding", accepted)])
     assert wire.verdict("SSE009") is verdict
 
 
@@ -313,15 +278,9 @@ def test_a_stream_that_cannot_be_decoded_is_inconclusive(wire, coding, data):
 
 
 def test_an_oversized_event_counts_as_lost(wire, event):
-    wire.begin()
-    wire.body(event(1))
-    for _ in range(17):
-        wire.body(b"data: " + b"x" * (1 << 20) + b"\n")
-    wire.body("\n" + event(3) + event(4))
-    wire.end()
-    assert wire.codes == []
-    assert wire.verdict("SEQ004") is Verdict.INCONCLUSIVE
-    assert wire.verdict("SSE002") is Verdict.PASS
+    large = [b"data: " + b"x" * (1 << 20) + b"\n"] * 17
+    assert wire.stream(event(1), *large, "\n" + event(3) + event(4)) == []
+    assert (wire.verdict("SEQ004"), wire.verdict("SSE002")) == (Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 def test_a_reused_sequence_is_found_once_and_not_again_in_the_replay(wire, event):
@@ -364,10 +323,7 @@ def test_an_invalid_created_at_does_not_take_part_in_order(wire, event):
 
 @pytest.mark.parametrize("status", [201, 204, 206, 301, 404])
 def test_only_responses_with_200_are_streams(wire, status):
-    headers = {"Content-Type": "text/event-stream"}
-    wire.begin(status=status, headers=headers)
-    wire.body("data: not an event\n\n")
-    assert wire.codes == []
+    assert wire.stream("data: not an event\n\n", status=status, headers={"Content-Type": "text/event-stream"}) == []
     assert wire.verdict("EVT001") is Verdict.NOT_EXERCISED
     assert wire.checker.events == 1
 
@@ -381,9 +337,7 @@ def test_only_the_framing_of_other_streams_is_checked(wire, request_line):
 
 def test_the_state_of_an_exchange_is_released_when_it_ends(wire, event):
     for number in range(1, 4):
-        wire.begin(exchange=number)
-        wire.body(event(number), exchange=number)
-        wire.end(exchange=number)
+        wire.stream(event(number), exchange=number)
     assert wire.checker._open == {}
 
 
