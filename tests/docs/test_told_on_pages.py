@@ -58,7 +58,7 @@ def test_merge_md_shows_the_new_numbers(say):
 
 def test_report_md_shows_a_finding(say):
     """The traffic is the vector that breaks the rule."""
-    (body,) = (exchange["body"] for exchange in vectors_of("SEQ001")[0].document["exchange"])
+    (body,) = (exchange.body for exchange in vectors_of("SEQ001")[0].exchange)
     tape("run.db", f"request: GET /v1/sessions/ses_1/events/stream\nat: 1\n{KEY}events:\n- text: {json.dumps(body)}\n")
     assert say("report", "run.db") == shown("report.md")[1]
 
