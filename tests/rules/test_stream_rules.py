@@ -6,7 +6,7 @@ import json
 import pytest
 
 from wiretape.observations import Ending
-from wiretape.rules import Verdict
+from wiretape.rules import Checker, Settings, Verdict
 
 FAMILIES = {"SSE", "DUR", "SEQ"}
 PLAIN = "GET /v1/sessions/ses_1/events/stream"
@@ -49,6 +49,13 @@ def test_order_is_inconclusive_across_lost_bytes(wire, event):
     assert wire.stream(event(1) + event(2), 5000, "\n\n" + event(9) + event(10)) == []
     assert {wire.verdict(code) for code in ("SEQ001", "SEQ004", "SEQ005", "SSE001")} == {Verdict.INCONCLUSIVE}
     assert wire.verdict("SEQ003") is Verdict.PASS
+
+
+def test_a_rule_that_is_off_is_not_exercised_even_if_events_are_lost(wire):
+    """It runs nevertheless, because EVT001 leaves out what it reports."""
+    wire.checker = Checker(Settings(off=frozenset({"SSE001"})))
+    wire.stream(DELTA, 100)
+    assert (wire.verdict("SSE001"), wire.verdict("SSE003")) == (Verdict.NOT_EXERCISED, Verdict.INCONCLUSIVE)
 
 
 def test_a_lower_sequence_after_lost_bytes_is_a_finding(wire, event):
