@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from wiretape_replay.recording_server import Replay, serve_replay
 from wiretape_replay.server_options import ReplayOptions, ServeOptions
-from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
+from wiretape_replay.service.scenario_steps import Scenario
 
 _T = TypeVar("_T")
 

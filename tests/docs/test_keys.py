@@ -13,8 +13,8 @@ from wiretape_replay.access.access_settings import AccessFile
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.server_options import ServeOptions, fault_script
 from wiretape_replay.service.assumptions import Assumptions
-from wiretape_replay.service.scenario.scenario_file import read_scenario
-from wiretape_replay.service.scenario.scenario_steps import Scenario
+from wiretape_replay.service.scenario_file import read_scenario
+from wiretape_replay.service.scenario_steps import Scenario
 
 DOCS = Path(__file__).parents[2] / "docs"
 

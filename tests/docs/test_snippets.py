@@ -29,7 +29,7 @@ from wiretape_inspect.probe.probe_file import read_probe_file
 from wiretape_inspect.report import baseline
 from wiretape_proxy.addon_options import OPTIONS
 from wiretape_replay.server_options import ServeOptions, fault_script
-from wiretape_replay.service.scenario.scenario_file import read_scenario
+from wiretape_replay.service.scenario_file import read_scenario
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -29,7 +29,7 @@ from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES, parse_quer
 from wiretape_inspect.report import baseline
 from wiretape_replay import ReplayOptions, start_replay
 from wiretape_replay.server_options import ServeOptions, fault_script
-from wiretape_replay.service.scenario.scenario_file import read_scenario
+from wiretape_replay.service.scenario_file import read_scenario
 
 EXAMPLES = int(os.environ.get("WIRETAPE_FUZZ", "6"))
 CORPUS = Path(__file__).with_name("corpus")

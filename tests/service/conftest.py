@@ -9,10 +9,23 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from wiretape_replay.service.engine.session_engine import SessionEngine
-from wiretape_replay.service.scenario.scenario_file import read_scenario
+from wiretape_replay.service.scenario_file import read_scenario
+from wiretape_replay.service.session_engine import CommandKind, SessionEngine
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Played(SessionEngine):
+    """An engine with a method for each command."""
+
+    def create_run(self, body, now_ns):
+        return self.execute(CommandKind.CREATE, None, lambda: body, now_ns)
+
+    def cancel(self, run_id, now_ns):
+        return self.execute(CommandKind.CANCEL, run_id, dict, now_ns)
+
+    def resume(self, run_id, body, now_ns):
+        return self.execute(CommandKind.RESUME, run_id, lambda: body, now_ns)
 
 
 @pytest.fixture
@@ -32,7 +45,7 @@ def engine_of():
     """Make an engine for a scenario."""
 
     def make(scenario, seed=7, session_id="ses_1"):
-        return SessionEngine(session_id=session_id, workspace_id="ws_1", scenario=scenario, seed=seed, epoch=EPOCH)
+        return Played(session_id=session_id, workspace_id="ws_1", scenario=scenario, seed=seed, epoch=EPOCH)
 
     return make
 

@@ -8,7 +8,7 @@ import pytest
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
+from wiretape_replay.service.scenario_file import bundled_scenarios
 from wiretape_replay.service.scenario_server import serve_scenario
 
 
@@ -37,7 +37,7 @@ def at_once(stages, http):
     """Try all bundled scenarios at the same time."""
 
     async def each(clock, seconds, wait):
-        tries = (refused(scenario, clock, seconds, wait, stages, http) for scenario in shipped_scenarios())
+        tries = (refused(scenario, clock, seconds, wait, stages, http) for scenario in bundled_scenarios())
         return await asyncio.gather(*tries)
 
     return each

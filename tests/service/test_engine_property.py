@@ -21,9 +21,8 @@ from wiretape.observations import (
 from wiretape.rules import Checker, Party
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.http_server.http_messages import HttpResponse
-from wiretape_replay.service.engine.run_commands import CommandKind, Refusal
-from wiretape_replay.service.engine.session_engine import SessionEngine
-from wiretape_replay.service.scenario.scenario_steps import (
+from wiretape_replay.service.run_commands import Refusal
+from wiretape_replay.service.scenario_steps import (
     Ask,
     EndStream,
     Fail,
@@ -35,17 +34,16 @@ from wiretape_replay.service.scenario.scenario_steps import (
     Resync,
     RunScript,
     Sandbox,
-    SandboxChange,
     Say,
     Scenario,
     SessionError,
-    StreamEnding,
     Think,
     Together,
     Tool,
     ToolSchemas,
     WaitForInput,
 )
+from wiretape_replay.service.session_engine import CommandKind, SessionEngine
 from wiretape_replay.session.session_log import EntryKind, LogReader, SessionLog
 
 MS = 1_000_000
@@ -87,11 +85,11 @@ leaves = st.one_of(
     step(Tool, name=st.sampled_from("ab"), error=st.sampled_from([None, "no"]), takes=times),
     step(WaitForInput, deadline=deadlines, unavailable=st.integers(0, 1)),
     st.builds(Pause, wait=times),
-    step(Sandbox, change=st.sampled_from(SandboxChange)),
+    step(Sandbox, change=st.sampled_from(["recreated", "missing", "quota"])),
     step(Resync),
     step(SessionError, message=st.just("no")),
     step(Fail, message=st.just("no")),
-    step(EndStream, how=st.sampled_from(StreamEnding)),
+    step(EndStream, how=st.sampled_from(["close", "reset", "end"])),
 )
 steps = st.recursive(
     leaves,
@@ -165,7 +163,7 @@ def command_of(ask, engine, now_ns, log):
     run_id = runs[-1 - ask.which % 2 % len(runs)] if runs else "run_none"
     if ask.what == "cancel":
         return Command(CommandKind.CANCEL, now_ns, run_id)
-    waiting = list(engine.runs[run_id].waiting) if runs else []
+    waiting = list(engine.runs[run_id].waits) if runs else []
     uses = (entry for entry in log.entries if entry.type == "agent.custom_tool_use" and entry.run_id == run_id)
     earlier = [entry.tool_call_id for entry in uses]
     calls = [one.tool_call_id for one in waiting if one.tool_call_id is not None]
@@ -281,7 +279,7 @@ class Wire:
 
 def answer_of(engine, command, request_id):
     try:
-        run = engine.execute(*command)
+        run = engine.execute(command.kind, command.run_id, lambda: command.body, command.time_ns)
     except Refusal as refusal:
         event(refusal.code)
         return error_response(refusal.code, refusal.message, request_id, active=refusal.active, reasons=refusal.reasons)
@@ -349,10 +347,14 @@ def test_the_same_commands_give_the_same_events_in_any_slices_of_time(scenario, 
 
     entries = list(map(str, entries))
     assert entries == list(map(str, [*wire.log.entries, *wire.engine.advance(end_ns)]))
-    assert again.runs == wire.engine.runs
+    assert states(again) == states(wire.engine)
     at_once = engine_of(scenario)
     assert [answer_of(at_once, command, "req_1") for command in commands] == answers
     assert list(map(str, at_once.advance(end_ns))) == entries
+
+
+def states(engine):
+    return [(run.id, run.status, run.created_ns, run.ended_ns, run.waits) for run in engine.runs.values()]
 
 
 @given(scenarios(free=False), asks)
@@ -365,7 +367,7 @@ def test_a_run_ends_once_and_its_status_matches_its_events(scenario, asked):
             ends[entry.run_id] = entry.type.partition(".")[2]
     assert ends == {run.id: run.status for run in wire.engine.runs.values() if run.status.is_terminal}
     for run in wire.engine.runs.values():
-        assert (run.status == "waiting_for_input") == bool(run.waiting)
+        assert (run.status == "waiting_for_input") == bool(run.waits)
 
 
 @given(scenarios(), st.integers(2, 9))

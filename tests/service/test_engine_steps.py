@@ -5,7 +5,7 @@ import pytest
 
 from wiretape.contract import DELTA_TYPES, EVENT_TYPES
 from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS
-from wiretape_replay.service.scenario.scenario_file import STEP_TYPES
+from wiretape_replay.service.scenario_file import STEP_TYPES
 from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000
@@ -147,7 +147,7 @@ def everything(engine):
     played.create_run({}, 0)
     found = played.advance(SECOND * 10)
     run = played.active
-    played.resume(run.id, {"tool_call_id": run.waiting[0].tool_call_id, "output": {"n": 1}}, SECOND * 10)
+    played.resume(run.id, {"tool_call_id": run.waits[0].tool_call_id, "output": {"n": 1}}, SECOND * 10)
     found += played.advance(SECOND * 20)
     played.create_run({}, SECOND * 20)
     found += played.advance(SECOND * 30)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.rules import CATALOGUE, Party, Verdict
-from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
+from wiretape_replay.service.scenario_file import bundled_scenarios
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 NOT_EXERCISED = {
@@ -152,7 +152,7 @@ def report(path):
 
 async def test_all_scenarios_have_no_findings_and_exercise_every_rule(recorded):
     """No finding above a note, against either side; some rules are exercised only by mistakes of a client."""
-    records = [await recorded(name, lambda stage, name=name: Visit(stage, name).play()) for name in shipped_scenarios()]
+    records = [await recorded(name, lambda stage, name=name: Visit(stage, name).play()) for name in bundled_scenarios()]
     records.append(await recorded("application-tool", refusals))
     checked = [report(record) for record in records]
     assert [found for one in checked for found in one["findings"] if found["severity"] != "note"] == []

@@ -7,8 +7,8 @@ import pytest
 
 from wiretape.contract import EVENT_TYPES
 from wiretape.errors import InputError
-from wiretape_replay.service.engine.run_commands import Refusal
-from wiretape_replay.service.scenario.scenario_file import STEP_TYPES, find_scenario, shipped_scenarios
+from wiretape_replay.service.run_commands import Refusal
+from wiretape_replay.service.scenario_file import STEP_TYPES, bundled_scenarios, find_scenario
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -33,8 +33,8 @@ def play(engine, runs):
         while engine.active is not None:
             now_ns = max(now_ns, engine.due_ns() or now_ns)
             found += engine.advance(now_ns)
-            if engine.active is not None and engine.active.waiting:
-                call_id = engine.active.waiting[0].tool_call_id
+            if engine.active is not None and engine.active.waits:
+                call_id = engine.active.waits[0].tool_call_id
                 body = {"tool_call_id": call_id, "output": RESULT} if call_id is not None else {"input": 1}
                 insist(engine.resume, engine.active.id, body)
     return found + engine.advance(now_ns), set(codes)
@@ -53,19 +53,19 @@ def test_every_example_runs_to_its_end(engine, scenario, text):
     assert set(ends(played)) == ({"failed"} if failing else {"completed"})
 
 
-@pytest.mark.parametrize("name", shipped_scenarios())
+@pytest.mark.parametrize("name", bundled_scenarios())
 def test_every_shipped_scenario_runs_to_its_end_with_a_client_that_answers(engine_of, name):
     read = find_scenario(name)
-    assert Path(shipped_scenarios()[name]).read_text("utf-8").startswith("# ")
+    assert Path(bundled_scenarios()[name]).read_text("utf-8").startswith("# ")
     played = engine_of(read)
     found, _ = play(played, len(read.runs) + 1)
     assert found[-1].type == "session.status_idle"
     assert len(ends(played)) == len(read.runs) + 1
 
 
-def test_the_shipped_scenarios_show_every_type_except_cancelled(engine_of):
+def test_the_bundled_scenarios_show_every_type_except_cancelled(engine_of):
     seen = set()
-    for name in shipped_scenarios():
+    for name in bundled_scenarios():
         found, _ = play(engine_of(find_scenario(name)), 3)
         seen |= {entry.type for entry in found if entry.type is not None}
     assert seen == set(EVENT_TYPES) - {"run.cancelled"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from wiretape.contract import ERROR_CODES
-from wiretape_replay.service.scenario.scenario_file import read_scenario
+from wiretape_replay.service.scenario_file import read_scenario
 
 PLAY = """
 title = "Everything in turn"

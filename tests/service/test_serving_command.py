@@ -21,7 +21,7 @@ from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_settings
-from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
+from wiretape_replay.service.scenario_file import bundled_scenarios
 
 
 def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
@@ -91,7 +91,7 @@ def _post(url, key=DEFAULT_KEY):
 def test_the_list_has_every_bundled_scenario():
     listed = CliRunner().invoke(wiretape, ["serve", "--list"])
     assert listed.exit_code == 0
-    assert [line.split()[0] for line in listed.output.splitlines()] == list(shipped_scenarios())
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(bundled_scenarios())
 
 
 @pytest.mark.parametrize(

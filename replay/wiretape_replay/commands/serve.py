@@ -24,7 +24,7 @@ from wiretape_replay.commands.foreground_server import (
 )
 from wiretape_replay.server_options import ACCESS, FAULTS, SERVING, ServeOptions
 from wiretape_replay.service.assumptions import NOT_CONFIGURABLE, FixedAssumption, assumed_settings, fixed_assumptions
-from wiretape_replay.service.scenario.scenario_file import scenario_list
+from wiretape_replay.service.scenario_file import scenario_list
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
 
 _SEEDS = 1_000_000_000

@@ -3,18 +3,14 @@
 Only for the event loop's thread.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from wiretape.contract import EVENT_STREAM
 from wiretape_replay.generated_ids import generate_id
-from wiretape_replay.http_server.http_messages import BodyFraming, HttpResponse, ResponseHead
-from wiretape_replay.service.engine.run_commands import CommandKind
-from wiretape_replay.service.engine.run_interpreter import RunSnapshot
-from wiretape_replay.service.engine.session_engine import SessionEngine
-from wiretape_replay.service.scenario.scenario_steps import Scenario
+from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
+from wiretape_replay.service.scenario_steps import Scenario
 from wiretape_replay.service.service_clock import Clock
+from wiretape_replay.service.session_engine import SessionEngine
 from wiretape_replay.session.idle_timer import Timer
 from wiretape_replay.session.playhead_clock import Playheads
 from wiretape_replay.session.session_log import PlayableSession, SessionLog
@@ -27,15 +23,6 @@ _HEAD = ResponseHead(
 )
 _KEEP_ALIVE = b": keep-alive\n"
 """Without a blank line after it, because some clients dispatch an empty event for one."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
-    """The response to a request with an idempotency key."""
-
-    request: bytes
-    """A digest of the request."""
-    response: HttpResponse
 
 
 @dataclass(slots=True, eq=False)
@@ -63,8 +50,6 @@ class LiveSessions:
     playheads: Playheads
     by_id: dict[str, LiveSession] = field(default_factory=dict)
     logs: dict[str, SessionLog] = field(default_factory=dict)
-    responses: dict[tuple[str, str], StoredResponse] = field(default_factory=dict)
-    """The responses to requests with an idempotency key, by tenant and key."""
 
     def create(self, tenant: str, workspace: str) -> LiveSession:
         """Create a session."""
@@ -83,15 +68,6 @@ class LiveSessions:
         self.playheads.latest(session.log).start()
         self._schedule(live)
         return live
-
-    def execute(
-        self, live: LiveSession, kind: CommandKind, run_id: str | None, body: Mapping[str, Any] | None
-    ) -> RunSnapshot:
-        """Execute a command and return the run.  Raises Refusal."""
-        try:
-            return live.engine.execute(kind, self.clock.now_ns(), run_id, body)
-        finally:
-            self.catch_up(live)
 
     def catch_up(self, live: LiveSession) -> None:
         """Emit the events that are due, and schedule the next ones."""
@@ -117,17 +93,11 @@ class LiveSessions:
             live.timer = None
         live.due_ns = due_ns
         if due_ns is not None:
-            live.timer = self.clock.at(
-                due_ns, lambda: self._on_due(live), waits_for_client=_waits_for_client(live.engine, due_ns)
-            )
+            # Whether the next thing that happens is that a client misses a deadline.
+            waits = () if live.engine.active is None else live.engine.active.waits
+            is_deadline = any(wait.deadline_ns == due_ns for wait in waits)
+            live.timer = self.clock.at(due_ns, lambda: self._on_due(live), waits_for_client=is_deadline)
 
     def _on_due(self, live: LiveSession) -> None:
         live.timer = live.due_ns = None
         self.catch_up(live)
-
-
-def _waits_for_client(engine: SessionEngine, due_ns: int) -> bool:
-    """Whether the next thing that happens is that a client misses a deadline."""
-    active = engine.active
-    deadlines = [wait.deadline_ns for wait in active.waiting] if active is not None else []
-    return due_ns in deadlines

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wiretape.toml_files import is_toml_text, read_toml_text
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
@@ -17,8 +16,8 @@ from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.assumptions import ServiceSettings
 from wiretape_replay.service.live_sessions import LiveSessions
-from wiretape_replay.service.scenario.scenario_file import find_scenario_path, parse_scenario
-from wiretape_replay.service.scenario.scenario_steps import Scenario
+from wiretape_replay.service.scenario_file import find_scenario
+from wiretape_replay.service.scenario_steps import Scenario
 from wiretape_replay.service.service_clock import Clock, VirtualClock
 from wiretape_replay.service.service_operations import ServiceOperations
 from wiretape_replay.service.service_routes import find_route
@@ -63,7 +62,7 @@ async def serve_scenario(
     Raises InputError for a scenario or an address that cannot be used.
     """
     options = options or ServeOptions()
-    parsed = _load_scenario(scenario)
+    parsed = scenario if isinstance(scenario, Scenario) else find_scenario(scenario)
     clock: Clock = VirtualClock() if options.is_virtual else Clock(datetime.now(UTC))
     playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
     sessions = LiveSessions(options.seed, clock, parsed, playheads)
@@ -99,16 +98,6 @@ async def serve_scenario(
         sessions.stop()
         playheads.stop()
         clock.stop()
-
-
-def _load_scenario(scenario: Scenario | Path | str) -> Scenario:
-    """Return the scenario, parsed.  Raises InputError."""
-    if isinstance(scenario, Scenario):
-        return scenario
-    if isinstance(scenario, str) and is_toml_text(scenario):
-        return parse_scenario(scenario)
-    path = find_scenario_path(scenario) if isinstance(scenario, str) else scenario
-    return parse_scenario(read_toml_text(path), str(path))
 
 
 def _valid_key(settings: ServiceSettings) -> str:

@@ -26,8 +26,8 @@ from wiretape_replay.http_server.response_writer import (
 from wiretape_replay.loop_thread import shared_thread, start_replay, start_scenario
 from wiretape_replay.recording_server import Replay
 from wiretape_replay.server_options import ReplayOptions, ServeOptions
-from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.scenario_server import Service
+from wiretape_replay.service.scenario_steps import Scenario
 from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.testing.client_criteria import ClientCriteria, failure_message
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest

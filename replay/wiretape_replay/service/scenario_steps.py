@@ -1,25 +1,18 @@
-"""Scenarios: the types of the file, which are also what the engine runs.  Pure data: no I/O, no clock.
-
-A step takes its `pace` from its run and its `deadline` from the scenario, unless it has its own.  A `Scenario` fills
-in these values, so within it every step has them.
-"""
+"""Scenarios: the types of the file, which are also what the engine runs.  Pure data: no I/O, no clock."""
 
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
-from msgspec.structs import force_setattr, replace
 
 from wiretape.contract import DELTA_TYPES, INVALID_REQUEST, SANDBOX_PROVISION_FAILED, STREAM_RESYNC, TOOL_INPUT_INVALID
-from wiretape.observations import Ending
 
 STEP_TAG = "(step)"
 """The tag of a step: in the file, the key that names a step is its tag, for example `say`."""
 
-DEFAULT_PACE = 0.05
 DEFAULT_DEADLINE = 300
 _SECOND_NS = 1_000_000_000
 _PIECES = re.compile(r"\S+\s*|\s+")
@@ -42,16 +35,7 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A table of a scenario."""
 
 
-class BaseStep(_Table, frozen=True, kw_only=True, tag_field=STEP_TAG):
-    """A step."""
-
-    @property
-    def after_ns(self) -> int:
-        """Time between the previous event and the first action of the step."""
-        return 0
-
-
-class TimedStep(BaseStep, frozen=True, kw_only=True):
+class TimedStep(_Table, frozen=True, kw_only=True, tag_field=STEP_TAG):
     """A step with its own timing."""
 
     after: Seconds | None = None
@@ -59,32 +43,13 @@ class TimedStep(BaseStep, frozen=True, kw_only=True):
     pace: Seconds | None = None
     """Seconds between its events; the run's pace by default."""
 
-    @property
-    def after_ns(self) -> int:
-        """See BaseStep."""
-        return to_ns(DEFAULT_PACE if self.after is None else self.after)
-
-    @property
-    def pace_ns(self) -> int:
-        """Time between the events of the step."""
-        return to_ns(DEFAULT_PACE if self.pace is None else self.pace)
-
-
-class Cut(StrEnum):
-    """Where a text is cut into pieces."""
-
-    WORDS = "words"
-    CHARACTERS = "characters"
-    LINES = "lines"
-    WHOLE = "whole"
-
 
 class TextStep(TimedStep, frozen=True, kw_only=True):
     """A text that is sent in pieces."""
 
     text: TextOrPieces
     """The text, or its pieces."""
-    cut: Cut | Number | None = None
+    cut: Literal["words", "characters", "lines", "whole"] | Number | None = None
     """Where the text is cut, or the number of characters of a piece; words by default."""
 
     @property
@@ -92,17 +57,17 @@ class TextStep(TimedStep, frozen=True, kw_only=True):
         """The pieces that are sent; joined they are the text."""
         if not isinstance(self.text, str):
             return self.text
-        if isinstance(self.cut, int):
-            return [self.text[begin : begin + self.cut] for begin in range(0, len(self.text), self.cut)]
         match self.cut:
-            case Cut.CHARACTERS:
+            case "characters":
                 return list(self.text)
-            case Cut.LINES:
+            case "lines":
                 return self.text.splitlines(keepends=True)
-            case Cut.WHOLE:
+            case "whole":
                 return [self.text]
-            case _:
+            case "words" | None:
                 return _PIECES.findall(self.text)
+            case size:
+                return [self.text[begin : begin + size] for begin in range(0, len(self.text), size)]
 
 
 class Say(TextStep, frozen=True, kw_only=True, tag="say"):
@@ -134,62 +99,42 @@ class Tool(TimedStep, frozen=True, kw_only=True, tag="tool"):
     takes: Seconds | None = None
     """Seconds between its start and its end; the step's pace by default."""
 
-    @property
-    def takes_ns(self) -> int:
-        """Time between its start and its end."""
-        return self.pace_ns if self.takes is None else to_ns(self.takes)
 
+class WaitingStep(TimedStep, frozen=True, kw_only=True):
+    """A step after which the run waits for a client."""
 
-class _WaitingStep(TimedStep, frozen=True, kw_only=True):
     deadline: Deadline = None
     unavailable: Count = 0
     """How many valid results are refused with `runtime_resume_unavailable` first."""
 
-    @property
-    def deadline_ns(self) -> int | None:
-        """How long the run waits; None: forever."""
-        return None if self.deadline is None or isinstance(self.deadline, bool) else to_ns(self.deadline)
 
-
-class Ask(_WaitingStep, frozen=True, kw_only=True, tag="ask"):
+class Ask(WaitingStep, frozen=True, kw_only=True, tag="ask"):
     """A call of an application tool: the run waits for its result or its deadline (the scenario's by default)."""
 
     name: Text = field(name="ask")
     input: JsonObject = {}
 
 
-class WaitForInput(_WaitingStep, frozen=True, kw_only=True, tag="wait-for-input"):
+class WaitForInput(WaitingStep, frozen=True, kw_only=True, tag="wait-for-input"):
     """The run waits until it is resumed, or for its deadline (none by default)."""
 
     wait_for_input: bool = True
 
 
-class Pause(BaseStep, frozen=True, kw_only=True, tag="wait"):
+class Pause(_Table, frozen=True, kw_only=True, tag_field=STEP_TAG, tag="wait"):
     """Nothing happens for this many seconds."""
 
     wait: Seconds
 
-    @property
-    def after_ns(self) -> int:
-        """See BaseStep."""
-        return to_ns(self.wait)
-
-
-class SandboxChange(StrEnum):
-    """What happens to the run's sandbox."""
-
-    RECREATED = "recreated"
-    """A missing sandbox is replaced here."""
-    MISSING = "missing"
-    """It disappears; the next tool call notices, and the sandbox is replaced first."""
-    QUOTA = "quota"
-    """It disappears and cannot be replaced, because the quota is used up: the run fails."""
-
 
 class Sandbox(TimedStep, frozen=True, kw_only=True, tag="sandbox"):
-    """Something happens to the sandbox."""
+    """Something happens to the sandbox.
 
-    change: SandboxChange = field(name="sandbox")
+    `recreated`: a missing sandbox is replaced here.  `missing`: it disappears; the next tool call notices, and it is
+    replaced first.  `quota`: it disappears and cannot be replaced, because the quota is used up: the run fails.
+    """
+
+    change: Literal["recreated", "missing", "quota"] = field(name="sandbox")
 
 
 class Resync(TimedStep, frozen=True, kw_only=True, tag="resync"):
@@ -212,30 +157,10 @@ class Fail(TimedStep, frozen=True, kw_only=True, tag="fail"):
     code: Text = "run_failed"
 
 
-class StreamEnding(StrEnum):
-    """How the connected streams end."""
-
-    CLOSE = "close"
-    RESET = "reset"
-    END = "end"
-
-
 class EndStream(TimedStep, frozen=True, kw_only=True, tag="end-stream"):
     """The service ends the connected streams; the run continues."""
 
-    how: StreamEnding = field(name="end-stream")
-
-    @property
-    def ending(self) -> Ending:
-        """The ending of the streams."""
-        return _ENDINGS[self.how]
-
-
-_ENDINGS = {
-    StreamEnding.CLOSE: Ending.SERVICE_CLOSED,
-    StreamEnding.RESET: Ending.SERVICE_RESET,
-    StreamEnding.END: Ending.COMPLETE,
-}
+    how: Literal["close", "reset", "end"] = field(name="end-stream")
 
 
 class Repeat(TimedStep, frozen=True, kw_only=True, tag="repeat"):
@@ -251,22 +176,10 @@ class Together(TimedStep, frozen=True, kw_only=True, tag="together"):
     steps: "Annotated[Steps, Meta(max_length=50)]" = field(name="together")
 
 
-Step = (
-    Say
-    | Think
-    | Intermediate
-    | Tool
-    | Ask
-    | WaitForInput
-    | Pause
-    | Sandbox
-    | Resync
-    | SessionError
-    | Fail
-    | EndStream
-    | Repeat
-    | Together
+SimpleStep = (
+    Say | Think | Intermediate | Tool | Ask | WaitForInput | Pause | Sandbox | Resync | SessionError | Fail | EndStream
 )
+Step = SimpleStep | Repeat | Together
 Steps = Annotated[tuple[Step, ...], Meta(min_length=1)]
 
 
@@ -278,7 +191,7 @@ class RefusalCode(StrEnum):
     INVALID_REQUEST = INVALID_REQUEST
 
 
-_REFUSAL_MESSAGES = {
+REFUSAL_MESSAGES = {
     RefusalCode.SANDBOX: "A sandbox cannot be provisioned: the provider's quota is exhausted.",
     RefusalCode.TOOL_INPUT: "The agent called a tool with an input that its schema does not allow.",
     RefusalCode.INVALID_REQUEST: "The run cannot be created as requested.",
@@ -293,15 +206,6 @@ class Refuse(_Table, frozen=True, kw_only=True):
     times: Number | bool = 1
     """How often, before the run is created; false: always."""
 
-    @property
-    def error_message(self) -> str:
-        """The message of the error."""
-        return self.message or _REFUSAL_MESSAGES[self.code]
-
-    def applies(self, refused: int) -> bool:
-        """Whether to refuse again, after so many refusals."""
-        return isinstance(self.times, bool) or refused < self.times
-
 
 class RunScript(_Table, frozen=True, kw_only=True):
     """What one run of a session does."""
@@ -314,16 +218,6 @@ class RunScript(_Table, frozen=True, kw_only=True):
     refuse: RefusalCode | Refuse | None = None
     input: Text | None = None
     """Runs that are created with this `input` follow it, whatever their number; no other runs do."""
-
-    @property
-    def pace_ns(self) -> int:
-        """Time before its end, and between events of steps without their own pace."""
-        return to_ns(DEFAULT_PACE if self.pace is None else self.pace)
-
-    @property
-    def after_ns(self) -> int:
-        """Time between its creation and its start."""
-        return self.pace_ns if self.after is None else to_ns(self.after)
 
     @property
     def refusal(self) -> Refuse | None:
@@ -348,13 +242,10 @@ class Scenario(_Table, frozen=True, kw_only=True):
     title: Text
     runs: Annotated[tuple[RunScript, ...], Meta(min_length=1)] = field(name="run")
     tools: tuple[ToolSchemas, ...] = field(default=(), name="tool")
-    pace: Seconds = DEFAULT_PACE
+    pace: Seconds = 0.05
     deadline: Deadline = DEFAULT_DEADLINE
     ephemeral: tuple[str, ...] = ()
     """Event types that are not stored, in addition to EPHEMERAL_TYPES."""
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "runs", tuple(self._with_defaults(run) for run in self.runs))
 
     @property
     def ephemeral_types(self) -> frozenset[str]:
@@ -368,25 +259,6 @@ class Scenario(_Table, frozen=True, kw_only=True):
                 return run
         numbered = [run for run in self.runs if run.input is None]
         return numbered[min(number, len(numbered)) - 1]
-
-    def _with_defaults(self, run: RunScript) -> RunScript:
-        pace = self.pace if run.pace is None else run.pace
-        return replace(run, pace=pace, steps=self._steps_with_defaults(run.steps, pace))
-
-    def _steps_with_defaults(self, steps: Sequence[Step], pace: float) -> tuple[Step, ...]:
-        return tuple(self._step_with_defaults(step, pace) for step in steps)
-
-    def _step_with_defaults(self, step: Step, pace: float) -> Step:
-        if isinstance(step, Pause):
-            return step
-        own: dict[str, Any] = {}
-        own["after"] = pace if step.after is None else step.after
-        own["pace"] = pace if step.pace is None else step.pace
-        if isinstance(step, Ask) and step.deadline is None:
-            own["deadline"] = self.deadline
-        if isinstance(step, Repeat | Together):
-            own["steps"] = self._steps_with_defaults(step.steps, pace)
-        return replace(step, **own)
 
 
 def walk_steps(steps: Sequence[Step]) -> Iterator[Step]:

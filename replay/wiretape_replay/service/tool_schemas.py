@@ -4,8 +4,7 @@
 Where its message about a schema is unclear, this module has its own.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,14 +15,12 @@ from wiretape_replay.access.error_envelope import ErrorDetail
 
 _MOST_REASONS = 20
 _TYPES = "array, boolean, integer, null, number, object, string"
-_QUOTED = re.compile(r"'([^']*)'")
-_Path = tuple[str | int, ...]
 
 
 class UnusableSchemaError(ValueError):
     """An invalid schema; the message gives the reason in a few words."""
 
-    def __init__(self, reason: str, path: _Path = ()) -> None:
+    def __init__(self, reason: str, path: tuple[str | int, ...] = ()) -> None:
         """`path` leads to the invalid part of the schema."""
         super().__init__(reason)
         self.path = path
@@ -37,7 +34,7 @@ class ToolSchema:
         try:
             self._validator = jsonschema_rs.validator_for(dict(schema), retriever=_refuse)
         except (ValueError, TypeError) as error:
-            raise _unusable(error, schema) from None
+            raise _unusable(error) from None
 
     def mismatches(self, value: Any, path: str) -> tuple[ErrorDetail, ...]:
         """The reasons why a value does not match; empty if it does.  `path` is where the value stands."""
@@ -57,35 +54,12 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not part of the schema")
 
 
-def _unusable(error: Exception, schema: Mapping[str, Any]) -> UnusableSchemaError:
+def _unusable(error: Exception) -> UnusableSchemaError:
     """Explain what is wrong with a schema, and where."""
-    message = _first_line(error)
-    if "meta-schema" in message:
-        return UnusableSchemaError("$schema is not a draft of JSON Schema; leave it out for 2020-12", ("$schema",))
-    if not isinstance(error, jsonschema_rs.ValidationError):
-        return UnusableSchemaError(message)
-    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
-        for path, reference in _references(schema):
-            if any(reference.endswith(quoted) for quoted in _QUOTED.findall(message)):
-                reason = f"{shorten(reference)} does not exist in the schema; use a $ref within it, like #/$defs/name"
-                return UnusableSchemaError(reason, path)
-    path = tuple(error.instance_path)
+    message, path = _first_line(error), tuple(getattr(error, "instance_path", ()))
     if path[-1:] == ("type",):
         message = f"expected one of {_TYPES}, or a list of them"
     return UnusableSchemaError(message, path)
-
-
-def _references(schema: Mapping[str, Any]) -> Iterator[tuple[_Path, str]]:
-    """Yield the references in a schema, and where they stand."""
-    left: list[tuple[_Path, Any]] = [((), schema)]
-    while left:
-        path, value = left.pop()
-        if isinstance(value, Mapping):
-            left += [((*path, key), inner) for key, inner in value.items()]
-        elif isinstance(value, list):
-            left += [((*path, index), inner) for index, inner in enumerate(value)]
-        elif isinstance(value, str) and path[-1] in {"$ref", "$dynamicRef"}:
-            yield path, value
 
 
 def _join(path: str, steps: Sequence[str | int]) -> str:

@@ -10,10 +10,11 @@ from wiretape.contract import EVENT_TYPES, Durability
 from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
-from wiretape.toml_files import parse_toml, read_toml, require_table_lists
-from wiretape_replay.service.scenario.scenario_steps import (
+from wiretape.toml_files import is_toml_text, parse_toml, read_toml_text, require_table_lists
+from wiretape_replay.service.scenario_steps import (
     STEP_TAG,
     Ask,
+    Pause,
     Refuse,
     Repeat,
     Resync,
@@ -21,15 +22,14 @@ from wiretape_replay.service.scenario.scenario_steps import (
     Scenario,
     Step,
     TextStep,
-    TimedStep,
     Together,
     Tool,
     ToolSchemas,
     WaitForInput,
-    to_ns,
+    WaitingStep,
     walk_steps,
 )
-from wiretape_replay.service.scenario.tool_schemas import ToolSchema, UnusableSchemaError
+from wiretape_replay.service.tool_schemas import ToolSchema, UnusableSchemaError
 
 STEP_TYPES: Mapping[str, type[Step]] = {str(step.__struct_config__.tag): step for step in get_args(Step)}
 """Every kind of step, by the key that names it."""
@@ -37,7 +37,7 @@ _SCENARIO_KEYS = ("title", "deadline", "ephemeral")
 _STEP_LISTS = {"repeat": "steps", "together": "together"}
 """The keys of steps that hold steps."""
 _DEEPEST_STEPS = 8
-_DEEPEST_JSON = 50
+_DEEPEST_JSON = 100
 _LARGEST_JSON_INT = 2**53
 _MOST_EVENTS = 100_000
 _LONGEST_S = 100_000_000
@@ -47,18 +47,15 @@ _UNSPECIFIED_TYPES = sorted(name for name, row in EVENT_TYPES.items() if row.dur
 
 def read_scenario(path: Path) -> Scenario:
     """Read a scenario file.  Raises InputError, naming the file and the key."""
-    return decode_scenario(read_toml(path), str(path))
+    return _parse_scenario(read_toml_text(path), str(path))
 
 
-def parse_scenario(text: str, name: str = "scenario") -> Scenario:
+def _parse_scenario(text: str, name: str) -> Scenario:
     """Parse the TOML text of a scenario; `name` is what error messages call it.  Raises InputError."""
-    return decode_scenario(parse_toml(text, name), name)
-
-
-def decode_scenario(document: Mapping[str, Any], name: str) -> Scenario:
-    """Decode the document of a scenario; `name` is what error messages call it.  Raises InputError."""
-    source = Source(name)
+    document, source = parse_toml(text, name), Source(name)
     require_table_lists(document, ("run", "tool"), source)
+    if (found := _json_problem(document, ())) is not None:
+        raise source.error(*found)
     scenario = validate(_tag_all_steps(document, source), Scenario, source)
     for path, problem in _problems(scenario):
         raise source.error(path, problem)
@@ -151,7 +148,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
         if isinstance(run.refuse, Refuse) and run.refuse.times is True:
             yield (*path, "refuse", "times"), "expected a whole number of at least 1, or false for always"
         yield from _steps_problems(run.steps, (*path, "steps"), schemas)
-        yield from _size_problems(run, (*path, "steps"))
+        yield from _size_problems(run, scenario.pace if run.pace is None else run.pace, (*path, "steps"))
 
 
 def _tool_problems(scenario: Scenario) -> Iterator[Problem]:
@@ -170,9 +167,6 @@ def _tool_problems(scenario: Scenario) -> Iterator[Problem]:
 
 def _schema_problems(tool: ToolSchemas, path: KeyPath) -> Iterator[Problem]:
     for key, schema in (("input", tool.input), ("output", tool.output)):
-        if (problem := _json_problem(schema, (*path, key))) is not None:
-            yield problem
-            return
         try:
             ToolSchema(schema)
         except UnusableSchemaError as error:
@@ -194,31 +188,22 @@ def _step_problems(step: Step, schemas: Mapping[str, ToolSchema]) -> Iterator[Pr
             yield ("error",), "a call that fails has no output"
         case WaitForInput(wait_for_input=False) | Resync(resync=False):
             yield (str(step.__struct_config__.tag),), "expected true"
-        case Ask():
-            yield from _ask_problems(step, schemas)
+        case Ask() if step.name in schemas:
+            for reason in schemas[step.name].mismatches(step.input, "input"):
+                problem = f"does not allow this input: {reason.path}: {reason.reason}"
+                yield ("input" if step.input else "ask",), f"the input schema of {step.name} {problem}"
         case Repeat():
             yield from _steps_problems(step.steps, ("steps",), schemas)
         case Together():
             yield from _steps_problems(step.steps, ("together",), schemas)
         case _:
             pass
-    if isinstance(step, Ask | WaitForInput) and step.deadline is True:
+    if isinstance(step, WaitingStep) and step.deadline is True:
         yield ("deadline",), "expected a number of seconds, or false for no deadline"
-    for key in ("input", "output"):
-        if (problem := _json_problem(getattr(step, key, None), (key,))) is not None:
-            yield problem
-
-
-def _ask_problems(step: Ask, schemas: Mapping[str, ToolSchema]) -> Iterator[Problem]:
-    if step.name not in schemas or _json_problem(step.input, ()) is not None:
-        return
-    for reason in schemas[step.name].mismatches(step.input, "input"):
-        key = "input" if step.input else "ask"
-        yield (key,), f"the input schema of {step.name} does not allow this input: {reason.path}: {reason.reason}"
 
 
 def _json_problem(value: object, path: KeyPath, depth: int = _DEEPEST_JSON) -> Problem | None:
-    """What in a value JSON cannot express."""
+    """The first part of a value that JSON cannot express; None if it can express the whole."""
     match value:
         case dict() | list() if depth == 0:
             return path, "nested too deeply"
@@ -235,64 +220,65 @@ def _json_problem(value: object, path: KeyPath, depth: int = _DEEPEST_JSON) -> P
     return path, "JSON cannot represent this value; write it as a string"
 
 
-def _size_problems(run: RunScript, path: KeyPath) -> Iterator[Problem]:
+def _size_problems(run: RunScript, pace: float, path: KeyPath) -> Iterator[Problem]:
     """Report a run that takes too long, or has too many events."""
-    events, length_ns = _size(run.steps)
+    events, length_s = _size(run.steps, pace)
     if events > _MOST_EVENTS:
         yield path, f"{events:,} events; a run can have at most {_MOST_EVENTS:,}"
-    if length_ns > to_ns(_LONGEST_S):
-        yield path, f"{length_ns // to_ns(1):,} seconds; a run can take at most {_LONGEST_S:,}"
+    if length_s > _LONGEST_S:
+        yield path, f"{length_s:,.0f} seconds; a run can take at most {_LONGEST_S:,}"
 
 
-def _size(steps: Sequence[Step]) -> tuple[int, int]:
-    """How many events steps make at most, and how many nanoseconds they take."""
-    sizes = [_step_size(step) for step in steps]
-    return sum(events for events, _ in sizes), sum(length_ns for _, length_ns in sizes)
+def _size(steps: Sequence[Step], pace: float) -> tuple[int, float]:
+    """How many events steps make at most, and how many seconds they take."""
+    sizes = [_step_size(step, pace) for step in steps]
+    return sum(events for events, _ in sizes), sum(length_s for _, length_s in sizes)
 
 
-def _step_size(step: Step) -> tuple[int, int]:
+def _step_size(step: Step, pace: float) -> tuple[int, float]:
+    if isinstance(step, Pause):
+        return 1, step.wait
+    after = pace if step.after is None else step.after
     if isinstance(step, Repeat | Together):
-        events, length_ns = _size(step.steps)
+        events, length_s = _size(step.steps, pace)
         times = step.times if isinstance(step, Repeat) else 1
-        return times * (1 + events), times * length_ns + step.after_ns
+        return times * (1 + events), times * length_s + after
     count = len(step.pieces) + 2 if isinstance(step, TextStep) else 3
-    pace_ns = step.pace_ns if isinstance(step, TimedStep) else 0
-    takes_ns = step.takes_ns if isinstance(step, Tool) else 0
-    return count, step.after_ns + count * pace_ns + takes_ns
+    takes = step.takes or 0 if isinstance(step, Tool) else 0
+    return count, after + count * (pace if step.pace is None else step.pace) + takes
 
 
 _SUFFIX = ".toml"
 
 
-def shipped_scenarios() -> dict[str, Path]:
+def bundled_scenarios() -> dict[str, Path]:
     """The files of the bundled scenarios by name, the simplest first."""
-    folder = Path(str(files(__package__) / "shipped"))
+    folder = Path(str(files(__package__) / "scenarios"))
     # The number at the beginning of a file's name is its place in the list.
     found = sorted(folder.glob(f"*{_SUFFIX}"))
     return {path.stem.partition("-")[2]: path for path in found}
 
 
-def find_scenario(name: str) -> Scenario:
-    """Read the bundled scenario of that name, or a file.  Raises InputError."""
-    return read_scenario(find_scenario_path(name))
-
-
-def find_scenario_path(name: str) -> Path:
-    """The file of the bundled scenario of that name, or the file that is named.  Raises InputError."""
-    if not name:
+def find_scenario(scenario: Path | str) -> Scenario:
+    """Read a scenario: the name of a bundled one, a file, or its TOML text.  Raises InputError."""
+    if isinstance(scenario, Path):
+        return read_scenario(scenario)
+    if is_toml_text(scenario):
+        return _parse_scenario(scenario, "scenario")
+    if not scenario:
         raise InputError("No scenario given: expected a bundled scenario (see wiretape serve --list) or a TOML file.")
-    path = shipped_scenarios().get(name)
-    if path is not None:
-        return path
-    if name.endswith(_SUFFIX) or "/" in name or _is_file(name):
-        return Path(name)
-    hint = choices_hint(name, shipped_scenarios())
-    raise InputError(f"Unknown scenario {shorten(name)}{hint}" + ("" if hint.endswith("?") else "."))
+    bundled = bundled_scenarios()
+    if scenario in bundled:
+        return read_scenario(bundled[scenario])
+    if scenario.endswith(_SUFFIX) or "/" in scenario or _is_file(scenario):
+        return read_scenario(Path(scenario))
+    hint = choices_hint(scenario, bundled)
+    raise InputError(f"Unknown scenario {shorten(scenario)}{hint}" + ("" if hint.endswith("?") else "."))
 
 
 def scenario_list() -> str:
     """The output of `wiretape serve --list`: a line for each bundled scenario, with its name and title."""
-    paths = shipped_scenarios()
+    paths = bundled_scenarios()
     width = max(map(len, paths))
     return "".join(f"{name:{width}}  {read_scenario(path).title}\n" for name, path in paths.items())
 

@@ -1,1 +1,0 @@
-"""Scenarios: what the runs of a service do, step by step."""
