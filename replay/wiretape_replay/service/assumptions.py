@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.contract import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
-from wiretape.control_protocol import TOKEN_HEADER
+from wiretape.contract import LIMITS, OPERATIONS
+from wiretape.control_protocol import CONTROL_ROOT
 from wiretape.input_validation import Source, validate
 from wiretape.observations import is_header_name
 from wiretape.toml_files import read_toml
@@ -29,18 +29,6 @@ from wiretape_replay.service.service_routes import Route
 
 DEFAULT_KEY = "wiretape-key"
 """The valid key if no file defines others."""
-_RESERVED_HEADERS = frozenset(
-    name.lower()
-    for name in (
-        *("Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Allow", "Authorization"),
-        *("Cache-Control", "Connection", "Cookie", "Date", "Expect", "Forwarded", "From", "Host", "Keep-Alive"),
-        *("Last-Modified", "Max-Forwards", "Origin", "Pragma", "Proxy-Authorization", "Proxy-Connection", "Range"),
-        *("Referer", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "Via"),
-        *(CURSOR_HEADER, RETRY_AFTER, TOKEN_HEADER),
-    )
-)
-"""Headers that have their own meaning, so they cannot carry an idempotency key."""
-_RESERVED_PREFIXES = ("access-control-", "content-", "if-", "sec-", "x-forwarded-")
 
 SessionFact = Literal["id", "workspace_id", "status", "active_run_id", "created_at"]
 """What a session body can contain."""
@@ -84,16 +72,9 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """What cannot be right: the key, and the problem."""
-        for name, parameters in _ROUTE_PARAMETERS.items():
-            if (problem := _route_problem(getattr(self, name), parameters)) is not None:
-                yield _key(name), problem
-                return
-        yield from self._duplicate_routes()
+        yield from self._route_problems()
         if not is_header_name(self.idempotency_header):
             yield "idempotency-header", "expected the name of a header"
-        lower = self.idempotency_header.lower()
-        if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
-            yield "idempotency-header", "this header has another meaning; use for example Idempotency-Key"
         for name in ("session_created", "run_created", "cancelled", "resumed"):
             if getattr(self, name) in {204, 205}:
                 yield _key(name), "expected a status from 200 to 299 that has a body"
@@ -101,13 +82,22 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             if "id" not in getattr(self, name).values():
                 yield _key(name), 'clients need the id, for example { id = "id" }'
 
-    def _duplicate_routes(self) -> Iterator[tuple[str, str]]:
-        seen: dict[tuple[object, ...], str] = {}
-        for route in self.routes:
-            other = seen.setdefault(route.shape, route.name)
-            if other != route.name:
-                name = next(name for name in (route.name, other) if name in _ROUTE_PARAMETERS)
+    def _route_problems(self) -> Iterator[tuple[str, str]]:
+        seen = {Route.parse(each.name, f"{each.method} {each.path}").shape for each in OPERATIONS.values()}
+        for name, parameters in _ROUTE_PARAMETERS.items():
+            try:
+                route = Route.parse(name, getattr(self, name))
+            except ValueError as error:
+                yield _key(name), str(error)
+                return
+            if set(route.pattern.groupindex) != set(parameters):
+                expected = " and ".join(f"{{{each}}}" for each in parameters) or "no parameters in braces"
+                yield _key(name), f"expected a path with {expected}"
+            if f"{route.path}/".startswith(CONTROL_ROOT):
+                yield _key(name), f"paths under {CONTROL_ROOT} belong to the control API"
+            if route.shape in seen:
                 yield _key(name), "another request has the same method and path"
+            seen.add(route.shape)
 
 
 _ROUTE_PARAMETERS: Mapping[str, Sequence[str]] = {
@@ -140,17 +130,6 @@ def decode_service_settings(document: Mapping[str, Any], name: str) -> ServiceSe
         raise source.error((ASSUMED, key), problem)
     moved = {CREATE_SESSION: assumed.create_session, CREATE_RUN: assumed.create_run}
     return ServiceSettings(decode_access_policy(document, name, moved), assumed)
-
-
-def _route_problem(text: str, parameters: Sequence[str]) -> str | None:
-    try:
-        route = Route.parse("", text)
-    except ValueError as error:
-        return str(error)
-    if route.parameters != frozenset(parameters):
-        expected = " and ".join(f"{{{name}}}" for name in parameters) or "no parameters in braces"
-        return f"expected a path with {expected}"
-    return route.conflict
 
 
 def _key(name: str) -> str:
