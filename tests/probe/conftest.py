@@ -15,8 +15,8 @@ from wiretape.recording import open_recording
 from wiretape.rules import Settings
 from wiretape_inspect.probe.probe_client import ProbeClock
 from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file
-from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, run_probe
-from wiretape_inspect.probe.probe_runner import ProbeOptions, select_cases
+from wiretape_inspect.probe.probe_runner import ProbeOptions, ProbeSetup, run_probe, select_cases
+from wiretape_inspect.probe.reproduction import judge
 from wiretape_inspect.report import baseline
 from wiretape_inspect.report.case_results import SERVICE_RULES
 from wiretape_replay.server_options import ServeOptions
@@ -112,7 +112,7 @@ def probe(tmp_path_factory, probe_file):
         setup = ProbeSetup(file, keys, record, settings, SERVICE_RULES, options, through_proxy, clock or ProbeClock())
         results, runner = await run_probe(setup, cases or select_cases(options))
         with open_recording(record) as recording:
-            report = await judge(setup, recording, results, runner, partial(baseline.apply, known))
+            report = await judge(recording, results, runner, partial(baseline.apply, known))
             yield Probed(report, runner, record)
 
     return run

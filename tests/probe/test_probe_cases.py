@@ -12,8 +12,7 @@ from wiretape.rules import CATALOGUE
 from wiretape_inspect.probe.probe_case import NotPossible, Prober
 from wiretape_inspect.probe.probe_file import initial_file
 from wiretape_inspect.probe.probe_runner import CASES, ProbeOptions, select_cases
-from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict
-from wiretape_inspect.report.probe_results import decode_results
+from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict, decode_results
 
 PAGE = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
 NOT_REACHED = {"SSE010": "no event with a `retry` line arrived (the specification does not define it)"}

@@ -137,8 +137,11 @@ async def test_every_case_has_a_verdict(handle, probe, monkeypatch):
 )
 def test_a_compressed_response_is_decoded_up_to_the_limits(monkeypatch, kind, content):
     """One read can decode to 8 MiB."""
+    log = probe_client.ObservationLog(probe_client.ProbeClock())
     monkeypatch.setattr(probe_client, "MOST_BYTES", 1 << 20)
-    exchange = probe_client.HttpExchange(1, "GET", "/", 200, (("Content-Type", kind), ("Content-Encoding", "gzip")))
+    exchange = probe_client.HttpExchange(
+        log, 1, "GET", "/", status=200, headers=(("Content-Type", kind), ("Content-Encoding", "gzip"))
+    )
     exchange.add_body(gzip.compress(content))
     assert exchange.excess
     assert len(exchange.body) <= (1 << 20) + 65536

@@ -20,8 +20,7 @@ import pytest_asyncio
 from wiretape.rules import Severity
 from wiretape.sse import FrameKind, Parser
 from wiretape_inspect.probe.probe_runner import CASES
-from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP
-from wiretape_inspect.report.probe_results import case_name_of
+from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, case_name_of
 from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario_server import serve_scenario
 

@@ -13,11 +13,10 @@ import pytest
 from programs import find_program
 from test_probe_mutations import KEYS, LIMIT, MUTATIONS, NO_LIMITS, mutated
 
-from wiretape_inspect.probe import reproduction
-from wiretape_inspect.probe.defect_checks import DEFECT_CHECKS
+from wiretape_inspect.probe import reproduction_script
 from wiretape_inspect.probe.probe_runner import CASES
 from wiretape_inspect.probe.probe_steps import Close, Read, Send
-from wiretape_inspect.probe.reproduction import Defect, curl_lines
+from wiretape_inspect.probe.reproduction_script import DEFECT_CHECKS, Defect, curl_lines
 from wiretape_inspect.report.case_results import SERVICE_RULES
 from wiretape_replay.server_options import ServeOptions
 from wiretape_replay.service.scenario_server import serve_scenario
@@ -124,7 +123,7 @@ async def test_the_script_executes_the_steps(serve, probe_file, tmp_path):
 
 
 async def test_a_script_ends_all_its_programs_although_its_parent_died(serve, probe_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduction, "_SHORTEST_LIMIT_S", 0)
+    monkeypatch.setattr(reproduction_script, "_SHORTEST_LIMIT_S", 0)
     async with serve() as service:
         lines = [*curl_lines(probe_file(service.url), [*UNTIL_CALL, Read("stream-1", ("never",))], None, 1)]
         lines = ["echo begins", *lines]

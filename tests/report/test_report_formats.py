@@ -16,9 +16,8 @@ from vector_text import vector_text
 from wiretape.recording import mark_as_probe
 from wiretape.rules import CATALOGUE, Severity
 from wiretape.rules.vectors import observations_of, vectors_of
-from wiretape_inspect.report.case_results import CaseDescription, CaseResult, CaseResults, CaseVerdict
+from wiretape_inspect.report.case_results import CaseDescription, CaseResult, CaseResults, CaseVerdict, encode_results
 from wiretape_inspect.report.json_format import schema
-from wiretape_inspect.report.probe_results import encode_results
 
 SCHEMAS = Path(__file__).parent / "schemas"
 BROKEN = vector_text("SEQ001", "breaks")

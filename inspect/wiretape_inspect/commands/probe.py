@@ -28,8 +28,15 @@ from wiretape_inspect.probe.probe_file import (
     probe_file_text,
     read_probe_file,
 )
-from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, keys_of, run_probe
-from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, select_cases
+from wiretape_inspect.probe.probe_runner import (
+    OnChange,
+    ProbeOptions,
+    ProbeSetup,
+    keys_of,
+    run_probe,
+    select_cases,
+)
+from wiretape_inspect.probe.reproduction import judge
 from wiretape_inspect.report.case_results import SERVICE_RULES, CaseDescription, CaseResult, CaseVerdict
 from wiretape_inspect.styled_line import Line, labelled
 from wiretape_inspect.terminal_output import write_lines
@@ -143,7 +150,7 @@ def probe(
         with _progress() as on_change:
             results, runner = await run_probe(setup, cases, on_change)
         with open_recording(record) as recording:
-            return writing.write([await judge(setup, recording, results, runner, writing.apply_baseline)])
+            return writing.write([await judge(recording, results, runner, writing.apply_baseline)])
 
     try:
         fails = asyncio.run(run())

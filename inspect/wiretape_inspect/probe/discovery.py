@@ -37,7 +37,7 @@ from wiretape_inspect.probe.probe_steps import (
     pointers,
     resolve_pointer,
 )
-from wiretape_inspect.report.probe_results import user_agent
+from wiretape_inspect.report.case_results import user_agent
 
 IDEMPOTENCY_HEADERS = ("Idempotency-Key", "X-Idempotency-Key", "Idempotency-Token", "X-Request-Id", "Request-Id")
 """Names that other services use."""
@@ -130,8 +130,7 @@ class _Explorer:
     """How long the plain run took."""
 
     def prober(self, timeout_s: float | None = None) -> Prober:
-        log = ObservationLog(ProbeClock(), lambda _seen: None)
-        runner = StepRunner(self.client, log, self.keys, user_agent("discover"))
+        runner = StepRunner(self.client, ObservationLog(ProbeClock()), self.keys, user_agent("discover"))
         self.probers.append(Prober(self.file, runner, timeout_s=timeout_s or self.timeout_s))
         return self.probers[-1]
 

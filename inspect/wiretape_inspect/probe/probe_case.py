@@ -1,13 +1,14 @@
 """Cases: what they state about themselves, and what they can do to a service."""
 
 import asyncio
+import inspect
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
@@ -56,6 +57,26 @@ _RUN_ENDS = tuple(sorted(TERMINAL_RUN_TYPES))
 
 T = TypeVar("T")
 RunKind = Literal["plain", "tool", "brief-tool", "unavailable-tool", "long", "failing", "many", "resync", "no-sandbox"]
+
+
+class CommandOptions(TypedDict, total=False):
+    """How to send a command."""
+
+    key: str | None
+    """The name of the key, `main` by default; None for none."""
+    idempotency_key: str
+
+
+class StreamOptions(TypedDict, total=False):
+    """How to request a stream."""
+
+    deltas: bool | None
+    """True by default; None leaves the parameter out."""
+    key: str | None
+    """The name of the key, `main` by default; None for none."""
+    slow: bool
+    codings: str
+    """Its Accept-Encoding."""
 
 
 class NotPossible(Exception):  # noqa: N818 - an outcome, not an error of the program
@@ -120,7 +141,6 @@ def case(
     name: str,
     clause: str,
     *,
-    steps: str,
     rules: str = "",
     leaves: str = "a session",
     safe: bool = True,
@@ -128,14 +148,16 @@ def case(
     limits: bool = False,
     long: bool = False,
 ) -> "Callable[[Callable[[Prober], Awaitable[None]]], Callable[[Prober], Awaitable[None]]]":
-    """Make the decorated function a case; its docstring states what has to be true."""
+    """Make the decorated function a case; its docstring states what has to be true, and then the steps."""
 
     def decorate(function: "Callable[[Prober], Awaitable[None]]") -> "Callable[[Prober], Awaitable[None]]":
-        about = (function.__doc__ or "").strip()
-        if name in CASES or not about:
-            raise ValueError(f"Case {name} already exists, or has no docstring.")
+        about, _, steps = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        if name in CASES or not steps:
+            raise ValueError(f"Case {name} already exists, or its docstring does not have the steps.")
         codes = tuple(rules.split())
-        CASES[name] = Case(name, clause, steps, codes, leaves, safe, severity, about, function, limits, long)
+        CASES[name] = Case(
+            name, clause, " ".join(steps.split()), codes, leaves, safe, severity, about, function, limits, long
+        )
         return function
 
     return decorate
@@ -600,26 +622,23 @@ class Prober:
         run: str,
         name: Literal["cancel", "resume"],
         body: Mapping[str, Any] | None = None,
-        *,
-        key: str | None = "main",
-        idempotency_key: str | None = None,
+        **options: Unpack[CommandOptions],
     ) -> Send:
-        """The request that cancels or resumes a run.  Raises NotPossible."""
+        """The request that cancels or resumes a run of this case or of the ready session.  Raises NotPossible."""
         session = self.runs[run] if run in self.runs else self.ready.session  # noqa: SIM401 - ready may be missing
-        headers = self._idempotency(idempotency_key)
-        return self._step("POST", f"/v1/sessions/{session}/runs/{run}/{name}", key, headers=headers, body=body or {})
+        headers = self._idempotency(options.get("idempotency_key"))
+        target = f"/v1/sessions/{session}/runs/{run}/{name}"
+        return self._step("POST", target, options.get("key", "main"), headers=headers, body=body or {})
 
     async def command(
         self,
         run: str,
         name: Literal["cancel", "resume"],
         body: Mapping[str, Any] | None = None,
-        *,
-        key: str | None = "main",
-        idempotency_key: str | None = None,
+        **options: Unpack[CommandOptions],
     ) -> HttpExchange:
-        """Cancel or resume a run of this case or of the ready session.  Raises NotPossible."""
-        return await self.execute(self.command_step(run, name, body, key=key, idempotency_key=idempotency_key))
+        """Cancel or resume a run.  Raises NotPossible."""
+        return await self.execute(self.command_step(run, name, body, **options))
 
     def _idempotency(self, key: str | None) -> list[tuple[str, str]]:
         """The header with an idempotency key, unique to this case and session.  Raises NotPossible."""
@@ -661,44 +680,27 @@ class Prober:
 
     # Streams.
 
-    def stream_step(
-        self, session: str, cursor: str | None = None, *, deltas: bool | None = True, key: str | None = "main"
-    ) -> Send:
-        """The request for a stream; `deltas` None leaves the parameter out."""
-        query = "" if deltas is None else f"?event_deltas={str(deltas).lower()}"
-        headers = [("Accept", EVENT_STREAM), *([] if cursor is None else [(CURSOR_HEADER, cursor)])]
-        return self._step("GET", f"/v1/sessions/{session}/events/stream{query}", key, headers=headers)
-
     async def request_stream(
-        self,
-        session: str,
-        cursor: str | None = None,
-        *,
-        deltas: bool | None = True,
-        key: str | None = "main",
-        slow: bool = False,
-        codings: str = "",
+        self, session: str, cursor: str | None = None, **options: Unpack[StreamOptions]
     ) -> StreamReader:
-        """Request a stream, which may be refused; `codings` is its Accept-Encoding."""
+        """Request a stream, which may be refused."""
+        deltas, codings = options.get("deltas", True), options.get("codings")
+        query = "" if deltas is None else f"?event_deltas={str(deltas).lower()}"
+        headers = [("Accept", EVENT_STREAM)]
+        headers += [] if cursor is None else [(CURSOR_HEADER, cursor)]
+        headers += [] if codings is None else [("Accept-Encoding", codings)]
+        target = f"/v1/sessions/{session}/events/stream{query}"
+        step = self._step("GET", target, options.get("key", "main"), headers=headers)
         self._streams += 1
         name = f"{self.prefix}stream-{self._streams}"
-        step = replace(self.stream_step(session, cursor, deltas=deltas, key=key), stream=name, is_slow=slow)
-        if codings:
-            step = replace(step, headers=(*step.headers, ("Accept-Encoding", codings)))
-        reopen = partial(self.open_stream, session, deltas=deltas, slow=slow, codings=codings)
-        return StreamReader(name, await self.execute(step), self, reopen, cursor)
+        exchange = await self.execute(replace(step, stream=name, is_slow=options.get("slow", False)))
+        return StreamReader(name, exchange, self, partial(self.open_stream, session, **options), cursor)
 
     async def open_stream(
-        self,
-        session: str,
-        cursor: str | None = None,
-        *,
-        deltas: bool | None = True,
-        slow: bool = False,
-        codings: str = "",
+        self, session: str, cursor: str | None = None, **options: Unpack[StreamOptions]
     ) -> StreamReader:
         """Open a stream.  Raises Unexpected if it is refused."""
-        stream = await self.request_stream(session, cursor, deltas=deltas, slow=slow, codings=codings)
+        stream = await self.request_stream(session, cursor, **options)
         if not (stream.exchange.status == 200 and stream.exchange.is_stream):
             kind = header(stream.exchange.headers, "content-type") or "no Content-Type"
             raise Unexpected(f"Expected a stream (200 text/event-stream), got {stream.exchange.outcome}, {kind}.")
@@ -788,11 +790,11 @@ def _retry_after(exchange: HttpExchange) -> float | None:
     return min(int(value[:6]), _LONGEST_LIMIT_SECONDS) + 0.01
 
 
-async def make_ready_session(prober: Prober) -> ReadySession:
-    """Create a session with a completed run.  Raises NotPossible, Unexpected and TimedOut."""
+async def make_ready_session(prober: Prober) -> None:
+    """Create the ready session, with a completed run.  Raises NotPossible, Unexpected and TimedOut."""
     began_ns = prober.runner.log.clock.now_ns()
     session, run, stream = await prober.start()
     await stream.until_run_ends(run)
     prober.pace.run_s = (prober.runner.log.clock.now_ns() - began_ns) / 1e9
     await stream.close()
-    return ReadySession(session, run, stream, prober.runner, tuple(prober.steps))
+    prober.ready_session = ReadySession(session, run, stream, prober.runner, tuple(prober.steps))

@@ -40,6 +40,7 @@ MOST_BYTES, MOST_EVENTS = 16 * 1024 * 1024, 20_000
 _READ_SIZE = 64 * 1024
 _SLOW_READ_SIZE, _SLOW_PAUSE_S = 512, 0.01
 _LONGEST_HEAD = 256 * 1024
+_CLOSED = (Ending.SERVICE_CLOSED, "the service closed the connection")
 _STEP_NS = 10
 """Time between two observations at least; a recording needs room for those that it inserts."""
 
@@ -59,12 +60,12 @@ class ProbeClock:
 class ObservationLog:
     """Gives exchanges their numbers and observations their times, which strictly increase."""
 
-    def __init__(self, clock: ProbeClock, on_observation: Callable[[Observation], None]) -> None:
-        self.exchanges = 0
+    def __init__(self, clock: ProbeClock, on_observation: Callable[[Observation], None] = lambda _seen: None) -> None:
         self.clock = clock
+        self.on_observation = on_observation
+        self.exchanges = 0
         self._began_ns = clock.now_ns()
         self._last_ns = 0
-        self._on_observation = on_observation
 
     def next_exchange(self) -> int:
         """Return the number of the next exchange."""
@@ -76,37 +77,17 @@ class ObservationLog:
         self._last_ns = max(self.clock.now_ns() - self._began_ns, self._last_ns + _STEP_NS)
         return self._last_ns
 
-    def add(self, seen: Observation) -> None:
-        """Pass an observation on."""
-        self._on_observation(seen)
-
-    def branch(self, observations: list[Observation]) -> "ObservationLog":
-        """Return a log whose observations are also added to a list."""
-        return _Branch(self, observations)
-
-
-class _Branch(ObservationLog):
-    def __init__(self, whole: ObservationLog, observations: list[Observation]) -> None:
-        self._whole, self._observations, self.clock = whole, observations, whole.clock
-
-    def next_exchange(self) -> int:
-        return self._whole.next_exchange()
-
-    def tick(self) -> int:
-        return self._whole.tick()
-
-    def add(self, seen: Observation) -> None:
-        self._observations.append(seen)
-        self._whole.add(seen)
-
 
 @dataclass(eq=False, slots=True)
 class HttpExchange:
     """One request and as much of its response as has arrived."""
 
+    log: ObservationLog
     number: int
     method: str
     target: str
+    observations: list[Observation] = field(default_factory=list)
+    """What was observed of it."""
     status: int | None = None
     """None until the head of the response arrived."""
     headers: Headers = ()
@@ -123,7 +104,8 @@ class HttpExchange:
     is_slow: bool = False
     """Whether the probe reads it slowly."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _task: "asyncio.Task[None] | None" = None
+    task: "asyncio.Task[None] | None" = None
+    """Reads the response."""
     _parser: Parser = field(default_factory=Parser)
     _decoder: Decoder | None = None
 
@@ -184,8 +166,10 @@ class HttpExchange:
             await self._changed.wait()
         return True
 
-    def notify(self) -> None:
-        """Wake up who waits."""
+    def observe(self, seen: Observation) -> None:
+        """Note an observation, and wake up who waits."""
+        self.observations.append(seen)
+        self.log.on_observation(seen)
         self._changed.set()
 
     def add_body(self, data: bytes, time_ns: int = 0) -> None:
@@ -216,16 +200,12 @@ class HttpExchange:
             elif frame.is_dispatched:
                 self.events.append(Event(self.number, frame, time_ns, len(self.events) + 1))
 
-    def begin(self, task: "asyncio.Task[None]") -> None:
-        """Remember the task that reads the response."""
-        self._task = task
-
     async def close(self) -> None:
         """Close the connection, unless the response has ended."""
-        if self._task is not None:
+        if self.task is not None:
             await asyncio.sleep(0)  # a task that is cancelled before it began does not observe the end
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
 
 
 class ProbeClient:
@@ -266,34 +246,24 @@ class ProbeClient:
         slow: bool = False,
     ) -> HttpExchange:
         """Send a request, and read the response in the background, slowly if `slow`."""
-        exchange = HttpExchange(log.next_exchange(), method, target, is_slow=slow)
-        has_body = bool(body) or method in {"POST", "PUT", "PATCH"}
-        headers = tuple(headers)
-        codings = () if header(headers, "Accept-Encoding") else (("Accept-Encoding", "identity"),)
-        sent = (
-            ("Host", self._host_header),
-            *codings,
-            *headers,
-            *((("Content-Length", str(len(body))),) if has_body else ()),
-        )
-        log.add(
-            RequestStarted(
-                exchange.number, log.tick(), "127.0.0.1", method, self.scheme, self.authority, target, "HTTP/1.1", sent
-            )
-        )
+        exchange = HttpExchange(log, log.next_exchange(), method, target, is_slow=slow)
+        sent = (("Host", self._host_header), *headers)
+        if header(sent, "Accept-Encoding") is None:
+            sent += (("Accept-Encoding", "identity"),)
+        if body or method in {"POST", "PUT", "PATCH"}:
+            sent += (("Content-Length", str(len(body))),)
+        request = (exchange.number, log.tick(), "127.0.0.1", method, self.scheme, self.authority, target, "HTTP/1.1")
+        exchange.observe(RequestStarted(*request, sent))
         if body:
-            run = BytesArrived(exchange.number, Side.REQUEST, 0, body, (len(body),), (log.tick(),))
-            log.add(run)
-        log.add(RequestEnded(exchange.number, log.tick()))
-        exchange.begin(asyncio.create_task(self._run(log, exchange, sent, body)))
+            exchange.observe(BytesArrived(exchange.number, Side.REQUEST, 0, body, (len(body),), (log.tick(),)))
+        exchange.observe(RequestEnded(exchange.number, log.tick()))
+        exchange.task = asyncio.create_task(self._run(exchange, sent, body))
         return exchange
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(self._host, self._port, ssl=self._tls)
 
-    async def _run(
-        self, log: ObservationLog, exchange: HttpExchange, headers: Iterable[tuple[str, str]], body: bytes
-    ) -> None:
+    async def _run(self, exchange: HttpExchange, headers: Headers, body: bytes) -> None:
         ending, detail, writer = Ending.CLIENT_CLOSED, "", None
         try:
             reader, writer = await self._connect()
@@ -303,10 +273,9 @@ class ProbeClient:
                 target=exchange.target,
                 headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
             )
-            head = connection.send(request) or b""
-            rest = (connection.send(h11.Data(data=body)) or b"") if body else b""
-            writer.write(head + rest + (connection.send(h11.EndOfMessage()) or b""))
-            ending, detail = await _Response(log, exchange, connection, reader).read()
+            parts = (request, *((h11.Data(data=body),) if body else ()), h11.EndOfMessage())
+            writer.write(b"".join(connection.send(part) or b"" for part in parts))
+            ending, detail = await _read_response(exchange, connection, reader)
         except h11.RemoteProtocolError as error:
             ending, detail = Ending.SERVICE_INVALID, f"not HTTP: {error}"
         except ConnectionResetError:
@@ -317,89 +286,65 @@ class ProbeClient:
             if writer is not None:
                 writer.transport.abort()
             exchange.detail, exchange.ending = detail, ending
-            log.add(ExchangeEnded(exchange.number, log.tick(), ending, detail))
-            exchange.notify()
+            exchange.observe(ExchangeEnded(exchange.number, exchange.log.tick(), ending, detail))
 
 
-class _Response:
-    """Reads one response."""
+async def _read_response(
+    exchange: HttpExchange, connection: h11.Connection, reader: asyncio.StreamReader
+) -> tuple[Ending, str]:
+    """Read a response to its end; return how it ended, and why."""
+    has_begun = False
+    while not exchange.excess:
+        if exchange.is_slow:
+            await exchange.log.clock.sleep(_SLOW_PAUSE_S)
+        data = await reader.read(_SLOW_READ_SIZE if exchange.is_slow else _READ_SIZE)
+        try:
+            connection.receive_data(data)
+            if (ended := _take(exchange, connection)) is not None:
+                return ended
+        except h11.RemoteProtocolError:
+            if data:
+                raise
+            if has_begun and exchange.status is None:
+                problem = "not HTTP: the service closed the connection before the head was complete"
+                return Ending.SERVICE_INVALID, problem
+            return _CLOSED
+        has_begun |= bool(data)
+    return Ending.CLIENT_CLOSED, exchange.excess
 
-    def __init__(
-        self, log: ObservationLog, exchange: HttpExchange, connection: h11.Connection, reader: asyncio.StreamReader
-    ) -> None:
-        self._log, self._exchange, self._connection, self._reader = log, exchange, connection, reader
-        self._received = False
 
-    async def read(self) -> tuple[Ending, str]:
-        """Read to the end; return how it ended, and why."""
-        while True:
-            if self._exchange.is_slow:
-                await self._log.clock.sleep(_SLOW_PAUSE_S)
-            data = await self._reader.read(_SLOW_READ_SIZE if self._exchange.is_slow else _READ_SIZE)
-            chunks: list[bytes] = []
-            ending: tuple[Ending, str] | None = None
-            try:
-                self._connection.receive_data(data)
-                ending = self._take(chunks)
-            except h11.RemoteProtocolError:
-                if data:
-                    self._flush(chunks)
-                    raise
-                ending = Ending.SERVICE_CLOSED, "the service closed the connection"
-                if self._received and self._exchange.status is None:
-                    ending = (
-                        Ending.SERVICE_INVALID,
-                        "not HTTP: the service closed the connection before the head was complete",
-                    )
-            self._received = self._received or bool(data)
-            self._flush(chunks)
-            if ending is not None:
-                return ending
-            if self._exchange.excess:
-                return Ending.CLIENT_CLOSED, self._exchange.excess
-
-    def _take(self, chunks: list[bytes]) -> tuple[Ending, str] | None:
-        """Take what h11 has; return how the response ended if it did."""
-        while True:
-            event = self._connection.next_event()
-            if event is h11.NEED_DATA:
-                return None
+def _take(exchange: HttpExchange, connection: h11.Connection) -> tuple[Ending, str] | None:
+    """Take what h11 has, the parts of the body as one chunk; return how the response ended if it did."""
+    chunk = bytearray()
+    try:
+        while (event := connection.next_event()) is not h11.NEED_DATA:
             if isinstance(event, h11.Response):
-                self._begin(event)
+                _begin(exchange, event)
             elif isinstance(event, h11.Data):
-                chunks.append(bytes(event.data))
+                chunk += event.data
             elif isinstance(event, h11.EndOfMessage):
                 return Ending.COMPLETE, ""
             elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
-                return Ending.SERVICE_CLOSED, "the service closed the connection"
-
-    def _begin(self, response: h11.Response) -> None:
-        headers = tuple(
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()
-        )
-        self._exchange.status, self._exchange.headers = response.status_code, headers
-        self._log.add(
-            ResponseStarted(
-                self._exchange.number,
-                self._log.tick(),
-                response.status_code,
-                bytes(response.reason).decode("latin-1"),
-                f"HTTP/{bytes(response.http_version).decode()}",
-                headers,
-            )
-        )
-        self._exchange.notify()
-
-    def _flush(self, chunks: list[bytes]) -> None:
-        """Observe what arrived together as one chunk."""
-        data = b"".join(chunks)
-        if data:
-            start = self._exchange.size
-            time_ns = self._log.tick()
+                return _CLOSED
+    finally:
+        if chunk:
+            data, start, time_ns = bytes(chunk), exchange.size, exchange.log.tick()
             ends, times = (start + len(data),), (time_ns,)
-            self._log.add(BytesArrived(self._exchange.number, Side.RESPONSE, start, data, ends, times))
-            self._exchange.add_body(data, time_ns)
-            self._exchange.notify()
+            exchange.observe(BytesArrived(exchange.number, Side.RESPONSE, start, data, ends, times))
+            exchange.add_body(data, time_ns)
+    return None
+
+
+def _begin(exchange: HttpExchange, response: h11.Response) -> None:
+    """Note the head of a response."""
+    exchange.status = response.status_code
+    exchange.headers = tuple(
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()
+    )
+    reason, version = bytes(response.reason).decode("latin-1"), f"HTTP/{bytes(response.http_version).decode()}"
+    exchange.observe(
+        ResponseStarted(exchange.number, exchange.log.tick(), response.status_code, reason, version, exchange.headers)
+    )
 
 
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:

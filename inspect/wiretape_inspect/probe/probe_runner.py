@@ -1,16 +1,28 @@
-"""Run the cases against a service."""
+"""Probe a service: run the cases, record them, and check what each of them shows."""
 
 import asyncio
 import fnmatch
+import os
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from wiretape.contract import AGENT_CUSTOM_TOOL_USE
 from wiretape.errors import InputError
+from wiretape.files import path_exists
 from wiretape.observations import Ending, Observation
+from wiretape.recording import Writer, delete_recording, mark_as_probe
 from wiretape.rules import Checker, Settings, Severity
-from wiretape_inspect.probe import cases as _cases  # noqa: F401 - registers the cases
+from wiretape_inspect.demo.child_process import run_wiretape
+from wiretape_inspect.probe import (  # noqa: F401 - they register the cases
+    refusal_cases,
+    replay_cases,
+    run_cases,
+    stream_cases,
+    tool_cases,
+)
 from wiretape_inspect.probe.probe_case import (
     CASES,
     Case,
@@ -23,12 +35,11 @@ from wiretape_inspect.probe.probe_case import (
     Unexpected,
     make_ready_session,
 )
-from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient
-from wiretape_inspect.probe.probe_file import ProbeFile
+from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, ProbeClock
+from wiretape_inspect.probe.probe_file import ProbeFile, main_key
 from wiretape_inspect.probe.probe_steps import Send, Step, StepRunner, UnknownNameError, names_in
-from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseVerdict
-from wiretape_inspect.report.probe_results import user_agent
-from wiretape_inspect.report.recording_report import check_observations
+from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseResults, CaseVerdict, encode_results, user_agent
+from wiretape_inspect.report.recording_report import ALL_RULES, check_observations
 
 READY_PREFIX = "ready-"
 """What the names of its session, run and stream begin with."""
@@ -36,6 +47,8 @@ UNSAFE = "unsafe"
 """A pattern for the cases that are not safe in production."""
 _MOST_ATTEMPTS = 3
 """Times that a case is tried if a rate limit spoils it."""
+_COMMIT_AFTER = 500
+"""Observations that are written together."""
 _MOST_UNREACHABLE = 3
 """Cases in a row that end because the service cannot be reached, before the others are not tried."""
 
@@ -55,6 +68,34 @@ class ProbeOptions:
     limits: bool = False
     shrink: bool = True
     """Whether to repeat the case of each broken rule with fewer steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSetup:
+    """What to probe, and how."""
+
+    file: ProbeFile
+    keys: Mapping[str, str]
+    """The bearer keys by their names in the probe file."""
+    record: Path
+    settings: Settings
+    selected: frozenset[str]
+    """Codes of the rules to check."""
+    options: ProbeOptions
+    through_proxy: bool = False
+    clock: ProbeClock = field(default_factory=ProbeClock)
+
+    @property
+    def selected_settings(self) -> Settings:
+        """The settings without the rules that are not checked."""
+        return replace(self.settings, off=ALL_RULES - self.selected | self.settings.off)
+
+
+def keys_of(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the keys that the environment has.  Raises InputError if the main key is missing."""
+    names = {"other-tenant": file.keys.other_tenant, "limited": file.keys.limited}
+    others = {key: environment.get(name, "") for key, name in names.items() if name is not None}
+    return {"main": main_key(file, environment), **{key: value for key, value in others.items() if value}}
 
 
 def select_cases(options: ProbeOptions) -> list[Case]:
@@ -87,20 +128,16 @@ def _matches(case: Case, pattern: str) -> bool:
 class ProbeRunner:
     """Runs cases against one service."""
 
+    setup: ProbeSetup
     client: ProbeClient
-    file: ProbeFile
-    keys: Mapping[str, str]
-    settings: Settings
-    """Without the rules that are not checked."""
-    options: ProbeOptions
     log: ObservationLog
-    on_change: OnChange = lambda _case, _result: None
+    on_change: OnChange
     ready: ReadySession | None = None
     steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     """The steps of each case that has run."""
-    _setup: list[Observation] = field(default_factory=list)
+    _setup_observations: Sequence[Observation] = ()
     """The observations of the ready session."""
-    _exercised_before: dict[str, int] = field(default_factory=dict)
+    _exercised_before: Mapping[str, int] = field(default_factory=dict)
     """How often these exercise each rule."""
     _pace: Pace = field(default_factory=Pace)
     _not_ready: str = ""
@@ -112,17 +149,17 @@ class ProbeRunner:
 
         Raises RefusedKey if the service does not accept the main key.
         """
-        setup = self._prober(SETUP, self._setup)
+        prober = self._prober(SETUP)
         try:
-            results = {SETUP: await self._make_ready_session(setup)}
+            results = {SETUP: await self._make_ready_session(prober)}
             await self._run_cases(cases, results)
         finally:
-            left = await self._clean_up(setup)
+            left = await _clean_up(prober)
         results[SETUP].sessions_left = left
         return [results[name] for name in (SETUP, *(case.name for case in cases))]
 
     async def _run_cases(self, cases: Sequence[Case], results: dict[str, CaseResult]) -> None:
-        gate = asyncio.Semaphore(self.options.jobs)
+        gate = asyncio.Semaphore(self.setup.options.jobs)
 
         async def run_one(case: Case) -> None:
             async with gate:
@@ -141,11 +178,7 @@ class ProbeRunner:
     def all_steps(self, case_name: str) -> list[Step]:
         """The steps of a case, after those that make the ready session if the case uses it."""
         steps = self.steps[case_name]
-        return [*(self.ready.steps if self.ready is not None and self.uses_ready_session(steps) else ()), *steps]
-
-    def uses_ready_session(self, steps: Sequence[Step]) -> bool:
-        """Whether steps need those that make the ready session."""
-        return any(name.startswith(READY_PREFIX) for step in steps for name in names_in(step))
+        return [*(self.ready.steps if self.ready is not None and uses_ready_session(steps) else ()), *steps]
 
     @property
     def setup_requests(self) -> int:
@@ -154,24 +187,30 @@ class ProbeRunner:
 
     async def repeat(self, steps: Sequence[Step], case_name: str, timeout_s: float) -> list[Observation]:
         """Execute the steps of a case again; return what was observed.  Raises UnknownNameError and TimeoutError."""
-        seen: list[Observation] = []
-        log = ObservationLog(self.log.clock, seen.append)
-        prober = Prober(
-            self.file, StepRunner(self.client, log, self.keys, user_agent(case_name)), timeout_s=self.options.timeout_s
-        )
+        log = ObservationLog(self.log.clock)
+        runner = StepRunner(self.client, log, self.setup.keys, user_agent(case_name))
+        prober = Prober(self.setup.file, runner, timeout_s=self.setup.options.timeout_s)
         prober.adopt(steps)
         try:
             async with asyncio.timeout(timeout_s):
                 for step in steps:
-                    await prober.runner.execute(step)
+                    await runner.execute(step)
         finally:
-            await self._clean_up(prober)
-        return seen
+            await _clean_up(prober)
+        return runner.observations
 
     async def _make_ready_session(self, prober: Prober) -> CaseResult:
-        about, steps = "A run completes.", "Create a session and a run, and read to its end."
-        clause = 'Event types, run.completed: "The run finished successfully."'
-        case = Case(SETUP, clause, steps, (), "a session", True, Severity.ERROR, about, _set_up)
+        case = Case(
+            name=SETUP,
+            clause='Event types, run.completed: "The run finished successfully."',
+            steps="Create a session and a run, and read to its end.",
+            rules=(),
+            leaves="a session",
+            is_safe=True,
+            severity=Severity.ERROR,
+            about="A run completes.",
+            function=make_ready_session,
+        )
         prober.prefix = READY_PREFIX
         self.on_change(case, None)
         result = await self._attempt(case, prober)
@@ -183,12 +222,14 @@ class ProbeRunner:
             is_created = bool(requested) and all(name.strip("<>") in prober.runner.ids for name in requested)
             # Other runs would take as long.
             self._can_create = is_created and result.outcome is not CaseVerdict.INCONCLUSIVE
-        self._exercised_before = self._check(result, self._setup)
+        observations = prober.runner.observations
+        self._exercised_before = self._check(result, observations)
+        self._setup_observations = observations
         self.on_change(case, result)
         return result
 
     async def _run_case(self, case: Case) -> CaseResult:
-        if case.needs_limits and not self.options.limits:
+        if case.needs_limits and not self.setup.options.limits:
             return CaseResult(case, CaseVerdict.NOT_POSSIBLE, "it needs --limits")
         if self._unreachable >= _MOST_UNREACHABLE:
             return CaseResult(
@@ -196,13 +237,14 @@ class ProbeRunner:
             )
         seen: list[Observation] = []
         for _ in range(_MOST_ATTEMPTS):
-            prober = self._prober(case.name, seen)
+            prober = self._prober(case.name)
             prober.keeps_limits = not case.needs_limits
             try:
                 result = await self._attempt(case, prober)
             finally:  # also if the user interrupts the probe
-                left = await self._clean_up(prober)
+                left = await _clean_up(prober)
             result.sessions_left = left
+            seen += prober.runner.observations
             if prober.refused_for_s is None:
                 break
             await self.log.clock.sleep(prober.refused_for_s)
@@ -211,54 +253,44 @@ class ProbeRunner:
             self._unreachable = self._unreachable + 1 if endings == {Ending.SERVICE_UNREACHABLE} else 0
         return result
 
-    def _prober(self, name: str, seen: list[Observation]) -> Prober:
+    def _prober(self, name: str) -> Prober:
         ready = self.ready
         ids, streams = ({}, {}) if ready is None else (dict(ready.runner.ids), dict(ready.runner.streams))
-        runner = StepRunner(self.client, self.log.branch(seen), self.keys, user_agent(name), ids, streams)
         return Prober(
-            self.file,
-            runner,
+            self.setup.file,
+            StepRunner(self.client, self.log, self.setup.keys, user_agent(name), ids, streams),
             ready,
             self._not_ready,
             self._can_create,
-            timeout_s=self.options.timeout_s,
+            timeout_s=self.setup.options.timeout_s,
             pace=self._pace,
         )
 
     async def _attempt(self, case: Case, prober: Prober) -> CaseResult:
         """Run the function of a case, whatever the service does.  Raises RefusedKey if it cannot even be set up."""
-        result = CaseResult(case)
+        outcome, reason = CaseVerdict.HELD, ""
         try:
             await case.function(prober)
         except NotPossible as error:
-            result.outcome, result.reason = CaseVerdict.NOT_POSSIBLE, str(error)
+            outcome, reason = CaseVerdict.NOT_POSSIBLE, str(error)
         except Unexpected as error:
             if isinstance(error, RefusedKey) and case.name == SETUP:
                 raise
-            result.outcome, result.reason = CaseVerdict.BROKEN, str(error)
+            outcome, reason = CaseVerdict.BROKEN, str(error)
         except UnknownNameError:
-            result.outcome, result.reason = CaseVerdict.BROKEN, f"Expected a tool_call_id in {AGENT_CUSTOM_TOOL_USE}."
+            outcome, reason = CaseVerdict.BROKEN, f"Expected a tool_call_id in {AGENT_CUSTOM_TOOL_USE}."
         except TimedOut as error:
-            result.outcome = CaseVerdict.BROKEN if error.is_broken else CaseVerdict.INCONCLUSIVE
-            result.reason = str(error)
+            outcome, reason = (CaseVerdict.BROKEN if error.is_broken else CaseVerdict.INCONCLUSIVE), str(error)
         self.steps[case.name] = tuple(prober.steps)
-        return result
-
-    async def _clean_up(self, prober: Prober) -> int:
-        try:
-            return await prober.clean_up()
-        except (TimedOut, UnknownNameError):
-            await prober.runner.close()
-            return len(prober.made_sessions)
+        return CaseResult(case, outcome, reason)
 
     def _check(self, result: CaseResult, seen: Sequence[Observation]) -> dict[str, int]:
         """Note what the rules find in the observations of a case; return how often each was exercised.
 
         The ready session comes first, because many cases continue it.
         """
-        checker = Checker(self.settings)
-        setup = () if seen is self._setup else self._setup
-        findings = list(check_observations(checker, [*setup, *seen]))
+        checker = Checker(self.setup.selected_settings)
+        findings = list(check_observations(checker, [*self._setup_observations, *seen]))
         own = {each.exchange for each in seen}
         result.findings = dict(enumerate(each for each in findings if each.exchange in own))
         counts = {code: tally.exercised for code, tally in checker.tallies().items()}
@@ -268,5 +300,70 @@ class ProbeRunner:
         return counts
 
 
-async def _set_up(prober: Prober) -> None:
-    prober.ready_session = await make_ready_session(prober)
+def uses_ready_session(steps: Sequence[Step]) -> bool:
+    """Whether steps need those that make the ready session."""
+    return any(name.startswith(READY_PREFIX) for step in steps for name in names_in(step))
+
+
+async def _clean_up(prober: Prober) -> int:
+    """Clean up after a case, whatever the service does; return how many sessions are left."""
+    try:
+        return await prober.clean_up()
+    except (TimedOut, UnknownNameError):
+        await prober.runner.close()
+        return len(prober.made_sessions)
+
+
+async def run_probe(
+    setup: ProbeSetup, cases: Sequence[Case], on_change: OnChange = lambda _case, _result: None
+) -> tuple[CaseResults, ProbeRunner]:
+    """Run cases and record them in a new file.  Raises InputError if the service or the file cannot be used."""
+    direct = ProbeClient(setup.file)
+    await direct.check_reachable(setup.options.timeout_s)
+    ended: list[CaseResult] = []
+    results = CaseResults(ended, setup.options.seed)
+
+    def note_change(case: Case, result: CaseResult | None) -> None:
+        if result is not None:
+            ended.append(result)
+        on_change(case, result)
+
+    try:
+        async with _capture(setup) as (client, on_observation):
+            runner = ProbeRunner(setup, client, ObservationLog(setup.clock, on_observation), note_change)
+            results = replace(results, results=await runner.run(cases))
+    except RefusedKey as error:
+        delete_recording(setup.record)
+        raise InputError(str(error)) from None
+    finally:  # also if the user interrupts the probe
+        if path_exists(setup.record):
+            mark_as_probe(setup.record, encode_results(results, setup.file.base_url))
+    runner.client = direct
+    return results, runner
+
+
+@asynccontextmanager
+async def _capture(setup: ProbeSetup) -> AsyncIterator[tuple[ProbeClient, Callable[[Observation], None]]]:
+    """Record the observations of the client, or start a proxy that records."""
+    if not setup.through_proxy:
+        writer = Writer.create(setup.record, upstream=setup.file.base_url)
+        pending: list[Observation] = []
+
+        def write(seen: Observation) -> None:
+            pending.append(seen)
+            if len(pending) >= _COMMIT_AFTER:
+                writer.feed(pending)
+                writer.commit()
+                pending.clear()
+
+        try:
+            yield ProbeClient(setup.file), write
+        finally:
+            writer.feed(pending)
+            writer.close(writer.last_ns + 1_000_000)
+        return
+    trust = () if setup.file.ca_file is None else ("--ca", setup.file.ca_file)
+    where = ("--listen", "127.0.0.1:0", "--output", str(setup.record), "--plain", "--no-config")
+    async with run_wiretape("proxy", setup.file.origin, *where, *trust, on_line=lambda _line: None) as proxy:
+        yield ProbeClient(setup.file, proxy=await proxy.address()), lambda _seen: None
+        await proxy.stop()

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
 from wiretape.event import Event
+from wiretape.observations import Observation
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient
 
 NAME = re.compile(r"<<((?:ready-)?(?:session|run|stream)-[0-9]+(?:\.(?:id|call)-[0-9]+)?)>>")
@@ -134,26 +135,23 @@ class StepRunner:
     async def read(self, step: Read) -> list[Event] | None:
         """Read a stream; return the events, or None if it ended before what was waited for, which is read then."""
         stream, begin = self.stream(step.stream), self.positions[step.stream]
+        known, end, is_wanted = stream.comments, begin, self._event_test(step)
+
+        def is_reached() -> bool:
+            nonlocal end
+            if step.comment:
+                end = len(stream.events)
+                return stream.comments > known
+            while end < len(stream.events):
+                end += 1
+                if is_wanted(stream.events[end - 1]):
+                    return True
+            return False
+
         if step.seconds is not None:
             await self.log.clock.sleep(step.seconds)
-            end: int | None = len(stream.events)
-        elif step.comment:
-            known = stream.comments
-            end = len(stream.events) if await stream.wait_until(lambda: stream.comments > known) else None
-        else:
-            end = begin
-            is_wanted = self._event_test(step)
-
-            def is_reached() -> bool:
-                nonlocal end
-                while end < len(stream.events):  # type: ignore[operator]  # a number in this branch
-                    end += 1  # type: ignore[operator]
-                    if is_wanted(stream.events[end - 1]):
-                        return True
-                return False
-
-            end = end if await stream.wait_until(is_reached) else None
-        if end is None:
+            end = len(stream.events)
+        elif not await stream.wait_until(is_reached):
             self.positions[step.stream] = len(stream.events)
             return None
         self.positions[step.stream] = end
@@ -198,9 +196,13 @@ class StepRunner:
             calls = (event.tool_call_id for event in events if event.type == AGENT_CUSTOM_TOOL_USE)
             found = list(dict.fromkeys(filter(None, calls)))
         with suppress(IndexError):
-            if value := found[int(number) - 1]:
-                return value
+            return found[int(number) - 1]
         raise UnknownNameError(name)
+
+    @property
+    def observations(self) -> list[Observation]:
+        """What was observed of all exchanges, in order of time."""
+        return sorted((seen for each in self.exchanges for seen in each.observations), key=lambda seen: seen.time_ns)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -211,10 +213,10 @@ class StepRunner:
 def names_in(step: Step) -> set[str]:
     """Return the names that a step uses."""
     if isinstance(step, Send):
-        texts = [step.target, step.body or "", *(value for _, value in step.headers)]
-        return {match[1].partition(".")[0] for text in texts for match in NAME.finditer(text)}
-    texts = [step.until_id or "", step.run or ""] if isinstance(step, Read) else []
-    return {step.stream, *(match[1].partition(".")[0] for text in texts for match in NAME.finditer(text))}
+        own, texts = set[str](), [step.target, step.body or "", *(value for _, value in step.headers)]
+    else:
+        own, texts = {step.stream}, [step.until_id or "", step.run or ""] if isinstance(step, Read) else []
+    return own | {match[1].partition(".")[0] for text in texts for match in NAME.finditer(text)}
 
 
 def resolve_pointer(document: Any, pointer: str) -> Any:

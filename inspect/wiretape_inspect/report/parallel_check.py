@@ -19,8 +19,8 @@ from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording, redact_urls
 from wiretape.recording.rotated_parts import open_joined
 from wiretape.rules import Finding, Settings
+from wiretape_inspect.report.case_results import applicable
 from wiretape_inspect.report.finding_store import FindingStore
-from wiretape_inspect.report.probe_results import applicable
 from wiretape_inspect.report.recording_report import ALL_RULES, Outcomes, Report, check_recording
 from wiretape_inspect.report.remote_files import is_url, local_copy
 

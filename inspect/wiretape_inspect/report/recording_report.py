@@ -7,9 +7,15 @@ from dataclasses import dataclass, field, replace
 from wiretape.observations import Observation, header
 from wiretape.recording import Recording
 from wiretape.rules import CATALOGUE, Checker, Finding, ScopeCount, Settings, Severity, Tally, Verdict
-from wiretape_inspect.report.case_results import CaseResults, Coverage
+from wiretape_inspect.report.case_results import (
+    CaseResults,
+    Coverage,
+    applicable,
+    case_name_of,
+    decode_results,
+    why_not_reached,
+)
 from wiretape_inspect.report.finding_store import FindingStore
-from wiretape_inspect.report.probe_results import applicable, case_name_of, decode_results, why_not_reached
 
 ALL_RULES = frozenset(CATALOGUE)
 """The codes of all rules."""

@@ -16,13 +16,12 @@ _ready_case = partial(case, clause=_REPLAY, leaves="nothing")
 _invalid_case = partial(case, clause=_INVALID, rules="ERR004", leaves="nothing")
 
 
-@_ready_case(
-    "replay/after-each-event",
-    steps="For each durable event of a finished run, open a stream with the event's id as the cursor.",
-    rules=_RULES,
-)
+@_ready_case("replay/after-each-event", rules=_RULES)
 async def after_each_event(probe: Prober) -> None:
-    """Each cursor replays exactly the events after it."""
+    """Each cursor replays exactly the events after it.
+
+    For each durable event of a finished run, open a stream with the event's id as the cursor.
+    """
     ready = probe.ready
     for index in range(max(1, min(len(ready.stream.durable) - 1, _MOST_CURSORS))):
         stream = await probe.open_stream(ready.session, ready.stream.cursor(index))
@@ -30,13 +29,12 @@ async def after_each_event(probe: Prober) -> None:
         await stream.close()
 
 
-@_replay_case(
-    "replay/after-last-event",
-    steps="Open a stream with the id of the last event, wait, and create a run.",
-    rules="RES001",
-)
+@_replay_case("replay/after-last-event", rules="RES001")
 async def after_last_event(probe: Prober) -> None:
-    """Nothing is replayed after the last event, and live output resumes."""
+    """Nothing is replayed after the last event, and live output resumes.
+
+    Open a stream with the id of the last event, wait, and create a run.
+    """
     session, run, stream = await probe.start()
     await stream.until_idle(run)
     await stream.read_for(_QUIET_SECONDS)
@@ -49,13 +47,12 @@ async def after_last_event(probe: Prober) -> None:
     probe.expect(not early, f"Expected no event up to the cursor, got {', '.join(early[:3])}.")
 
 
-@_ready_case(
-    "replay/same-twice",
-    steps="Open two streams with the same cursor.",
-    rules="RES003",
-)
+@_ready_case("replay/same-twice", rules="RES003")
 async def same_twice(probe: Prober) -> None:
-    """The same cursor replays the same events."""
+    """The same cursor replays the same events.
+
+    Open two streams with the same cursor.
+    """
     ready, replays = probe.ready, []
     for _ in range(2):
         stream = await probe.open_stream(ready.session, ready.stream.cursor(0), deltas=False)
@@ -64,21 +61,21 @@ async def same_twice(probe: Prober) -> None:
     probe.expect(replays[0] == replays[1], "Expected the same replay twice, got two different ones.")
 
 
-@_invalid_case(
-    "replay/unknown-cursor",
-    steps="Open a stream with an id that no event has.",
-)
+@_invalid_case("replay/unknown-cursor")
 async def unknown_cursor(probe: Prober) -> None:
-    """An unknown cursor is refused."""
+    """An unknown cursor is refused.
+
+    Open a stream with an id that no event has.
+    """
     await _expect_invalid(probe, "probe-cursor-that-no-event-has")
 
 
-@_invalid_case(
-    "replay/malformed-cursor",
-    steps="Open streams with cursors that cannot be ids.",
-)
+@_invalid_case("replay/malformed-cursor")
 async def malformed_cursor(probe: Prober) -> None:
-    """A malformed cursor is refused."""
+    """A malformed cursor is refused.
+
+    Open streams with cursors that cannot be ids.
+    """
     for cursor in ("%00", "'; --", "é" * 3, "9" * 400):
         await _expect_invalid(probe, cursor)
 
@@ -88,15 +85,12 @@ async def _expect_invalid(probe: Prober, cursor: str) -> None:
     probe.expect_error(stream.exchange, INVALID_CURSOR)
 
 
-@case(
-    "replay/foreign-cursor",
-    _INVALID,
-    steps="Open a stream with the id of an event of another session.",
-    rules="RES006",
-    severity=Severity.WARNING,
-)
+@case("replay/foreign-cursor", _INVALID, rules="RES006", severity=Severity.WARNING)
 async def foreign_cursor(probe: Prober) -> None:
-    """The cursor of another session is refused."""
+    """The cursor of another session is refused.
+
+    Open a stream with the id of an event of another session.
+    """
     session, run, stream = await probe.start()
     await stream.until_run_ends(run)
     await stream.close()
@@ -109,25 +103,26 @@ async def foreign_cursor(probe: Prober) -> None:
 @case(
     "replay/restart-without-cursor",
     'Codes, invalid_cursor: "Restart replay without the bad cursor."',
-    steps="Open a stream with an unknown cursor, and then without one.",
     rules="RES003",
     leaves="nothing",
 )
 async def restart_without_cursor(probe: Prober) -> None:
-    """The stream opens without the bad cursor."""
+    """The stream opens without the bad cursor.
+
+    Open a stream with an unknown cursor, and then without one.
+    """
     refused = await probe.request_stream(probe.ready.session, "probe-cursor-that-no-event-has")
     await refused.close()
     stream = await probe.open_stream(probe.ready.session)
     await stream.read_for(_QUIET_SECONDS)
 
 
-@_replay_case(
-    "replay/during-run",
-    steps="While a run waits, open a stream with the cursor of its first durable event, and then cancel the run.",
-    rules="RES001 RES002 RES003 RES004",
-)
+@_replay_case("replay/during-run", rules="RES001 RES002 RES003 RES004")
 async def during_run(probe: Prober) -> None:
-    """A replay during a run is followed by the live events."""
+    """A replay during a run is followed by the live events.
+
+    While a run waits, open a stream with the cursor of its first durable event, and then cancel the run.
+    """
     session, run, stream = await probe.start("tool")
     await probe.await_call(run, stream, "tool")
     again = await probe.open_stream(session, stream.cursor(0))
@@ -140,11 +135,13 @@ async def during_run(probe: Prober) -> None:
 @case(
     "replay/between-deltas",
     'Events 3: "Deltas can repeat after a reconnect; only the SSE id of durable events is used as the cursor."',
-    steps="Close one of two streams at a delta, reconnect with the last durable id, and read what the other has.",
     rules="RES001",
 )
 async def between_deltas(probe: Prober) -> None:
-    """A reader that leaves between deltas loses no durable event."""
+    """A reader that leaves between deltas loses no durable event.
+
+    Close one of two streams at a delta, reconnect with the last durable id, and read what the other has.
+    """
     session = await probe.create_session()
     whole, stream = [await probe.open_stream(session) for _ in range(2)]
     run = await probe.create_run(session)
@@ -161,13 +158,12 @@ async def between_deltas(probe: Prober) -> None:
         await again.expect_replay(whole, ids.index(last))
 
 
-@_replay_case(
-    "replay/live-after-replay",
-    steps="Create a second run, and meanwhile open a stream with the first cursor of the session.",
-    rules="RES004 RES002",
-)
+@_replay_case("replay/live-after-replay", rules="RES004 RES002")
 async def live_after_replay(probe: Prober) -> None:
-    """Replayed events come before live output."""
+    """Replayed events come before live output.
+
+    Create a second run, and meanwhile open a stream with the first cursor of the session.
+    """
     session, run, stream = await probe.start()
     await stream.until_idle(run)
     second = await probe.create_run(session)
@@ -177,15 +173,12 @@ async def live_after_replay(probe: Prober) -> None:
     await again.expect_replay(stream, 0)
 
 
-@_replay_case(
-    "replay/thousand-events",
-    steps="Read a run with a thousand durable events, and then read it again from its first event.",
-    rules=_RULES,
-    leaves="a session with a thousand events",
-    safe=False,
-)
+@_replay_case("replay/thousand-events", rules=_RULES, leaves="a session with a thousand events", safe=False)
 async def thousand_events(probe: Prober) -> None:
-    """A thousand events are replayed."""
+    """A thousand events are replayed.
+
+    Read a run with a thousand durable events, and then read it again from its first event.
+    """
     session, run, stream = await probe.start("many")
     await stream.until_run_ends(run)
     await stream.close()
@@ -196,11 +189,13 @@ async def thousand_events(probe: Prober) -> None:
 @case(
     "replay/resync",
     'Events 6: "On stream.resync the client reconnects sending it in Last-Event-ID, and reads the replay."',
-    steps="Read a run up to stream.resync, reconnect with the last durable id, and read to the end of the run.",
     rules="RES001 SSE002",
 )
 async def resync(probe: Prober) -> None:
-    """Nothing is lost in a resync."""
+    """Nothing is lost in a resync.
+
+    Read a run up to stream.resync, reconnect with the last durable id, and read to the end of the run.
+    """
     session, run, stream = await probe.start("resync")
     if probe.file.hooks.resync is not None:
         await stream.until_durable(run)
@@ -220,12 +215,14 @@ async def resync(probe: Prober) -> None:
 @case(
     "replay/closing",
     'Symptom to action: "Stream drops: Reconnect with the last durable SSE id."',
-    steps="During a run, make the service end the stream with hooks.closing, reconnect with the last durable id, and "
-    "read to the end of the run.",
     rules="RES001 SSE002",
 )
 async def closing(probe: Prober) -> None:
-    """Nothing is lost if the service ends a stream."""
+    """Nothing is lost if the service ends a stream.
+
+    During a run, make the service end the stream with hooks.closing, reconnect with the last durable id, and read to
+    the end of the run.
+    """
     require(probe.file.hooks.closing, "hooks.closing")
     session, run, stream = await probe.start()
     await stream.until_durable(run)

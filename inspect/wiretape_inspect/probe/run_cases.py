@@ -33,41 +33,35 @@ _RULES = "RUN001 RUN002 RUN003 RUN004 RUN005"
 _idempotency_case = partial(case, clause=_CONFLICT, severity=Severity.WARNING)
 
 
-@case(
-    "runs/two-in-a-row",
-    _ONE_RUN,
-    steps="Create a run, read until the session is idle, and create another.",
-    rules=f"{_RULES} SEQ002",
-)
+@case("runs/two-in-a-row", _ONE_RUN, rules=f"{_RULES} SEQ002")
 async def two_in_a_row(probe: Prober) -> None:
-    """A second run can follow the first."""
+    """A second run can follow the first.
+
+    Create a run, read until the session is idle, and create another.
+    """
     session, run, stream = await probe.start()
     await stream.until_idle(run)
     await stream.read_for(_SETTLED_SECONDS)
     await stream.until_run_ends(await probe.create_run(session))
 
 
-@case(
-    "runs/failing",
-    'Event types, run.failed: "The run stopped with an error."',
-    steps="Create a run that fails, and read to its end.",
-    rules=_RULES,
-)
+@case("runs/failing", 'Event types, run.failed: "The run stopped with an error."', rules=_RULES)
 async def failing(probe: Prober) -> None:
-    """A run that fails ends with run.failed."""
+    """A run that fails ends with run.failed.
+
+    Create a run that fails, and read to its end.
+    """
     _, run, stream = await probe.start("failing")
     end = (await stream.until_run_ends(run))[-1].type
     probe.expect(end == RUN_FAILED, f"Expected {RUN_FAILED}, got {end}.")
 
 
-@case(
-    "runs/busy",
-    _BUSY,
-    steps="While a run waits for a tool result, create another run; then cancel the first run, and create one again.",
-    rules="BUSY001 BUSY002 BUSY003 RUN001 RUN007",
-)
+@case("runs/busy", _BUSY, rules="BUSY001 BUSY002 BUSY003 RUN001 RUN007")
 async def busy(probe: Prober) -> None:
-    """A second run is refused while one is active, and possible afterwards."""
+    """A second run is refused while one is active, and possible afterwards.
+
+    While a run waits for a tool result, create another run; then cancel the first run, and create one again.
+    """
     session, run, stream = await probe.start("tool")
     await probe.await_call(run, stream, "tool")
     second = await probe.execute(probe.run_step(session))
@@ -77,14 +71,12 @@ async def busy(probe: Prober) -> None:
     await stream.until_run_ends(await probe.create_run(session))
 
 
-@case(
-    "runs/busy-while-running",
-    _BUSY,
-    steps="While a run is busy, create another run.",
-    rules="BUSY001 BUSY002 BUSY003",
-)
+@case("runs/busy-while-running", _BUSY, rules="BUSY001 BUSY002 BUSY003")
 async def busy_while_running(probe: Prober) -> None:
-    """A second run is refused while one is running."""
+    """A second run is refused while one is running.
+
+    While a run is busy, create another run.
+    """
     session, run, stream = await probe.start("long")
     await stream.until_run_begins(run)
     second = await probe.execute(probe.run_step(session))
@@ -94,14 +86,12 @@ async def busy_while_running(probe: Prober) -> None:
     probe.expect_error(second, SESSION_BUSY)
 
 
-@case(
-    "runs/cancel",
-    'Endpoints, cancel: "Cancels the active run."',
-    steps="Cancel a run that waits for a result, read to its end, send the result, and cancel the run again.",
-    rules="RUN003 RUN006 ERR004",
-)
+@case("runs/cancel", 'Endpoints, cancel: "Cancels the active run."', rules="RUN003 RUN006 ERR004")
 async def cancel(probe: Prober) -> None:
-    """A cancelled run ends with run.cancelled, and can neither be resumed nor cancelled again."""
+    """A cancelled run ends with run.cancelled, and can neither be resumed nor cancelled again.
+
+    Cancel a run that waits for a result, read to its end, send the result, and cancel the run again.
+    """
     _, run, stream = await probe.start("tool")
     await probe.await_call(run, stream, "tool")
     call = stream.first_call
@@ -121,62 +111,69 @@ async def cancel(probe: Prober) -> None:
     probe.expect_error(await probe.command(run, "cancel"), RUN_NOT_CANCELLABLE)
 
 
-@case("runs/cancel-completed", _ENDED, steps="Cancel a completed run.", rules="ERR004", leaves="nothing")
+@case("runs/cancel-completed", _ENDED, rules="ERR004", leaves="nothing")
 async def cancel_completed(probe: Prober) -> None:
-    """A completed run cannot be cancelled."""
+    """A completed run cannot be cancelled.
+
+    Cancel a completed run.
+    """
     probe.expect_error(await probe.command(probe.ready.run, "cancel"), RUN_NOT_CANCELLABLE)
 
 
 @case(
     "runs/resume-completed",
     'States 3: "Resuming a run that cannot be resumed fails with run_not_resumable."',
-    steps="Resume a completed run.",
     rules="ERR004",
     leaves="nothing",
 )
 async def resume_completed(probe: Prober) -> None:
-    """A completed run cannot be resumed."""
+    """A completed run cannot be resumed.
+
+    Resume a completed run.
+    """
     response = await probe.command(probe.ready.run, "resume", probe.result("probe-call"))
     # The call does not exist either: a service may check that first.
     others = (INVALID_REQUEST, RESOURCE_NOT_FOUND, EVENT_ALREADY_RESOLVED)
     probe.expect_error(response, RUN_NOT_RESUMABLE, masked_by=others)
 
 
-@case(
-    "runs/no-sandbox",
-    'Codes, SANDBOX_PROVISION_FAILED: "503 | Back off and retry later …"',
-    steps="Create a run for which no sandbox can be provided.",
-    rules="ERR004 ERR007",
-)
+@case("runs/no-sandbox", 'Codes, SANDBOX_PROVISION_FAILED: "503 | Back off and retry later …"', rules="ERR004 ERR007")
 async def no_sandbox(probe: Prober) -> None:
-    """A run without a sandbox is refused."""
+    """A run without a sandbox is refused.
+
+    Create a run for which no sandbox can be provided.
+    """
     probe.run_body("no-sandbox")  # raises NotPossible before a session is created
     session = await probe.create_session()
     probe.expect_error(await probe.execute(probe.run_step(session, "no-sandbox")), SANDBOX_PROVISION_FAILED)
 
 
-@case("sessions/create", _IDS, steps="Create a session.", rules="ERR010")
+@case("sessions/create", _IDS, rules="ERR010")
 async def create(probe: Prober) -> None:
-    """Two sessions have different ids."""
+    """Two sessions have different ids.
+
+    Create a session.
+    """
     ids = {probe.runner.fill(name) for name in (probe.ready.session, await probe.create_session())}
     probe.expect(len(ids) == 2, "Expected two sessions with different ids, got the same id twice.")
 
 
-@case("sessions/read", _IDS, steps="Read a session and its run.", rules="ERR010", leaves="nothing")
+@case("sessions/read", _IDS, rules="ERR010", leaves="nothing")
 async def read(probe: Prober) -> None:
-    """A session and its run can be read."""
+    """A session and its run can be read.
+
+    Read a session and its run.
+    """
     async for record in probe.read_records():
         probe.expect_success(record, "the record")
 
 
-@case(
-    "concurrency/two-runs-at-once",
-    _ONE_RUN,
-    steps="Create two runs of one session at the same time.",
-    rules="BUSY001",
-)
+@case("concurrency/two-runs-at-once", _ONE_RUN, rules="BUSY001")
 async def two_runs_at_once(probe: Prober) -> None:
-    """One of two runs is created, and the other is refused."""
+    """One of two runs is created, and the other is refused.
+
+    Create two runs of one session at the same time.
+    """
     session = await probe.create_session()
     responses = await probe.together(probe.run_step(session, "tool"), probe.run_step(session, "tool"))
     refused = [response for response in responses if not response.is_success]
@@ -184,15 +181,12 @@ async def two_runs_at_once(probe: Prober) -> None:
     probe.expect_error(refused[0], SESSION_BUSY)
 
 
-@case(
-    "concurrency/sessions-side-by-side",
-    _ORDER,
-    steps="Create a run in each of two sessions at the same time, and read both to their ends.",
-    rules="EVT009 EVT010 SEQ001",
-    leaves="two sessions",
-)
+@case("concurrency/sessions-side-by-side", _ORDER, rules="EVT009 EVT010 SEQ001", leaves="two sessions")
 async def sessions_side_by_side(probe: Prober) -> None:
-    """Sessions do not disturb each other."""
+    """Sessions do not disturb each other.
+
+    Create a run in each of two sessions at the same time, and read both to their ends.
+    """
     sessions = [await probe.create_session() for _ in range(2)]
     streams = [await probe.open_stream(session) for session in sessions]
     steps = [probe.run_step(session) for session in sessions]
@@ -202,9 +196,12 @@ async def sessions_side_by_side(probe: Prober) -> None:
         await stream.until_run_ends(f"<<{step.id_name}>>")
 
 
-@_idempotency_case("idempotency/same-retry", steps="Create a run twice with the same key and payload.")
+@_idempotency_case("idempotency/same-retry")
 async def same_retry(probe: Prober) -> None:
-    """A retry gets the run that the first request created."""
+    """A retry gets the run that the first request created.
+
+    Create a run twice with the same key and payload.
+    """
     session = await probe.create_session()
     steps = [probe.run_step(session, "tool", idempotency_key="run") for _ in range(2)]
     first, second = [await probe.execute(step) for step in steps]
@@ -216,14 +213,12 @@ async def same_retry(probe: Prober) -> None:
     probe.expect(ids[0] == ids[1], "Expected the same run for the same idempotency key, got two runs.")
 
 
-@_idempotency_case(
-    "idempotency/different-body",
-    steps="Resume a run twice with the same key and different payloads.",
-    rules="ERR004",
-    severity=Severity.ERROR,
-)
+@_idempotency_case("idempotency/different-body", rules="ERR004", severity=Severity.ERROR)
 async def different_body(probe: Prober) -> None:
-    """A different payload with the same key is refused."""
+    """A different payload with the same key is refused.
+
+    Resume a run twice with the same key and different payloads.
+    """
     probe.result("", wrong=True)
     _, run, _, call = await probe.start_tool_call()
     first = await probe.command(run, "resume", probe.result(call), idempotency_key="result")
@@ -240,13 +235,12 @@ async def different_body(probe: Prober) -> None:
     probe.expect_error(second, IDEMPOTENCY_CONFLICT, masked_by=masked_by)
 
 
-@_idempotency_case(
-    "idempotency/concurrent-twins",
-    steps="Send the same request for a run that waits twice, at the same time and with the same key.",
-    rules="RUN001",
-)
+@_idempotency_case("idempotency/concurrent-twins", rules="RUN001")
 async def concurrent_twins(probe: Prober) -> None:
-    """Two identical requests create one run."""
+    """Two identical requests create one run.
+
+    Send the same request for a run that waits twice, at the same time and with the same key.
+    """
     session = await probe.create_session()
     stream = await probe.open_stream(session)
     steps = [probe.run_step(session, "tool", idempotency_key="run") for _ in range(2)]

@@ -31,23 +31,23 @@ _TOOLS = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 @case(
     "streams/run-with-deltas",
     _FRAMING,
-    steps="Open a stream with deltas, create a run, and read until it ends.",
     rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_SEQUENCES} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 KAL002",
 )
 async def run_with_deltas(probe: Prober) -> None:
-    """A whole run arrives, with deltas."""
+    """A whole run arrives, with deltas.
+
+    Open a stream with deltas, create a run, and read until it ends.
+    """
     _, run, stream = await probe.start()
     await stream.until_run_ends(run)
 
 
-@case(
-    "streams/compression",
-    'Endpoints: "Opens an SSE stream of the session\'s events."',
-    steps="Open a stream with `Accept-Encoding: gzip, br`, create a run, and read until it ends.",
-    rules="SSE009",
-)
+@case("streams/compression", 'Endpoints: "Opens an SSE stream of the session\'s events."', rules="SSE009")
 async def compression(probe: Prober) -> None:
-    """A whole run arrives at a client that accepts compressed responses."""
+    """A whole run arrives at a client that accepts compressed responses.
+
+    Open a stream with `Accept-Encoding: gzip, br`, create a run, and read until it ends.
+    """
     session = await probe.create_session()
     stream = await probe.open_stream(session, codings="gzip, br")
     await stream.until_run_ends(await probe.create_run(session))
@@ -56,26 +56,24 @@ async def compression(probe: Prober) -> None:
 @case(
     "streams/deltas-on-and-off",
     'Events 2: "The final durable message events arrive either way."',
-    steps="Open streams with event_deltas true, false, and absent, create a run, and read all until the run ends.",
     rules="DUR007 RES003",
 )
 async def deltas_on_and_off(probe: Prober) -> None:
-    """All streams carry the same durable events, and only the first carries deltas."""
+    """All streams carry the same durable events, and only the first carries deltas.
+
+    Open streams with event_deltas true, false, and absent, create a run, and read all until the run ends.
+    """
     session = await probe.create_session()
     streams = [await probe.open_stream(session, deltas=deltas) for deltas in (True, False, None)]
     await _expect_same(probe, session, streams, "on all streams")
 
 
-@case(
-    "streams/keep-alive",
-    _KEEP_ALIVE,
-    steps=f"Keep the stream of an idle session open for {KEEP_ALIVE_SECONDS} seconds plus the tolerance.",
-    rules="KAL001",
-    leaves="nothing",
-    long=True,
-)
+@case("streams/keep-alive", _KEEP_ALIVE, rules="KAL001", leaves="nothing", long=True)
 async def keep_alive(probe: Prober) -> None:
-    """A comment arrives on an idle stream."""
+    """A comment arrives on an idle stream.
+
+    Keep the stream of an idle session open for the keep-alive interval plus the tolerance.
+    """
     stream = await probe.open_stream(probe.ready.session)
     # The session may become idle only now; a comment may come as late as after the silence that follows.
     while await stream.read_for(KEEP_ALIVE_LIMIT_SECONDS) and not stream.exchange.comments:
@@ -86,15 +84,12 @@ async def keep_alive(probe: Prober) -> None:
     probe.expect(comments > 0, f"Expected a comment in {KEEP_ALIVE_SECONDS + 2} s of silence, got {received}.")
 
 
-@case(
-    "streams/keep-alive-during-run",
-    _KEEP_ALIVE,
-    steps="Create a long run, and read until a comment arrives or the run ends.",
-    rules="KAL003",
-    long=True,
-)
+@case("streams/keep-alive-during-run", _KEEP_ALIVE, rules="KAL003", long=True)
 async def keep_alive_during_run(probe: Prober) -> None:
-    """A comment arrives while a run is silent."""
+    """A comment arrives while a run is silent.
+
+    Create a long run, and read until a comment arrives or the run ends.
+    """
     _, run, stream = await probe.start("long")
     await stream.until_comment()
     # Whether a blank line follows the comment shows with what comes next.
@@ -105,27 +100,23 @@ async def keep_alive_during_run(probe: Prober) -> None:
     await stream.until_run_ends(run)
 
 
-@case(
-    "streams/two-readers",
-    _PERSISTED,
-    steps="Open two streams of one session, create a run, and read both until the run ends.",
-    rules="RES003 SEQ002 EVT010",
-)
+@case("streams/two-readers", _PERSISTED, rules="RES003 SEQ002 EVT010")
 async def two_readers(probe: Prober) -> None:
-    """Two readers get the same durable events in the same order."""
+    """Two readers get the same durable events in the same order.
+
+    Open two streams of one session, create a run, and read both until the run ends.
+    """
     session = await probe.create_session()
     streams = [await probe.open_stream(session) for _ in range(2)]
     await _expect_same(probe, session, streams, "on both streams")
 
 
-@case(
-    "streams/slow-reader",
-    _PERSISTED,
-    steps="During a run, read one stream at 50 kB per second and another at full speed.",
-    rules="RES003",
-)
+@case("streams/slow-reader", _PERSISTED, rules="RES003")
 async def slow_reader(probe: Prober) -> None:
-    """A slow reader gets every durable event, and does not delay another reader."""
+    """A slow reader gets every durable event, and does not delay another reader.
+
+    During a run, read one stream at 50 kB per second and another at full speed.
+    """
     session = await probe.create_session()
     slow, fast = await probe.open_stream(session, slow=True), await probe.open_stream(session)
     await _expect_same(probe, session, [fast, slow], "for the slow reader")
@@ -147,14 +138,14 @@ async def _expect_same(probe: Prober, session: str, streams: Sequence[StreamRead
 
 
 @case(
-    "streams/disconnect",
-    'Symptom to action: "Stream drops: Reconnect with the last durable SSE id."',
-    steps="Close the only stream after the first durable event of a run, reconnect with the cursor, read to the end of "
-    "the run, and read all again.",
-    rules="RES001",
+    "streams/disconnect", 'Symptom to action: "Stream drops: Reconnect with the last durable SSE id."', rules="RES001"
 )
 async def disconnect(probe: Prober) -> None:
-    """A run continues without readers, and nothing is lost."""
+    """A run continues without readers, and nothing is lost.
+
+    Close the only stream after the first durable event of a run, reconnect with the cursor, read to the end of the run,
+    and read all again.
+    """
     session, run, stream = await probe.start()
     await stream.until_durable(run)
     await stream.close()
@@ -162,14 +153,13 @@ async def disconnect(probe: Prober) -> None:
 
 
 @case(
-    "streams/deltas-are-not-replayed",
-    'Events 2: "never persisted, never replayed"',
-    steps="Read the stream of a finished session from its first event, with deltas.",
-    rules="RES004",
-    leaves="nothing",
+    "streams/deltas-are-not-replayed", 'Events 2: "never persisted, never replayed"', rules="RES004", leaves="nothing"
 )
 async def deltas_are_not_replayed(probe: Prober) -> None:
-    """A replay has no deltas."""
+    """A replay has no deltas.
+
+    Read the stream of a finished session from its first event, with deltas.
+    """
     ready = probe.ready
     stream = await probe.open_stream(ready.session, ready.stream.cursor(0))
     events = await stream.expect_replay(ready.stream, 0)
@@ -177,14 +167,12 @@ async def deltas_are_not_replayed(probe: Prober) -> None:
     probe.expect(not deltas, f"Expected no deltas in the replay, got {', '.join(deltas[:3])}.")
 
 
-@case(
-    "concurrency/readers-come-and-go",
-    _ORDER,
-    steps="During a run, open four streams with the cursor of its first durable event, and read all that follows it.",
-    rules="SEQ001 RES003",
-)
+@case("concurrency/readers-come-and-go", _ORDER, rules="SEQ001 RES003")
 async def readers_come_and_go(probe: Prober) -> None:
-    """All readers get the same events in the same order."""
+    """All readers get the same events in the same order.
+
+    During a run, open four streams with the cursor of its first durable event, and read all that follows it.
+    """
     session, run, stream = await probe.start()
     await stream.until_durable(run)
     readers = [await probe.open_stream(session, stream.cursor(0)) for _ in range(4)]

@@ -18,14 +18,12 @@ _RESOLVED = 'Codes, event_already_resolved: "Do not execute the tool again."'
 _RULES = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 
 
-@case(
-    "tools/correct-result",
-    _RESULT,
-    steps="Send the result that a run is waiting for, and read to the end of the run.",
-    rules=_RULES,
-)
+@case("tools/correct-result", _RESULT, rules=_RULES)
 async def correct_result(probe: Prober) -> None:
-    """A run continues with a correct result."""
+    """A run continues with a correct result.
+
+    Send the result that a run is waiting for, and read to the end of the run.
+    """
     _, run, stream, call = await probe.start_tool_call()
     response = await probe.command(run, "resume", probe.result(call))
     probe.expect_success(response, "a resumed run")
@@ -33,14 +31,12 @@ async def correct_result(probe: Prober) -> None:
     probe.expect(end == RUN_COMPLETED, f"Expected {RUN_COMPLETED}, got {end}.")
 
 
-@case(
-    "tools/wrong-result",
-    _WRONG,
-    steps="Send the result of an unknown call, and one that does not match the schema; then cancel the run.",
-    rules="ERR004 ERR005",
-)
+@case("tools/wrong-result", _WRONG, rules="ERR004 ERR005")
 async def wrong_result(probe: Prober) -> None:
-    """A wrong result is refused, and the run keeps waiting."""
+    """A wrong result is refused, and the run keeps waiting.
+
+    Send the result of an unknown call, and one that does not match the schema; then cancel the run.
+    """
     probe.result("", wrong=True)
     _, run, stream, call = await probe.start_tool_call()
     unknown = await probe.command(run, "resume", probe.result("probe-call-that-does-not-exist"))
@@ -55,11 +51,13 @@ async def wrong_result(probe: Prober) -> None:
 @case(
     "tools/corrected-result",
     'Tool result validation: "The client corrects the result and retries with the same idempotency key."',
-    steps="Send a wrong result, and then the correct one with the same idempotency key.",
     rules="ERR004 TOOL003",
 )
 async def corrected_result(probe: Prober) -> None:
-    """A corrected result with the same idempotency key is accepted."""
+    """A corrected result with the same idempotency key is accepted.
+
+    Send a wrong result, and then the correct one with the same idempotency key.
+    """
     probe.result("", wrong=True)
     _, run, stream, call = await probe.start_tool_call()
     wrong = await probe.command(run, "resume", probe.result(call, wrong=True), idempotency_key="result")
@@ -69,14 +67,12 @@ async def corrected_result(probe: Prober) -> None:
     await probe.answer_calls(run, stream, call)
 
 
-@case(
-    "tools/repeated-result",
-    _RESOLVED,
-    steps="Send a result, read to the end of the run, and send the result again.",
-    rules="ERR004 TOOL003",
-)
+@case("tools/repeated-result", _RESOLVED, rules="ERR004 TOOL003")
 async def repeated_result(probe: Prober) -> None:
-    """A result is accepted only once."""
+    """A result is accepted only once.
+
+    Send a result, read to the end of the run, and send the result again.
+    """
     _, run, stream, call = await probe.start_tool_call()
     probe.expect_success(await probe.command(run, "resume", probe.result(call)), "a resumed run")
     await probe.answer_calls(run, stream, call)
@@ -84,14 +80,12 @@ async def repeated_result(probe: Prober) -> None:
     probe.expect_error(again, EVENT_ALREADY_RESOLVED, RUN_NOT_RESUMABLE)
 
 
-@case(
-    "tools/late-result",
-    'Codes, event_expired: "Start a new run."',
-    steps="Let the deadline of a call pass, and send the result.",
-    rules="ERR004",
-)
+@case("tools/late-result", 'Codes, event_expired: "Start a new run."', rules="ERR004")
 async def late_result(probe: Prober) -> None:
-    """A late result is refused."""
+    """A late result is refused.
+
+    Let the deadline of a call pass, and send the result.
+    """
     session, run, stream, call = await probe.start_tool_call("brief-tool")
     await probe.provoke("deadline", session, run)
     waited_s = 0
@@ -106,11 +100,13 @@ async def late_result(probe: Prober) -> None:
 @case(
     "tools/runtime-unavailable",
     'Codes, runtime_resume_unavailable: "Retry with the same idempotency key."',
-    steps="Send a result that is refused once, and send it again with the same idempotency key.",
     rules="ERR004",
 )
 async def runtime_unavailable(probe: Prober) -> None:
-    """A result that is refused for a while is accepted later."""
+    """A result that is refused for a while is accepted later.
+
+    Send a result that is refused once, and send it again with the same idempotency key.
+    """
     _, run, stream, call = await probe.start_tool_call("unavailable-tool")
     body = probe.result(call)
     refused = await probe.command(run, "resume", body, idempotency_key="result")
@@ -120,14 +116,12 @@ async def runtime_unavailable(probe: Prober) -> None:
     await probe.answer_calls(run, stream, call)
 
 
-@case(
-    "concurrency/results-at-once",
-    _RESOLVED,
-    steps="Send the result that a run is waiting for twice, at the same time.",
-    rules="TOOL003",
-)
+@case("concurrency/results-at-once", _RESOLVED, rules="TOOL003")
 async def results_at_once(probe: Prober) -> None:
-    """Only one of two equal results is accepted."""
+    """Only one of two equal results is accepted.
+
+    Send the result that a run is waiting for twice, at the same time.
+    """
     _, run, stream, call = await probe.start_tool_call()
     body = probe.result(call)
     responses = await probe.together(*(probe.command_step(run, "resume", body) for _ in range(2)))

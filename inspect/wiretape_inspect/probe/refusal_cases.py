@@ -40,56 +40,63 @@ _limit_case = partial(
 )
 
 
-@_keyless_case(
-    "authentication/stream-without-key",
-    steps="Request the stream of a session without a key.",
-    rules=f"AUTH001 AUTH002 {_RULES}",
-)
+@_keyless_case("authentication/stream-without-key", rules=f"AUTH001 AUTH002 {_RULES}")
 async def stream_without_key(probe: Prober) -> None:
-    """A stream without a key is refused."""
+    """A stream without a key is refused.
+
+    Request the stream of a session without a key.
+    """
     stream = await probe.request_stream(probe.ready.session, key=None)
     probe.expect_error(stream.exchange, AUTHENTICATION_REQUIRED)
 
 
-@_keyless_case("authentication/cancel-without-key", steps="Cancel a run without a key.")
+@_keyless_case("authentication/cancel-without-key")
 async def cancel_without_key(probe: Prober) -> None:
-    """A command without a key is refused."""
+    """A command without a key is refused.
+
+    Cancel a run without a key.
+    """
     probe.expect_error(await probe.command(probe.ready.run, "cancel", key=None), AUTHENTICATION_REQUIRED)
 
 
 @_keyless_case(
-    "authentication/create-session-without-key",
-    steps="Create a session without a key.",
-    leaves="nothing, or a session if the service does not require a key",
+    "authentication/create-session-without-key", leaves="nothing, or a session if the service does not require a key"
 )
 async def create_session_without_key(probe: Prober) -> None:
-    """A session cannot be created without a key."""
+    """A session cannot be created without a key.
+
+    Create a session without a key.
+    """
     probe.expect_error(await probe.execute(probe.session_step(key=None)), AUTHENTICATION_REQUIRED)
 
 
 @_keyless_case(
     "authentication/wrong-scheme",
     clause='Authentication 1: "Every request carries the header Authorization: Bearer <API_KEY>."',
-    steps="Request a stream with Basic authentication.",
 )
 async def wrong_scheme(probe: Prober) -> None:
-    """An authentication scheme other than Bearer is refused."""
+    """An authentication scheme other than Bearer is refused.
+
+    Request a stream with Basic authentication.
+    """
     await _expect_invalid(probe, "Basic cHJvYmU6cHJvYmU=")
 
 
-@_keyless_case("authentication/empty-key", steps="Request a stream with `Authorization: Bearer` and no key.")
+@_keyless_case("authentication/empty-key")
 async def empty_key(probe: Prober) -> None:
-    """A header without a key is refused."""
+    """A header without a key is refused.
+
+    Request a stream with `Authorization: Bearer` and no key.
+    """
     await _expect_invalid(probe, "Bearer")
 
 
-@_keyless_case(
-    "authentication/invalid-key",
-    steps="Request a stream and cancel a run with a key that does not exist.",
-    rules="ERR004",
-)
+@_keyless_case("authentication/invalid-key", rules="ERR004")
 async def invalid_key(probe: Prober) -> None:
-    """A key that does not exist is refused."""
+    """A key that does not exist is refused.
+
+    Request a stream and cancel a run with a key that does not exist.
+    """
     await _expect_invalid(probe, _INVALID_KEY)
     await _expect_invalid(probe, _INVALID_KEY, "POST", f"runs/{probe.ready.run}/cancel")
 
@@ -105,96 +112,126 @@ async def _expect_invalid(probe: Prober, key: str, method: str = "GET", path: st
 @_keyless_case(
     "authentication/missing-scope",
     clause='Authentication 3: "A key lacking the required scope gives HTTP 403 permission_denied."',
-    steps="Create a session with a key that lacks the scope.",
     rules="ERR004",
 )
 async def missing_scope(probe: Prober) -> None:
-    """A key without the required scope is refused."""
+    """A key without the required scope is refused.
+
+    Create a session with a key that lacks the scope.
+    """
     probe.expect_error(await probe.execute(probe.session_step("limited")), PERMISSION_DENIED)
 
 
-@_tenancy_case("tenancy/stream", steps="Request the stream of another tenant's session.")
+@_tenancy_case("tenancy/stream")
 async def stream_of_other_tenant(probe: Prober) -> None:
-    """The stream of another tenant's session does not exist."""
+    """The stream of another tenant's session does not exist.
+
+    Request the stream of another tenant's session.
+    """
     refused = await probe.request_stream(probe.ready.session, key="other-tenant")
     probe.expect_error(refused.exchange, RESOURCE_NOT_FOUND)
 
 
-@_tenancy_case("tenancy/replay", steps="Request a replay of another tenant's session.")
+@_tenancy_case("tenancy/replay")
 async def replay_of_other_tenant(probe: Prober) -> None:
-    """A valid cursor does not open another tenant's session."""
+    """A valid cursor does not open another tenant's session.
+
+    Request a replay of another tenant's session.
+    """
     refused = await probe.request_stream(probe.ready.session, probe.ready.stream.cursor(0), key="other-tenant")
     probe.expect_error(refused.exchange, RESOURCE_NOT_FOUND)
 
 
-@_tenancy_case("tenancy/commands", steps="Cancel and resume a run of another tenant.")
+@_tenancy_case("tenancy/commands")
 async def commands_of_other_tenant(probe: Prober) -> None:
-    """The runs of another tenant do not exist."""
+    """The runs of another tenant do not exist.
+
+    Cancel and resume a run of another tenant.
+    """
     for name in ("cancel", "resume"):
         probe.expect_error(await probe.command(probe.ready.run, name, key="other-tenant"), RESOURCE_NOT_FOUND)
 
 
-@_tenancy_case("tenancy/records", steps="Read a session and a run of another tenant.")
+@_tenancy_case("tenancy/records")
 async def records_of_other_tenant(probe: Prober) -> None:
-    """The records of another tenant do not exist."""
+    """The records of another tenant do not exist.
+
+    Read a session and a run of another tenant.
+    """
     async for refused in probe.read_records(key="other-tenant"):
         probe.expect_error(refused, RESOURCE_NOT_FOUND)
 
 
-@_error_case("errors/unknown-session", clause=_UNKNOWN, steps="Request the stream of an unknown session.")
+@_error_case("errors/unknown-session", clause=_UNKNOWN)
 async def unknown_session(probe: Prober) -> None:
-    """The stream of an unknown session is refused."""
+    """The stream of an unknown session is refused.
+
+    Request the stream of an unknown session.
+    """
     probe.expect_error((await probe.request_stream(_NOWHERE)).exchange, RESOURCE_NOT_FOUND)
 
 
-@_error_case("errors/unknown-run", steps="Cancel and resume an unknown run.")
+@_error_case("errors/unknown-run")
 async def unknown_run(probe: Prober) -> None:
-    """Commands for an unknown run are refused."""
+    """Commands for an unknown run are refused.
+
+    Cancel and resume an unknown run.
+    """
     for name in ("cancel", "resume"):
         target = f"/v1/sessions/{probe.ready.session}/runs/{_NOWHERE}/{name}"
         probe.expect_refused(await probe.send("POST", target, body={}))
 
 
-@_error_case("errors/unknown-path", steps="Request a path that does not exist.")
+@_error_case("errors/unknown-path")
 async def unknown_path(probe: Prober) -> None:
-    """An unknown path gets an error envelope."""
+    """An unknown path gets an error envelope.
+
+    Request a path that does not exist.
+    """
     probe.expect_refused(await probe.send("GET", f"/v1/{_NOWHERE}"))
 
 
-@_error_case("errors/wrong-method", steps="Send DELETE to the stream's path.")
+@_error_case("errors/wrong-method")
 async def wrong_method(probe: Prober) -> None:
-    """A method that a path does not support gets an error envelope."""
+    """A method that a path does not support gets an error envelope.
+
+    Send DELETE to the stream's path.
+    """
     probe.expect_refused(await probe.send("DELETE", f"/v1/sessions/{probe.ready.session}/events/stream"))
 
 
 @case(
     "errors/malformed-json",
     'Codes, invalid_request: "Fix the body or parameter."',
-    steps="Create runs with a body that is cut off, and with a list.",
     rules=f"{_RULES} ERR005 ERR009 ERR010",
 )
 async def malformed_json(probe: Prober) -> None:
-    """A body that is not JSON is refused."""
+    """A body that is not JSON is refused.
+
+    Create runs with a body that is cut off, and with a list.
+    """
     session = await probe.create_session()
     for body in ('{"input": ', "[1]"):
         step = replace(probe.run_step(session), body=body)
         probe.expect_error(await probe.execute(step), INVALID_REQUEST)
 
 
-@_error_case(
-    "errors/invalid-parameter",
-    clause='Endpoints, query event_deltas: "boolean"',
-    steps="Request a stream with `event_deltas=perhaps`.",
-)
+@_error_case("errors/invalid-parameter", clause='Endpoints, query event_deltas: "boolean"')
 async def invalid_parameter(probe: Prober) -> None:
-    """A parameter that is not a boolean gets an error envelope."""
+    """A parameter that is not a boolean gets an error envelope.
+
+    Request a stream with `event_deltas=perhaps`.
+    """
     target = f"/v1/sessions/{_NOWHERE}/events/stream?event_deltas=perhaps"
     probe.expect_refused(await probe.send("GET", target))
 
 
-@_limit_case("limits/events", steps="Open the stream of a finished session until the limit refuses it.")
+@_limit_case("limits/events")
 async def too_many_streams(probe: Prober) -> None:
-    """Too many streams are refused."""
+    """Too many streams are refused.
+
+    Open the stream of a finished session until the limit refuses it.
+    """
 
     async def open_and_close() -> HttpExchange:
         stream = await probe.request_stream(probe.ready.session, probe.ready.stream.cursor(-1))
@@ -204,20 +241,22 @@ async def too_many_streams(probe: Prober) -> None:
     await _exceed(probe, "events", open_and_close)
 
 
-@_limit_case("limits/runs", steps="Cancel a completed run until the limit refuses it.")
+@_limit_case("limits/runs")
 async def too_many_run_requests(probe: Prober) -> None:
-    """Too many requests for runs are refused."""
+    """Too many requests for runs are refused.
+
+    Cancel a completed run until the limit refuses it.
+    """
     run = probe.ready.run
     await _exceed(probe, "runs", lambda: probe.command(run, "cancel"))
 
 
-@_limit_case(
-    "limits/sessions",
-    steps="Create sessions until the limit refuses it.",
-    leaves="as many sessions as the limit allows",
-)
+@_limit_case("limits/sessions", leaves="as many sessions as the limit allows")
 async def too_many_sessions(probe: Prober) -> None:
-    """Too many sessions are refused."""
+    """Too many sessions are refused.
+
+    Create sessions until the limit refuses it.
+    """
     await _exceed(probe, "sessions", lambda: probe.execute(probe.session_step()))
 
 
