@@ -25,6 +25,7 @@ from wiretape_inspect.probe.discovery import discover
 from wiretape_inspect.probe.probe_file import (
     decode_probe_file,
     initial_file,
+    keys_of,
     probe_file_text,
     read_probe_file,
 )
@@ -32,7 +33,6 @@ from wiretape_inspect.probe.probe_runner import (
     OnChange,
     ProbeOptions,
     ProbeSetup,
-    keys_of,
     run_probe,
     select_cases,
 )

@@ -195,22 +195,23 @@ def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
     return file
 
 
-def main_key(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the main key.  Raises InputError if the environment does not have it."""
-    key = environment.get(file.keys.main, "").strip()
-    if not key:
+def keys_of(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the keys that the environment has, by name.  Raises InputError if the main key is missing or invalid."""
+    names = {"main": file.keys.main, "other-tenant": file.keys.other_tenant, "limited": file.keys.limited}
+    keys = {key: environment.get(name, "").strip() for key, name in names.items() if name is not None}
+    if not keys["main"]:
         raise InputError(f"The environment variable {file.keys.main} is not set: set it to a key for the service.")
-    if not key.isascii() or not key.isprintable() or " " in key:
+    if not keys["main"].isascii() or not keys["main"].isprintable() or " " in keys["main"]:
         raise InputError(
             f"The environment variable {file.keys.main} does not contain a valid key: it has spaces or is not ASCII."
         )
-    return key
+    return {key: value for key, value in keys.items() if value}
 
 
 def initial_file(url: str) -> str:
     """Return the text of a new file for the service at `url`.  Raises InputError if that is not a URL."""
     if _is_url(url) and '"' not in url and "\\" not in url:
-        return _INITIAL.replace("BASE_URL", url.rstrip("/"))
+        return Path(__file__).with_name("initial_probe.toml").read_text("utf-8").replace("BASE_URL", url.rstrip("/"))
     raise InputError(f"Invalid URL '{url}': expected the address of the service, for example http://127.0.0.1:8090.")
 
 
@@ -275,62 +276,3 @@ def _toml(value: Any) -> str:
 
 
 _BARE = re.compile("[A-Za-z0-9_-]+")
-
-
-_INITIAL = """\
-# What `wiretape probe` needs to know about your service.
-# Remove the entries for features that your service lacks: cases that need them are reported as not possible.
-
-base-url = "BASE_URL"                      # the part before /v1
-idempotency-header = "Idempotency-Key"
-# ca-file = "service.pem"                  # certificates to trust instead of the system's
-
-[keys]                                     # names of environment variables, never the keys themselves
-main = "SERVICE_KEY"
-# other-tenant = "OTHER_SERVICE_KEY"       # must not see the sessions of main
-# limited = "LIMITED_SERVICE_KEY"          # must not create sessions
-
-[create-session]
-request = "POST /v1/sessions"
-body = {}
-id = "/id"                                 # JSON pointer into the response
-
-[create-run]
-request = "POST /v1/sessions/{session_id}/runs"
-body = {}                                  # for runs of every kind
-id = "/id"
-
-[read-session]
-request = "GET /v1/sessions/{session_id}"
-
-[read-run]
-request = "GET /v1/sessions/{session_id}/runs/{run_id}"
-
-# [delete-session]                         # if your service has it, nothing is left behind
-# request = "DELETE /v1/sessions/{session_id}"
-
-[runs]                                     # the bodies that create runs
-plain = { input = "plain" }                # ends within seconds; best with reasoning, a tool and a message
-tool = { input = "tool" }                  # waits for the result of an application tool
-brief-tool = { input = "brief tool" }      # the same, with a deadline of a few seconds
-unavailable-tool = { input = "unavailable tool" } # its first result is refused: runtime_resume_unavailable
-long = { input = "long" }                  # is still active after 20 seconds
-failing = { input = "fail" }               # ends with run.failed
-many = { input = "many" }                  # has a thousand durable events
-resync = { input = "resync" }              # sends stream.resync
-no-sandbox = { input = "no sandbox" }      # is refused: SANDBOX_PROVISION_FAILED
-
-[tool-result]                              # the bodies that resume a run
-correct = { tool_call_id = "{tool_call_id}", output = { celsius = 21.5 } }
-wrong = { tool_call_id = "{tool_call_id}", output = { celsius = "warm" } }
-
-# [hooks]                                  # requests for what no run makes your service do
-# resync = { request = "POST /admin/sessions/{session_id}/resync" }
-# deadline = { request = "POST /admin/runs/{run_id}/expire", body = {} }
-# closing = { request = "POST /admin/sessions/{session_id}/close" }
-
-[limits]                                   # requests in 60 seconds; used only with --limits
-sessions = 30
-runs = 60
-events = 120
-"""

@@ -2,7 +2,6 @@
 
 import asyncio
 import fnmatch
-import os
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -36,7 +35,7 @@ from wiretape_inspect.probe.probe_case import (
     make_ready_session,
 )
 from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, ProbeClock
-from wiretape_inspect.probe.probe_file import ProbeFile, main_key
+from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_steps import Send, Step, StepRunner, UnknownNameError, names_in
 from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseResults, CaseVerdict, encode_results, user_agent
 from wiretape_inspect.report.recording_report import ALL_RULES, check_observations
@@ -89,13 +88,6 @@ class ProbeSetup:
     def selected_settings(self) -> Settings:
         """The settings without the rules that are not checked."""
         return replace(self.settings, off=ALL_RULES - self.selected | self.settings.off)
-
-
-def keys_of(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the keys that the environment has.  Raises InputError if the main key is missing."""
-    names = {"other-tenant": file.keys.other_tenant, "limited": file.keys.limited}
-    others = {key: environment.get(name, "") for key, name in names.items() if name is not None}
-    return {"main": main_key(file, environment), **{key: value for key, value in others.items() if value}}
 
 
 def select_cases(options: ProbeOptions) -> list[Case]:
