@@ -2,20 +2,16 @@
 
 It shares no code with wiretape, and differs from `wiretape serve` in what the specification leaves open; `Traits` says
 how.  `service_mutations` breaks it on purpose: a mutation replaces methods of a Service.
-
-    python tests/probe/second_service.py --port 8100 --crlf --durable named --mutation NAME
 """
 
-import argparse
 import asyncio
 import itertools
 import json
 import math
 import random
-import sys
 import zlib
-from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
@@ -643,43 +639,14 @@ DESCRIPTION = {
 """What a probe file says about the service, without its address and keys."""
 
 
-async def start(service, port=0):
-    """Listen; return the address, and what to clean up."""
+@asynccontextmanager
+async def listening(service):
+    """Serve until the end of the block; yield the address."""
     runner = web.AppRunner(service.application(), handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    return f"http://127.0.0.1:{runner.addresses[0][1]}", runner
-
-
-async def main(arguments):
-    from service_mutations import MUTATIONS  # noqa: PLC0415 - it imports this module
-
-    traits = Traits(**{each.name: getattr(arguments, each.name) for each in fields(Traits)})
-    service = Service(traits)
-    if arguments.mutation:
-        MUTATIONS[arguments.mutation].apply(service)
-    url, runner = await start(service, arguments.port)
-    sys.stdout.write(f"Serving {url}; the keys are {', '.join(KEYS)}.\n")
-    sys.stdout.flush()
-    with suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
-    await service.stop()
-    await runner.cleanup()
-
-
-def parse():
-    parser = argparse.ArgumentParser(description="Serve the second service.")
-    parser.add_argument("--port", type=int, default=8100)
-    parser.add_argument("--mutation", default="")
-    for each in fields(Traits):
-        option = f"--{each.name.replace('_', '-')}"
-        if isinstance(each.default, bool):
-            parser.add_argument(option, action=argparse.BooleanOptionalAction, default=each.default)
-        else:
-            parser.add_argument(option, type=type(each.default), default=each.default)
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(parse()))
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await service.stop()
+        await runner.cleanup()

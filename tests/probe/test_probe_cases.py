@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.contract import CLAUSES
+from wiretape.contract import CLAUSES, ERROR_CODES, EVENT_TYPES
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording import open_recording
 from wiretape.rules import CATALOGUE
 from wiretape_inspect.probe.probe_case import NotPossible, Prober
@@ -19,7 +20,10 @@ NOT_REACHED = {"SSE010": "no event with a `retry` line arrived (the specificatio
 
 
 async def test_every_case_holds_and_exercises_its_rules(serve, probe, clock_of):
-    """Nothing is broken, every rule that a service can break is exercised, and no run stays active."""
+    """Nothing is broken, every rule that a service can break is exercised, and no run stays active.
+
+    The stand-in shows every event type, and every error code with its status.
+    """
     async with serve() as service, probe(service.url, clock=clock_of(service), limits=True) as probed:
         assert probed.reasons(CaseVerdict.BROKEN) == {}
         assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == {"replay/closing": "probe.toml has no hooks.closing"}
@@ -29,6 +33,11 @@ async def test_every_case_holds_and_exercises_its_rules(serve, probe, clock_of):
         assert {name: codes for name, codes in missing.items() if codes} == {"replay/closing": {"RES001", "SSE002"}}
         assert [live.id for live in service.sessions.by_id.values() if live.engine.active] == []
         assert probed.report.cases.sessions_left == len(service.sessions.by_id)
+        with open_recording(probed.record) as recording:
+            seen = [each for each in recording.observations() if isinstance(each, BytesArrived)]
+        sent = b"".join(each.data for each in seen if each.side is Side.RESPONSE).decode()
+        assert set(EVENT_TYPES) <= set(re.findall(r"^event: (\S+)", sent, re.MULTILINE))
+        assert {code for code in ERROR_CODES if f'"code":"{code}"' in sent} == set(ERROR_CODES) - {"tool_input_invalid"}
 
 
 async def test_the_same_seed_gives_the_same_order_and_verdicts(serve, probe, clock_of):

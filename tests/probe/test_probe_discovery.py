@@ -3,7 +3,7 @@
 import tomllib
 
 import pytest
-from second_service import DESCRIPTION, Service, Traits, start
+from second_service import DESCRIPTION, Service, Traits, listening
 from test_probe_command import run
 from test_probe_hostile import endless_head, flood, hang, html, not_http, redirect, reset, serving
 
@@ -32,9 +32,8 @@ async def test_everything_about_the_stand_in_is_confirmed(tmp_path):
 async def test_two_lines_describe_another_service(tmp_path):
     """The paths of operations that the specification does not show; the ids and the records are found."""
     service = Service(Traits(step_s=0.001, ids="text"))
-    url, runner = await start(service)
     path = tmp_path / "probe.toml"
-    try:
+    async with listening(service) as url:
         status, out, _ = await run(tmp_path, "--discover", url)
         assert status == 2
         assert "POST /v1/sessions got 404 resource_not_found: try another path, or another method such as PUT" in out
@@ -65,9 +64,6 @@ async def test_two_lines_describe_another_service(tmp_path):
         status, out, err = await run(tmp_path, "--only", only, "--no-config")
         assert status == 0, out + err
         assert "broken" not in out.replace("0 broken", "")
-    finally:
-        await service.stop()
-        await runner.cleanup()
 
 
 async def test_hooks_replace_no_kind_that_is_tried_and_values_that_fail_are_kept(probe_file):
@@ -76,16 +72,12 @@ async def test_hooks_replace_no_kind_that_is_tried_and_values_that_fail_are_kept
     service.recall = lambda request, *known: (
         Service.recall(service, request, *known) if request.path.endswith("/resume") else None
     )
-    url, runner = await start(service)
     hooks = {"resync": {"request": "POST /v1/hooks/{session_id}/resync"}}
     runs = DESCRIPTION["runs"] | {"many": {"goal": "work"}}
     changes = {key: DESCRIPTION[key] for key in ("create-session", "create-run", "tool-result", "idempotency-header")}
-    try:
+    async with listening(service) as url:
         file = probe_file(url, **changes | {"runs": runs, "hooks": hooks})
         found = await discovery.discover(file, {"main": "main-key"}, 20)
-    finally:
-        await service.stop()
-        await runner.cleanup()
     assert found.values["idempotency-header"] == "X-Request-Token"
     assert found.values["runs.resync"] == runs["resync"]
     assert found.problems["runs.many"] == "no run with such a body did that"

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from programs import find_program
-from test_probe_mutations import KEYS, LIMIT, MUTATIONS, NO_LIMITS, mutated
+from rule_mutations import KEYS, LIMIT, MUTATIONS, NO_LIMITS, mutated
 
 from wiretape_inspect.probe import reproduction_script
 from wiretape_inspect.probe.probe_runner import CASES

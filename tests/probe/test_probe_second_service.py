@@ -3,27 +3,30 @@
 import asyncio
 import itertools
 import os
+import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import virtual_time
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from second_service import DESCRIPTION, Service, Traits, start
+from rule_mutations import MUTATIONS as RULE_MUTATIONS
+from rule_mutations import mutated, on_error
+from second_service import DESCRIPTION, Service, Traits, listening
 from service_mutations import MUTATIONS
 from slow_path import slow_path
-from test_probe_mutations import MUTATIONS as RULE_MUTATIONS
-from test_probe_mutations import mutated, on_error
 from test_probe_reproductions import IS_LONG, run_script
 
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import CASES, ENDED_BEFORE_COMMENT, LOST
 from wiretape_inspect.probe.probe_file import decode_probe_file
 from wiretape_inspect.report import ReportOptions
-from wiretape_inspect.report.case_results import SETUP, CaseVerdict
+from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict
 from wiretape_inspect.report.junit_format import junit_lines
 
+PAGE = Path(__file__).parents[2] / "docs" / "probe.md"
 TOO_SHORT = "a run of kind runs.long ends too soon"
 CLOSED, NEEDS_LIMITS = {"SEQ004", "SSE009"}, "it needs --limits"
 """The notes that the specification leaves room for."""
@@ -41,23 +44,17 @@ def probe_second(probe):
             service = Service(traits)
             if mutation is not None:
                 mutation(service)
-            url, runner = await start(service)
-            try:
-                async with AsyncExitStack() as opened:
-                    if delay_s:
-                        url = await opened.enter_async_context(slow_path(url, delay_s))
-                    if proxied is not None:
-                        url = await opened.enter_async_context(mutated(url, proxied))
-                    keys = {"base-url": url, "keys": {"main": "A", "other-tenant": "B", "limited": "C"}}
-                    file = decode_probe_file(DESCRIPTION | keys | (changes or {}), "probe.toml")
-                    more = {"shrink": False, "jobs": 4, "timeout_s": 30} | options
-                    probed = await opened.enter_async_context(
-                        probe(url, file=file, clock=virtual_time.LoopClock(), **more)
-                    )
-                    return probed, service
-            finally:
-                await service.stop()
-                await runner.cleanup()
+            async with AsyncExitStack() as opened:
+                url = await opened.enter_async_context(listening(service))
+                if delay_s:
+                    url = await opened.enter_async_context(slow_path(url, delay_s))
+                if proxied is not None:
+                    url = await opened.enter_async_context(mutated(url, proxied))
+                keys = {"base-url": url, "keys": {"main": "A", "other-tenant": "B", "limited": "C"}}
+                file = decode_probe_file(DESCRIPTION | keys | (changes or {}), "probe.toml")
+                more = {"shrink": False, "jobs": 4, "timeout_s": 30} | options
+                clock = virtual_time.LoopClock()
+                return await opened.enter_async_context(probe(url, file=file, clock=clock, **more)), service
 
         return virtual_time.run(main)
 
@@ -175,18 +172,74 @@ def test_hooks_replace_runs_that_do_something(probe_second):
     only = ("replay/resync", "replay/closing", "tools/late-result")
     probed, _ = probe_second(only=only, changes={"runs": runs, "hooks": requests})
     assert {result.verdict for result in probed.cases.values()} == {CaseVerdict.HELD}
-    failing = {"closing": {"request": "POST /v1/hooks/{run_id}/close"}}
-    probed, _ = probe_second(only=("replay/closing",), changes={"hooks": failing})
-    why = {"replay/closing": "the request of hooks.closing got 404 resource_not_found"}
-    assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == why
 
 
-def test_limits_that_do_not_refuse_are_not_possible(probe_second):
-    """Which operations count is not shown."""
-    probed, _ = probe_second(limits=True, only=("limits",), changes={"limits": {"runs": 3, "events": 3, "sessions": 3}})
-    assert set(probed.reasons(CaseVerdict.NOT_POSSIBLE)) == {"limits/events", "limits/runs", "limits/sessions"}
-    why = probed.reasons(CaseVerdict.NOT_POSSIBLE)["limits/runs"]
-    assert why == "none of 4 requests was refused: they do not count, or the limit is not limits.runs of probe.toml"
+def refuse_others(service):
+    """Refuse the results of all calls except the first."""
+
+    def check_result(run, call, result):
+        Service.check_result(service, run, call, result if call is next(iter(run.calls.values()), None) else None)
+
+    service.check_result = check_result
+
+
+def forget(service):
+    """Ignore idempotency keys."""
+    service.recall = lambda *_: None
+
+
+def end_second_stream(service):
+    """End a stream of a run that sent nothing, after the first event was stored."""
+    numbers = itertools.count(1)
+
+    async def feed(reader, response, packer):
+        if next(numbers) != 2:
+            await Service.feed(service, reader, response, packer)
+            return
+        (session,) = (each for each in service.sessions.values() if reader in each.readers)
+        while not session.log:
+            await reader.queue.get()
+
+    service.feed = feed
+
+
+NOT_FOR_RUNS = "the service does not apply idempotency keys to the creation of runs"
+DOES_NOT_REFUSE = "none of 4 requests was refused: they do not count, or the limit is not limits.{} of probe.toml"
+ALLOWED = {
+    "a hook fails": (
+        {"only": ("replay/closing",), "changes": {"hooks": {"closing": {"request": "POST /v1/hooks/{run_id}/close"}}}},
+        {"replay/closing": "the request of hooks.closing got 404 resource_not_found"},
+    ),
+    "limits do not refuse": (
+        {"limits": True, "only": ("limits",), "changes": {"limits": {"runs": 3, "events": 3, "sessions": 3}}},
+        {f"limits/{name}": DOES_NOT_REFUSE.format(name) for name in ("runs", "events", "sessions")},
+    ),
+    "calls of different tools": (
+        {"traits": replace(FEW, calls=2), "mutation": refuse_others, "only": ("tools/correct-result",)},
+        {"tools/correct-result": "the run opens several calls, and tool-result.correct of probe.toml does not fit all"},
+    ),
+    "no idempotency": (
+        {"mutation": forget, "only": ("idempotency",)},
+        {
+            "idempotency/same-retry": NOT_FOR_RUNS,
+            "idempotency/concurrent-twins": NOT_FOR_RUNS,
+            "idempotency/different-body": "the service ignores idempotency keys when a run is resumed: "
+            "the same request again got 409 event_already_resolved",
+        },
+    ),
+    "a stream ends before its first cursor": (
+        {"mutation": end_second_stream, "only": ("streams/two-readers",)},
+        {"streams/two-readers": LOST},
+    ),
+}
+"""What a service may do, and the reasons why cases are then not possible."""
+
+
+@pytest.mark.parametrize(("how", "reasons"), ALLOWED.values(), ids=ALLOWED)
+def test_a_case_is_not_possible_if_the_service_may_do_otherwise(how, reasons, probe_second):
+    probed, _ = probe_second(**how)
+    assert probed.reasons(CaseVerdict.BROKEN) == {}
+    assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == reasons
 
 
 def test_a_service_that_is_slower_than_the_timeout_is_not_blamed(probe_second):
@@ -282,6 +335,7 @@ def defects(probe_second):
             limits=True,
         )
         assert probed.cases[SETUP].outcome is CaseVerdict.HELD
+        assert sum(len(result.findings) for result in probed.cases.values()) == len(probed.report.findings)
         found |= {code: probed.cases[name] for code, name in names.items()}
     return found
 
@@ -292,6 +346,18 @@ def test_a_rule_that_the_second_service_breaks_is_found_and_nothing_else(code, d
     assert code in {finding.code for finding in result.findings.values()}
     assert not result.is_unexplained
     assert {finding.code for finding in result.findings.values() if finding.severity is not Severity.NOTE} <= {code}
+
+
+def test_there_is_a_mutation_for_each_rule_and_its_case_is_meant_to_find_it():
+    assert RULE_MUTATIONS.keys() == SERVICE_RULES
+    for code, mutation in RULE_MUTATIONS.items():
+        assert code in CASES[mutation.case].rules or code in {"SSE010", "RUN007"}, code
+
+
+def test_the_page_lists_the_case_that_finds_each_rule():
+    rows = re.findall(r"^\| `([a-z/-]+)` \| ([A-Z0-9 ]+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    found = {code: case for case, codes in rows for code in codes.split()}
+    assert found == {code: mutation.case for code, mutation in RULE_MUTATIONS.items()}
 
 
 SCRIPTS = {code: mutation for code, mutation in DEFECTS.items() if not mutation.is_limited}
@@ -306,14 +372,8 @@ def test_the_printed_script_shows_the_defect_of_the_second_service(code, probe_s
     (found,) = (each for each in probed.report.cases.reproductions if each.code == code)
 
     async def run(applied):
-        service = Service(traits)
-        url, runner = await start(service)
-        try:
-            async with mutated(url, applied) as url:
-                return await run_script(found.curl, url, tmp_path)
-        finally:
-            await service.stop()
-            await runner.cleanup()
+        async with listening(Service(traits)) as url, mutated(url, applied) as url:
+            return await run_script(found.curl, url, tmp_path)
 
     async def run_both():
         return await asyncio.gather(run({None: mutation}), run({}))
@@ -359,32 +419,6 @@ def test_the_calls_that_were_asked_for_are_answered(probe_second):
     assert [[call.state for call in run.calls.values()] for run in runs] == [["answered"] * 3]
 
 
-def test_calls_of_different_tools_at_once_are_not_blamed_on_the_service(probe_second):
-    def refuse_others(service):
-        def check_result(run, call, result):
-            Service.check_result(service, run, call, result if call is next(iter(run.calls.values()), None) else None)
-
-        service.check_result = check_result
-
-    probed, _ = probe_second(replace(FEW, calls=2), mutation=refuse_others, only=("tools/correct-result",))
-    (why,) = probed.reasons(CaseVerdict.NOT_POSSIBLE).values()
-    assert why == "the run opens several calls, and tool-result.correct of probe.toml does not fit all"
-
-
-def test_a_service_without_idempotency_for_new_runs_is_not_blamed(probe_second):
-    def forget(service):
-        service.recall = lambda *_: None
-
-    probed, _ = probe_second(mutation=forget, only=("idempotency",))
-    assert probed.reasons(CaseVerdict.BROKEN) == {}
-    assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == {
-        "idempotency/same-retry": "the service does not apply idempotency keys to the creation of runs",
-        "idempotency/concurrent-twins": "the service does not apply idempotency keys to the creation of runs",
-        "idempotency/different-body": "the service ignores idempotency keys when a run is resumed: "
-        "the same request again got 409 event_already_resolved",
-    }
-
-
 def test_a_key_that_is_refused_is_named_by_its_environment_variable(probe_second):
     def forget_key(service):
         service.authenticate = lambda request: Service.authenticate(
@@ -395,26 +429,6 @@ def test_a_key_that_is_refused_is_named_by_its_environment_variable(probe_second
     why = probed.reasons(CaseVerdict.BROKEN)["tenancy/records"]
     assert why.startswith("Expected the key in the environment variable B to be accepted for ")
     assert why.endswith(", got 401 authentication_required.")
-
-
-def test_a_stream_that_loses_events_before_its_first_cursor_is_not_blamed(probe_second):
-    """The service ends a stream of a run that sent nothing, after the first event was stored."""
-
-    def end_second_stream(service):
-        numbers = itertools.count(1)
-
-        async def feed(reader, response, packer):
-            if next(numbers) != 2:
-                await Service.feed(service, reader, response, packer)
-                return
-            (session,) = (each for each in service.sessions.values() if reader in each.readers)
-            while not session.log:
-                await reader.queue.get()
-
-        service.feed = feed
-
-    probed, _ = probe_second(mutation=end_second_stream, only=("streams/two-readers",))
-    assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == {"streams/two-readers": LOST}
 
 
 NOT_MEANT = "no case that ran is meant to exercise it"

@@ -1,28 +1,17 @@
-"""Services that break exactly one rule: the case finds that rule, and nothing else above a note.
+"""Ways to break each rule about the service, one at a time: a reverse proxy changes what a service sends."""
 
-A reverse proxy changes what the stand-in sends, as the table says.
-"""
-
-import asyncio
 import json
-import re
 import zlib
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from urllib.parse import urlsplit
 
-import h11
-import pytest
-import pytest_asyncio
+import aiohttp
+from aiohttp import web
+from yarl import URL
 
-from wiretape.rules import Severity
 from wiretape.sse import FrameKind, Parser
-from wiretape_inspect.probe.probe_runner import CASES
-from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, case_name_of
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_inspect.report.case_results import case_name_of
 
 KEYS = """
 [[keys]]
@@ -436,81 +425,47 @@ def started(mutation):
 class MutatingProxy:
     """A reverse proxy that applies to each case its mutation."""
 
-    def __init__(self, upstream, mutations, newline=b"\n"):
-        self._upstream, self._newline = urlsplit(upstream), newline
+    def __init__(self, upstream, mutations, newline, client):
+        self._upstream, self._newline, self._client = upstream, newline, client
         self._mutations = {name: started(mutation) for name, mutation in mutations.items()}
 
-    async def serve(self, reader, writer):
-        try:
-            await self._serve(reader, writer)
-        except (ConnectionError, EOFError):
-            pass
-        finally:
-            writer.transport.abort()
+    async def handle(self, request):
+        mutation = self._mutations.get(case_name_of(request.headers["User-Agent"]), Mutation(""))
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        sent = {name: value for name, value in headers.items() if name not in {"host", "content-length"}}
+        method, target = request.method, request.raw_path
+        upstream = self._upstream + ((mutation.request and mutation.request(method, target, sent)) or target)
+        asked = self._client.request(
+            method, URL(upstream, encoded=True), headers=sent, data=await request.read() or None, allow_redirects=False
+        )
+        async with asked as answer:
+            found = {name.lower(): value for name, value in answer.headers.items()}
+            for name in ("transfer-encoding", "content-length"):
+                found.pop(name, None)
+            reply = Reply(method, target, headers, answer.status, found)
+            is_stream = found.get("content-type") == "text/event-stream"
+            reply.body = b"" if is_stream else await answer.read()
+            mutation.reply(reply)
+            if reply.body or not is_stream:
+                return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
+            return await self._stream(request, answer, mutation, reply)
 
-    async def _serve(self, reader, writer):
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        method, target, _ = head[0].split(" ")
-        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:-2])}
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
-        sent = dict(headers)
-        mutation = self._mutations.get(case_name_of(headers["user-agent"]), Mutation(""))
-        upstream_target = (mutation.request and mutation.request(method, target, sent)) or target
-        there, back = await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
+    async def _stream(self, request, answer, mutation, reply):
+        response = web.StreamResponse(status=reply.status, headers=reply.headers)
+        await response.prepare(request)
+        parser = Parser()
+        packer = zlib.compressobj(wbits=31) if "content-encoding" in reply.headers else None
         try:
-            connection = h11.Connection(h11.CLIENT)
-            request = h11.Request(method=method, target=upstream_target, headers=list(sent.items()))
-            back.write(connection.send(request) + (connection.send(h11.Data(body)) if body else b""))
-            back.write(connection.send(h11.EndOfMessage()))
-            left = asyncio.ensure_future(reader.read(1))
-            answer = asyncio.ensure_future(self._answer(mutation, connection, there, writer, (method, target, headers)))
-            await asyncio.wait((left, answer), return_when=asyncio.FIRST_COMPLETED)
-            for task in (left, answer):
-                task.cancel()
-            await asyncio.gather(left, answer, return_exceptions=True)
-        finally:
-            back.transport.abort()
-
-    async def _answer(self, mutation, connection, there, writer, request):
-        reply = parser = packer = None
-        while True:
-            event = connection.next_event()
-            if event is h11.NEED_DATA:
-                connection.receive_data(await there.read(65536))
-            elif isinstance(event, h11.Response):
-                found = {name.decode().lower(): value.decode("latin-1") for name, value in event.headers}
-                found.pop("transfer-encoding", None)
-                found.pop("content-length", None)
-                reply = Reply(*request, event.status_code, found)
-                if found.get("content-type") == "text/event-stream":
-                    parser = Parser()
-                    mutation.reply(reply)
-                    self._send_head(writer, reply)
-                    packer = zlib.compressobj(wbits=31) if "content-encoding" in reply.headers else None
-                    if reply.body:
-                        writer.write(reply.body)
-                        return
-            elif isinstance(event, h11.Data) and parser is not None:
-                data = b"".join(self._frame(mutation, frame, reply) for frame in parser.feed(bytes(event.data)))
+            async for received in answer.content.iter_any():
+                data = b"".join(self._frame(mutation, frame, reply) for frame in parser.feed(received))
                 data = data.replace(b"\n", self._newline)
                 if packer is not None and data:
                     data = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
-                writer.write(data)
-            elif isinstance(event, h11.Data):
-                reply.body += bytes(event.data)
-            else:
-                if parser is None:
-                    mutation.reply(reply)
-                    self._send_head(writer, reply)
-                writer.write(reply.body if parser is None else mutation.before_end)
-                await writer.drain()
-                writer.write_eof()
-                await asyncio.sleep(0.05)
-                return
-
-    def _send_head(self, writer, reply):
-        lines = [f"HTTP/1.1 {reply.status} X", *(f"{name}: {value}" for name, value in reply.headers.items())]
-        writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode("latin-1"))
+                await response.write(data)
+            await response.write(mutation.before_end)
+        except aiohttp.ClientError:  # the service broke off
+            request.transport.abort()
+        return response
 
     def _frame(self, mutation, frame, reply):
         if frame.kind is FrameKind.COMMENT:
@@ -527,64 +482,13 @@ class MutatingProxy:
 @asynccontextmanager
 async def mutated(upstream, mutations, newline=b"\n"):
     """Yield the address of a proxy; `mutations` has names of cases, and None for what is not a probe."""
-    proxy = MutatingProxy(upstream, mutations, newline)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def results(probe, clock_of):
-    """What each case found, by rule: one probe for all rules, and one for each that needs a limit."""
-    limited = [{code: mutation} for code, mutation in MUTATIONS.items() if mutation.is_limited]
-    others = {code: mutation for code, mutation in MUTATIONS.items() if not mutation.is_limited}
-    found = {}
-    for limits, probes in ((NO_LIMITS, [others]), (LIMIT, limited)):
-        options = ServeOptions(clock="virtual", service=f"{limits}\n{KEYS}")
-        async with serve_scenario("probe", options) as service:
-            for mutations in probes:
-                names = {code: f"{mutation.case}-{code}" for code, mutation in mutations.items()}
-                cases = [replace(CASES[mutations[code].case], name=name) for code, name in names.items()]
-                async with (
-                    mutated(service.url, {names[code]: mutation for code, mutation in mutations.items()}) as url,
-                    probe(
-                        url,
-                        clock=clock_of(service),
-                        changes={"limits": {"runs": 4}},
-                        cases=cases,
-                        limits=True,
-                        shrink=False,
-                    ) as probed,
-                ):
-                    assert sum(len(result.findings) for result in probed.cases.values()) == len(probed.report.findings)
-                    # A limit of four runs is itself one of the mutations.
-                    assert set(probed.cases[SETUP].broken_rules) <= ({"RATE004"} if limits is LIMIT else set())
-                    assert probed.cases[SETUP].outcome == "held"
-                    found |= {code: probed.cases[name] for code, name in names.items()}
-    return found
-
-
-def test_there_is_a_mutation_for_each_rule_and_its_case_is_meant_to_find_it():
-    assert MUTATIONS.keys() == SERVICE_RULES
-    for code, mutation in MUTATIONS.items():
-        assert mutation.case in CASES
-        assert code in CASES[mutation.case].rules or code in {"SSE010", "RUN007"}, code
-
-
-def test_the_page_lists_the_case_that_finds_each_rule():
-    page = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
-    rows = re.findall(r"^\| `([a-z/-]+)` \| ([A-Z0-9 ]+) \|$", page, re.MULTILINE)
-    assert {code: case for case, codes in rows for code in codes.split()} == {
-        code: mutation.case for code, mutation in MUTATIONS.items()
-    }
-
-
-@pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("code", MUTATIONS)
-async def test_the_case_finds_the_broken_rule_and_nothing_else(code, results):
-    result = results[code]
-    assert code in {finding.code for finding in result.findings.values()}
-    assert not result.is_unexplained
-    assert {finding.code for finding in result.findings.values() if finding.severity is not Severity.NOTE} <= {code}
+    connector, timeout = aiohttp.TCPConnector(limit=0, force_close=True), aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as client:
+        server = web.Server(MutatingProxy(upstream, mutations, newline, client).handle, handler_cancellation=True)
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
