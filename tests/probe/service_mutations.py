@@ -4,7 +4,7 @@ A mutation replaces methods of a Service; `replaced` wraps one of them.  Add a r
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from second_service import RefusedError, Service
 
@@ -13,14 +13,11 @@ from second_service import RefusedError, Service
 class Mutation:
     """What a service does wrong."""
 
-    about: str
     found_by: str
     """The case that is broken, which is the only one that is run."""
     apply: Callable[[Service], None]
     rule: str = ""
     """The broken rule, if a rule finds it."""
-    traits: dict = field(default_factory=dict)
-    """Traits of the service in which it shows."""
 
 
 def replaced(name, change):
@@ -109,98 +106,45 @@ def replay_or_nothing(original, session, cursor):
         return []
 
 
-def lose_last(original, session):
+def lose_unsent(original, session):
     original(session)
-    del session.log[-1]
+    del session.log[-1:]
 
 
+def cut_off(raw):
+    return raw.replace(b"}", b"", 1)
+
+
+def include_cursor(original, session, cursor):
+    events = original(session, cursor)
+    return session.log[-len(events) - 1 :] if cursor else events
+
+
+late = both(replaced("check_result", accept_twice), replaced("answer", answer_again))
+never_busy = replaced("refuse_busy", never)
+skip_one = replaced("replay", lambda original, session, cursor: original(session, cursor)[bool(cursor) :])
+ignore_result = replaced("answer", lambda _original, call, _result: setattr(call, "state", "answered"))
 MUTATIONS = {
-    "tenants-mixed": Mutation("Another tenant sees a session.", "tenancy/records", as_tenant("acme")),
-    "stream-of-other-tenant": Mutation("Another tenant reads a stream.", "tenancy/stream", as_tenant("acme")),
-    "replay-of-other-tenant": Mutation("Another tenant reads a replay.", "tenancy/replay", as_tenant("acme")),
-    "command-of-other-tenant": Mutation("Another tenant cancels a run.", "tenancy/commands", as_tenant("acme")),
-    "two-runs-active": Mutation("A second run begins while one waits.", "runs/busy", replaced("refuse_busy", never)),
-    "twins-both-run": Mutation(
-        "Two requests at once both create a run.", "concurrency/two-runs-at-once", replaced("refuse_busy", never)
-    ),
-    "key-with-other-body": Mutation(
-        "An idempotency key is accepted with another payload.",
-        "idempotency/different-body",
-        replaced("recall", with_any_body),
-    ),
-    "cancelled-twice": Mutation(
-        "A completed run can be cancelled.",
-        "runs/cancel-completed",
-        replaced("cancel_run", unless("RUN_NOT_CANCELLABLE")),
-    ),
-    "wrong-result-accepted": Mutation(
-        "A result that does not match the schema is accepted.",
-        "tools/wrong-result",
-        replaced("check_result", unless("tool_result_invalid")),
-    ),
-    "late-result-accepted": Mutation(
-        "A result is accepted after its deadline.",
-        "tools/late-result",
-        both(replaced("check_result", accept_twice), replaced("answer", answer_again)),
-    ),
-    "unknown-cursor-ignored": Mutation(
-        "An unknown cursor replays nothing.",
-        "replay/unknown-cursor",
-        replaced("replay", replay_or_nothing),
-    ),
-    "other-code-for-cursor": Mutation(
-        "An unknown cursor gets another code.",
-        "replay/malformed-cursor",
-        refused_as("invalid_cursor", "invalid_request"),
-    ),
-    "scope-ignored": Mutation(
-        "A key without the scope gets another code.",
-        "authentication/missing-scope",
-        refused_as("permission_denied", "resource_not_found"),
-    ),
-    "closed-stream-loses": Mutation(
-        "What was not sent when a stream is closed is lost.",
-        "replay/closing",
-        replaced(
-            "end_streams", lambda original, session: (original(session), session.log.__delitem__(slice(-1, None)))
-        ),
-    ),
-    "replay-skips-one": Mutation(
-        "A replay lacks the first event after the cursor.",
-        "replay/after-each-event",
-        replaced("replay", lambda original, session, cursor: original(session, cursor)[bool(cursor) :]),
-        rule="RES002",
-    ),
-    "cursor-included": Mutation(
-        "A replay begins with the event of the cursor.",
-        "replay/same-twice",
-        replaced(
-            "replay",
-            lambda original, session, cursor: (
-                session.log[-len(original(session, cursor)) - 1 :] if cursor else original(session, cursor)
-            ),
-        ),
-        rule="RES001",
-    ),
-    "result-accepted-twice": Mutation(
-        "A result is accepted again after the run has ended.",
-        "tools/repeated-result",
-        both(replaced("check_result", accept_twice), replaced("answer", answer_again)),
-    ),
-    "result-ignored": Mutation(
-        "A result is accepted, and the run keeps waiting.",
-        "tools/correct-result",
-        replaced("answer", lambda _original, call, _result: setattr(call, "state", "answered")),
-    ),
-    "cancel-forgotten": Mutation(
-        "A run is cancelled without run.cancelled.",
-        "runs/cancel",
-        replaced("publish", without("run.cancelled")),
-    ),
+    "tenants-mixed": Mutation("tenancy/records", as_tenant("acme")),
+    "stream-of-other-tenant": Mutation("tenancy/stream", as_tenant("acme")),
+    "replay-of-other-tenant": Mutation("tenancy/replay", as_tenant("acme")),
+    "command-of-other-tenant": Mutation("tenancy/commands", as_tenant("acme")),
+    "two-runs-active": Mutation("runs/busy", never_busy),
+    "twins-both-run": Mutation("concurrency/two-runs-at-once", never_busy),
+    "key-with-other-body": Mutation("idempotency/different-body", replaced("recall", with_any_body)),
+    "cancelled-twice": Mutation("runs/cancel-completed", replaced("cancel_run", unless("RUN_NOT_CANCELLABLE"))),
+    "wrong-result-accepted": Mutation("tools/wrong-result", replaced("check_result", unless("tool_result_invalid"))),
+    "late-result-accepted": Mutation("tools/late-result", late),
+    "unknown-cursor-ignored": Mutation("replay/unknown-cursor", replaced("replay", replay_or_nothing)),
+    "other-code-for-cursor": Mutation("replay/malformed-cursor", refused_as("invalid_cursor", "invalid_request")),
+    "scope-ignored": Mutation("authentication/missing-scope", refused_as("permission_denied", "resource_not_found")),
+    "closed-stream-loses": Mutation("replay/closing", replaced("end_streams", lose_unsent)),
+    "replay-skips-one": Mutation("replay/after-each-event", skip_one, "RES002"),
+    "cursor-included": Mutation("replay/same-twice", replaced("replay", include_cursor), "RES001"),
+    "result-accepted-twice": Mutation("tools/repeated-result", late),
+    "result-ignored": Mutation("tools/correct-result", ignore_result),
+    "cancel-forgotten": Mutation("runs/cancel", replaced("publish", without("run.cancelled"))),
     "cut-off-json": Mutation(
-        "The data of message.completed is cut off.",
-        "streams/run-with-deltas",
-        with_type("message.completed", lambda raw: raw.replace(b"}", b"", 1)),
-        rule="EVT001",
+        "streams/run-with-deltas", with_type("message.completed", lambda raw: raw.replace(b"}", b"", 1)), "EVT001"
     ),
 }

@@ -96,6 +96,11 @@ def test_every_service_rule_is_meant_to_be_exercised_by_a_case():
     assert SERVICE_RULES - meant == NOT_REACHED.keys()
 
 
+def test_the_page_lists_the_rules_that_the_stand_in_does_not_exercise():
+    page = Path(__file__).parents[2] / "docs" / "serve.md"
+    assert set(re.findall(r"^\| `([A-Z]+\d{3})` \|", page.read_text("utf-8"), re.MULTILINE)) == NOT_REACHED.keys()
+
+
 def test_cases_state_what_they_do():
     for case in CASES.values():
         assert case.about.endswith(".")

@@ -303,8 +303,7 @@ def test_what_a_fast_service_never_does_is_broken(probe_second):
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_case_finds_what_a_mutation_breaks(name, probe_second):
     mutation = MUTATIONS[name]
-    traits = replace(FEW, **mutation.traits)
-    probed, _ = probe_second(traits, mutation=mutation.apply, only=(mutation.found_by,))
+    probed, _ = probe_second(mutation=mutation.apply, only=(mutation.found_by,))
     result = probed.cases[mutation.found_by]
     assert result.verdict is CaseVerdict.BROKEN
     assert "<<" not in result.reason

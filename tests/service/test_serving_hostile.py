@@ -12,19 +12,11 @@ from wiretape_replay.service.session_engine import SessionEngine
 
 BODIES = {
     "not JSON": b"hello",
-    "unfinished": b'{"input": ',
     "two objects": b"{}{}",
     "a list": b"[1, 2]",
-    "a text": b'"run"',
-    "a number": b"12",
-    "null": b"null",
-    "not a number": b'{"a": NaN}',
     "UTF-16": '{"a": 1}'.encode("utf-16"),
-    "latin-1": '{"a": "ü"}'.encode("latin-1"),
     "half a surrogate pair": b'{"a": "\\ud800"}',
-    "NUL bytes": b"\0" * 100,
     "compressed": gzip.compress(b"{}"),
-    "deep": b'{"a":' * 100_000,
     "deep and complete": b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
     "large": b'{"a": "' + b"x" * (4 * 1024 * 1024) + b'"}',
 }
@@ -60,23 +52,15 @@ async def test_the_error_of_an_invalid_body_has_the_reason(serve, body):
         assert REASONS[body] in reply.error["message"]
 
 
-ACCEPTED = {
-    "large numbers": b'{"a": 1e308, "b": ' + b"9" * 300 + b"}",
-    "deep": b'{"a":' + b"[" * 1_023 + b"]" * 1_023 + b"}",
-    "a whole surrogate pair": b'{"\\ud83d\\ude00": "\\u0000"}',
-}
-
-
-@pytest.mark.parametrize("body", ACCEPTED.values(), ids=ACCEPTED)
-async def test_bodies_at_the_limits_are_accepted(serve, body):
+async def test_bodies_at_the_limits_are_accepted(serve):
     async with serve(virtual=True) as stage:
-        assert (await stage.post("/v1/sessions", data=body)).status == 201
+        for body in (b'{"a": 1e308, "b": ' + b"9" * 300 + b"}", b'{"a":' + b"[" * 1_023 + b"]" * 1_023 + b"}"):
+            assert (await stage.post("/v1/sessions", data=body)).status == 201
 
 
-@pytest.mark.parametrize("encoding", ["foo", "gzip", "identity, br", "deflate"])
-async def test_an_encoded_body_is_refused_whatever_it_contains(serve, encoding):
+async def test_an_encoded_body_is_refused_whatever_it_contains(serve):
     async with serve(virtual=True) as stage:
-        for body in (b"{}", b"", gzip.compress(b"{}")):
+        for encoding, body in itertools.product(["foo", "gzip", "identity, br"], [b"{}", b"", gzip.compress(b"{}")]):
             reply = await stage.post("/v1/sessions", data=body, headers={"Content-Encoding": encoding})
             assert (reply.status, reply.code) == (400, "invalid_request")
             assert reply.error["details"][0]["path"] == "Content-Encoding"
@@ -122,20 +106,7 @@ async def test_values_of_wrong_types_are_refused_or_accepted_without_errors(serv
             assert reply.status == 201 or reply.code in ERROR_CODES, value
 
 
-IDS = [
-    "%00",
-    "%2e%2e",
-    "..",
-    "%2F",
-    "%ff",
-    "%F0%9F%92%A9",
-    "a" * 2_000,
-    "';--",
-    "%3Cscript%3E",
-    "%0d%0aX:%20y",
-    "{x}",
-    "*",
-]
+IDS = ["%00", "..", "%2F", "%ff", "a" * 2_000, "%0d%0aX:%20y", "{x}"]
 
 
 async def test_hostile_ids_are_not_found(serve):
@@ -156,26 +127,17 @@ async def test_hostile_ids_are_not_found(serve):
 
 LINES = {
     "GET /": 404,
-    "GET /v1": 404,
-    "GET /favicon.ico": 404,
     "GET /v1/sessions/": 404,
-    "POST /v1/sessions/": 404,
     "GET //v1/sessions": 404,
-    "GET /v2/sessions": 404,
     "GET /v1/session%73": 404,
     "OPTIONS *": 404,
     "GET /v1/sessions": 400,
-    "PUT /v1/sessions": 400,
     "DELETE /v1/sessions/x": 400,
-    "PATCH /v1/sessions/x/runs": 400,
     "POST /v1/sessions/x/events/stream": 400,
-    "GET /v1/sessions/x/runs/y/cancel": 400,
     "OPTIONS /v1/sessions": 400,
-    "TRACE /v1/sessions": 400,
     "BREW /v1/sessions": 400,
     "CONNECT /v1/sessions": 400,
     "post /v1/sessions?a=b": 400,
-    "FOO /v1/sessions/x/runs/y": 400,
 }
 
 
@@ -199,16 +161,12 @@ async def test_the_error_of_an_unknown_method_lists_the_methods_of_the_path(serv
         assert reply.error["message"] == "Unknown method FOO; /v1/sessions allows POST."
 
 
-async def test_the_response_to_a_preflight_does_not_allow_cors(serve):
+async def test_the_responses_to_a_preflight_and_to_head_have_no_body(serve):
     async with serve(virtual=True) as stage:
         asked = "Origin: http://page.test\r\nAccess-Control-Request-Method: POST\r\n"
         reply = await stage.raw(_request("OPTIONS /v1/sessions", asked))
         assert (reply.status, reply.body, reply.headers["allow"]) == (200, b"", "POST")
         assert not [name for name in reply.headers if name.startswith("access-control")]
-
-
-async def test_the_response_to_head_has_no_body(serve):
-    async with serve(virtual=True) as stage:
         reply = await stage.raw(_request("HEAD /v1/sessions"))
         assert (reply.status, reply.body) == (400, b"")
 
@@ -216,14 +174,9 @@ async def test_the_response_to_head_has_no_body(serve):
 STRANGE = {
     "not HTTP": b"hello\r\n\r\n",
     "TLS": bytes.fromhex("16030100a5010000a10303") + b"x" * 60 + b"\r\n\r\n",
-    "an unknown version": b"GET / HTTP/9.9.9\r\n\r\n",
     "a header without a name": b"GET / HTTP/1.1\r\n: x\r\n\r\n",
-    "a header with a NUL": b"GET / HTTP/1.1\r\nA: \0\r\n\r\n",
-    "a space in a header's name": b"GET / HTTP/1.1\r\nA b: c\r\n\r\n",
     "a line that is too long": b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\n\r\n",
-    "a header that is too long": b"GET / HTTP/1.1\r\nA: " + b"a" * 300_000 + b"\r\n\r\n",
     "an invalid length": b"POST /v1/sessions HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-    "two lengths": b"POST /v1/sessions HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
     "length and chunks": b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n{}",
     "an expectation": b"POST / HTTP/1.1\r\nConnection: close\r\nExpect: magic\r\nContent-Length: 0\r\n\r\n",
 }
@@ -254,7 +207,7 @@ async def _bytes(stage, data):
         return b""  # no response
 
 
-KEYS = ["", "Bearer", "Bearer ", "Basic d2lyZXRhcGU=", "bearer", "Bearer no", "Bearer wiretape-key x", "wiretape-key"]
+KEYS = ["", "Bearer", "Basic d2lyZXRhcGU=", "Bearer no", "Bearer wiretape-key x", "wiretape-key"]
 
 
 async def test_an_invalid_key_is_refused_on_every_path(serve):
@@ -266,27 +219,19 @@ async def test_an_invalid_key_is_refused_on_every_path(serve):
             assert (reply.status, reply.code) == (401, "authentication_required"), value
 
 
-async def test_a_parameter_that_is_not_a_boolean_is_an_invalid_request(serve):
-    async with serve(virtual=True) as stage:
-        for value in ("maybe", "1", "", "true,false", "true&event_deltas=true", "false&event%5Fdeltas=true"):
-            reply = await stage.get(f"{await stage.session()}/events/stream?event_deltas={value}")
-            assert (reply.status, reply.code) == (400, "invalid_request"), value
-            assert reply.error["details"][0]["path"] == "event_deltas"
-
-
-async def test_an_unknown_cursor_is_invalid(serve):
-    """Including the cursor of another session."""
+async def test_invalid_parameters_cursors_and_idempotency_keys_are_refused(serve):
+    """A cursor of another session is invalid, too."""
     async with serve(virtual=True) as stage:
         session, other = await stage.session(), await stage.session()
+        for value in ("maybe", "", "true,false", "true&event_deltas=true", "false&event%5Fdeltas=true"):
+            reply = await stage.get(f"{session}/events/stream?event_deltas={value}")
+            assert (reply.status, reply.code) == (400, "invalid_request"), value
+            assert reply.error["details"][0]["path"] == "event_deltas"
         await stage.run(other)
         foreign = (await stage.follow(other))[0]["id"]
-        for sent in ("x", "0", "evt_", "\xff\xfe", "a" * 5_000, foreign):
+        for sent in ("x", "evt_", "\xff\xfe", "a" * 5_000, foreign):
             reply = await stage.get(f"{session}/events/stream", headers={"Last-Event-ID": sent})
             assert (reply.status, reply.code) == (400, "invalid_cursor")
-
-
-async def test_an_invalid_idempotency_key_is_an_invalid_request(serve):
-    async with serve(virtual=True) as stage:
         for key in ("", "k" * 256):
             reply = await stage.post("/v1/sessions", headers={"Idempotency-Key": key})
             assert (reply.status, reply.code) == (400, "invalid_request")
