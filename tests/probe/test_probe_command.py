@@ -5,11 +5,12 @@ import json
 import os
 import subprocess
 import xml.etree.ElementTree as ET
-from contextlib import asynccontextmanager
+from itertools import groupby
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from rule_mutations import Mutation, mutated
 from wiretape_process import WiretapeProcess
 
 from wiretape import check
@@ -19,44 +20,18 @@ from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_file import initial_file
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.json_format import schema
+from wiretape_replay.server_options import ServeOptions
+from wiretape_replay.service.scenario_server import serve_scenario
 
 
-async def lose_run_ids(reader, writer, upstream, found=b'"active_run_id"', instead=b'"active_run_no"'):
-    """A reverse proxy that drops `active_run_id` from error responses, one connection for each request."""
-    there, back = await asyncio.open_connection("127.0.0.1", upstream)
-
-    async def pass_on(source, target):
-        while data := await source.read(65536):
-            # The length stays the same.
-            target.write(data.replace(found, instead))
-
-    tasks = [asyncio.ensure_future(pass_on(reader, back)), asyncio.ensure_future(pass_on(there, writer))]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        back.transport.abort()
-        writer.close()
+def lose_run_id(reply):
+    """Rename `active_run_id` in error responses."""
+    reply.body = reply.body.replace(b'"active_run_id"', b'"active_run_no"')
 
 
-async def pass_through(reader, writer, upstream):
-    await lose_run_ids(reader, writer, upstream, b"", b"")
-
-
-@asynccontextmanager
-async def proxied(service, serve_connection):
-    port = int(service.url.rpartition(":")[2])
-    server = await asyncio.start_server(lambda r, w: serve_connection(r, w, port), "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-
-
-def without_run_ids(service):
-    return proxied(service, lose_run_ids)
+def without_run_ids(service, change=lose_run_id):
+    cases = ("runs/busy", "runs/busy-while-running", "concurrency/two-runs-at-once")
+    return mutated(service.url, dict.fromkeys(cases, Mutation("", reply=change)))
 
 
 def describe(folder, url):
@@ -294,29 +269,27 @@ async def test_each_broken_rule_is_one_annotation_and_one_tape(serve, tmp_path):
     assert {path.name for path in tmp_path.glob("*.tape")} == {"run.BUSY001.tape", "run.ERR007.tape"}
 
 
-async def refuse(_reader, writer, _upstream):
-    writer.close()
-
-
 @pytest.mark.parametrize(
-    ("later", "why"),
+    ("status", "why"),
     [
-        (pass_through, "the rule held when runs/busy-while-running was repeated"),
-        (refuse, "runs/busy-while-running could not be repeated"),
+        (None, "the rule held when runs/busy-while-running was repeated"),
+        (500, "runs/busy-while-running could not be repeated"),
     ],
 )
-async def test_a_rule_that_is_broken_once_has_a_tape(later, why, serve, tmp_path, probe):
+async def test_a_rule_that_is_broken_once_has_a_tape(status, why, serve, probe):
     """The tape is cut from the recording."""
-    served = 0
+    served = []
 
-    async def lose_once(reader, writer, upstream):
-        nonlocal served
-        served += 1
-        await (lose_run_ids if served <= 12 else later)(reader, writer, upstream)
+    def lose_once(reply):
+        served.append(reply)
+        if b'"active_run_id"' in reply.body and len(served) < 6:
+            lose_run_id(reply)
+        elif len(served) > 6 and status is not None:
+            reply.status = status
 
     async with (
         serve() as service,
-        proxied(service, lose_once) as url,
+        without_run_ids(service, lose_once) as url,
         probe(url, only=("runs/busy-while-running",)) as probed,
     ):
         results = probed.report.cases
@@ -324,3 +297,75 @@ async def test_a_rule_that_is_broken_once_has_a_tape(later, why, serve, tmp_path
         assert "BUSY001" in {finding.code for finding in check(found.tape).findings}
         lines = "\n".join(map(str, case_lines(results, probed.report.coverage)))
         assert f"{why}; wiretape show " in lines
+
+
+# Options that change how the probe runs and what it reports; each does something.
+
+FAULT = {
+    "do": "corrupt",
+    "how": "replace",
+    "find": "workspace_id",
+    "with": "workspace_no",
+    "at": {"type": "run.started"},
+}
+
+
+@pytest.fixture
+def run_with(tmp_path):
+    """Probe the stand-in, without reproductions unless the arguments say otherwise.
+
+    Returns the exit status, the report, the codes of the stored findings, and the cases in the order of their requests.
+    """
+
+    async def probe(*arguments, faults=None):
+        async with serve_scenario("probe", ServeOptions(clock="virtual", faults=faults)) as service:
+            file = initial_file(service.url).replace("sessions = 30", "sessions = 3")
+            (tmp_path / "probe.toml").write_text(file, "utf-8")
+            status, _, _ = await run(
+                *(tmp_path, "--only", "errors/unknown-path", "--no-shrink", "--record", "run.db", "--force"),
+                *("--no-config", "--format", "json", "--output", "out.json", *arguments),
+                key="wiretape-key",
+            )
+        with open_recording(tmp_path / "run.db") as recording:
+            stored = {finding.code for finding in recording.findings()}
+            order = [dict(each.request.headers)["User-Agent"] for each in recording.exchanges()]
+        return status, json.loads((tmp_path / "out.json").read_text("utf-8")), stored, order
+
+    return probe
+
+
+async def test_seed_and_jobs_decide_the_order_of_the_cases(run_with):
+    only = ["--only", "errors,replay/unknown-cursor,runs/busy-while-running", "--jobs", "1"]
+    probed = [await run_with(*only, "--seed", seed) for seed in ("1", "2")]
+    assert [report["probe"]["seed"] for _, report, _, _ in probed] == [1, 2]
+    first, second = ([case for case, _ in groupby(order)] for _, _, _, order in probed)
+    assert len(set(first)) == len(first)
+    assert (first != second, sorted(first)) == (True, sorted(second))
+
+
+async def test_limits_are_exceeded_only_on_request(run_with):
+    for options, reason in (((), "it needs --limits"), (("--limits",), "none of 4 requests was refused")):
+        _, report, _, _ = await run_with("--only", "limits/sessions", *options)
+        assert report["cases"][-1]["reason"].startswith(reason)
+
+
+async def test_only_a_proxy_stores_findings_and_only_shrinking_reproduces_them(run_with):
+    for options, expected in (((), []), (("--through-proxy", "--shrink"), ["EVT004"])):
+        _, report, stored, _ = await run_with(*options, faults=FAULT)
+        assert stored == set(expected)
+        assert [each["code"] for each in report["probe"]["reproductions"]] == expected
+
+
+async def test_a_baseline_lists_what_does_not_fail(run_with, tmp_path):
+    known = tmp_path / "known.json"
+    for options, faults, expected, is_listed in (
+        ((), FAULT, 1, False),
+        (("--write-baseline", known), FAULT, 0, True),
+        (("--baseline", known), FAULT, 0, True),
+        (("--baseline", known), None, 0, True),
+        (("--baseline", known, "--strict-baseline"), None, 1, True),
+        (("--baseline", known, "--prune-baseline"), None, 0, False),
+    ):
+        status, *_ = await run_with(*options, faults=faults)
+        assert status == expected, options
+        assert (known.exists() and "EVT004" in known.read_text("utf-8")) == is_listed

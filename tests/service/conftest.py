@@ -1,13 +1,11 @@
 """Fixtures of the tests of the stand-in service."""
 
-import importlib.util
 import logging
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import aiohttp
 import pytest
+from stages import serving
 
 from wiretape_replay.service.scenario_file import read_scenario
 from wiretape_replay.service.session_engine import CommandKind, SessionEngine
@@ -56,23 +54,13 @@ def engine(scenario, engine_of):
     return lambda text, **options: engine_of(scenario(text), **options)
 
 
-@pytest.fixture(scope="session")
-def stages():
-    """The module `stages.py` in this folder: tests are not a package, so it cannot be imported by name."""
-    spec = importlib.util.spec_from_file_location("wiretape_test_stages", Path(__file__).with_name("stages.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def serve(tmp_path, stages):
+def serve(tmp_path):
     """Serve a scenario in the test's event loop: `async with serve("hello", virtual=True) as stage`.
 
     At the end of the block the traffic is checked: there must not be findings against the service.
     """
-    return lambda scenario="hello", **how: stages.serving(scenario, tmp_path, **how)
+    return lambda scenario="hello", **how: serving(scenario, tmp_path, **how)
 
 
 @pytest.fixture(autouse=True)

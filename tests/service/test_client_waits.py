@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+from stages import Stage
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.server_options import ServeOptions
@@ -12,13 +13,13 @@ from wiretape_replay.service.scenario_file import bundled_scenarios
 from wiretape_replay.service.scenario_server import serve_scenario
 
 
-async def refused(scenario, clock, seconds, wait, stages, http):
+async def refused(scenario, clock, seconds, wait, http):
     """Request a session again after `wait`, while a run takes place; the findings, and the longest possible wait."""
     checker = ClientChecker()
     limit = {"do": "error", "code": "RATE_LIMITED", "retry-after": seconds, "times": 1}
     faults = limit | {"operation": "POST /v1/sessions", "skip": 1}
     async with serve_scenario(scenario, ServeOptions(clock=clock, faults=faults), checker=checker) as service:
-        stage = stages.Stage(service, http)
+        stage = Stage(service, http)
         session = await stage.session()
         stream = await stage.stream(session)
         began = time.monotonic()
@@ -33,11 +34,11 @@ async def refused(scenario, clock, seconds, wait, stages, http):
 
 
 @pytest.fixture
-def at_once(stages, http):
+def at_once(http):
     """Try all bundled scenarios at the same time."""
 
     async def each(clock, seconds, wait):
-        tries = (refused(scenario, clock, seconds, wait, stages, http) for scenario in bundled_scenarios())
+        tries = (refused(scenario, clock, seconds, wait, http) for scenario in bundled_scenarios())
         return await asyncio.gather(*tries)
 
     return each

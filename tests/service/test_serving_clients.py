@@ -3,14 +3,15 @@
 import math
 
 import pytest
+from stages import KEYS
 
 from wiretape.contract import LIMITS
 from wiretape.errors import InputError
 from wiretape_replay.service.service_clock import VirtualClock
 
 
-async def test_tenants_cannot_see_sessions_of_each_other(serve, stages):
-    async with serve(virtual=True, keys=stages.KEYS) as stage:
+async def test_tenants_cannot_see_sessions_of_each_other(serve):
+    async with serve(virtual=True, keys=KEYS) as stage:
         session = await stage.session(key="alice")
         run = await stage.run(session, key="alice")
         unknown = await stage.get("/v1/sessions/ses_unknown", key="bob")
@@ -22,8 +23,8 @@ async def test_tenants_cannot_see_sessions_of_each_other(serve, stages):
         assert (await stage.get(run, key="alice")).status == 200
 
 
-async def test_a_key_of_a_workspace_sees_only_its_sessions(serve, stages):
-    async with serve(virtual=True, keys=stages.KEYS) as stage:
+async def test_a_key_of_a_workspace_sees_only_its_sessions(serve):
+    async with serve(virtual=True, keys=KEYS) as stage:
         session = await stage.session(key="alice")
         assert (await stage.get(session, key="alice")).json["workspace_id"] == "wks_a"
         assert (await stage.get(session, key="anna")).code == "resource_not_found"
@@ -46,9 +47,9 @@ def _everything(session, run):
 
 
 @pytest.mark.parametrize("name", LIMITS)
-async def test_each_limit_refuses_then_serves_again_after_retry_after(serve, stages, name):
+async def test_each_limit_refuses_then_serves_again_after_retry_after(serve, name):
     """Meanwhile the other limits and the other tenant are not affected."""
-    async with serve(virtual=True, keys=stages.KEYS) as stage:
+    async with serve(virtual=True, keys=KEYS) as stage:
         use = {limit: await _user(stage, limit) for limit in LIMITS}
         # Making ready has used some of the limits.
         await stage.service.control.async_advance(60)
@@ -83,8 +84,8 @@ async def _user(stage, limit):
     return lambda key: stage.get("/v1/sessions/ses_x/events/stream", key=key)
 
 
-async def test_an_idempotency_key_repeats_the_response_byte_for_byte(serve, stages):
-    async with serve("application-tool", virtual=True, keys=stages.KEYS) as stage:
+async def test_an_idempotency_key_repeats_the_response_byte_for_byte(serve):
+    async with serve("application-tool", virtual=True, keys=KEYS) as stage:
         session, run, call = await _asked(stage)
         body = {"tool_call_id": call, "output": {"celsius": 1}}
         requests = [
@@ -142,9 +143,9 @@ async def test_a_refused_request_does_not_use_up_its_idempotency_key(serve):
         assert (await stage.post(f"{session}/runs", idem="a")).status == 201
 
 
-async def test_an_idempotency_key_does_not_show_a_response_to_another_workspace(serve, stages):
+async def test_an_idempotency_key_does_not_show_a_response_to_another_workspace(serve):
     """Two keys of one tenant share idempotency keys, but not sessions."""
-    async with serve(virtual=True, keys=stages.KEYS) as stage:
+    async with serve(virtual=True, keys=KEYS) as stage:
         mine = await stage.post("/v1/sessions", key="alice", idem="k")
         theirs = await stage.post("/v1/sessions", key="anna", idem="k")
         assert (mine.status, theirs.code) == (201, "idempotency_conflict")
