@@ -46,8 +46,8 @@ soak: venv ## break things under load for SECONDS (3600), seeded with SEED (1), 
 	@WIRETAPE_SOAK_SECONDS=$(SECONDS) WIRETAPE_SOAK_SEED=$(SEED) \
 		$(BIN)/python -m pytest --quiet --capture=no tests/proxy/test_soak.py $(ARGS)
 
-reproductions: venv ## break each rule about the service, and run the script that wiretape probe prints; prints a table
-	@WIRETAPE_REPRODUCTIONS=1 $(BIN)/python -m pytest --quiet --capture=no tests/probe/test_probe_reproductions.py $(ARGS)
+reproductions: venv ## break each rule about the service, and run the script that wiretape probe prints
+	@WIRETAPE_REPRODUCTIONS=1 $(BIN)/python -m pytest --quiet --verbose tests/probe/test_probe_second_service.py -k printed_script $(ARGS)
 
 # cosmic-ray has its own environment, because tests need none of its packages.
 mutants: venv ## change the code in small ways, and report which changes no test notices (ARGS="sse --sample 100")

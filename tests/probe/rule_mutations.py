@@ -13,16 +13,6 @@ from yarl import URL
 from wiretape.sse import FrameKind, Parser
 from wiretape_inspect.report.case_results import case_name_of
 
-KEYS = """
-[[keys]]
-key = "main-key"
-[[keys]]
-key = "other-key"
-tenant = "globex"
-[[keys]]
-key = "limited-key"
-scopes = ["events:read"]
-"""
 NOT_FOUND = {"error": {"code": "resource_not_found", "message": "There is none.", "request_id": "req-x"}}
 A_STREAM, REPLAY, KEEP_ALIVE = "streams/run-with-deltas", "replay/after-each-event", "streams/keep-alive"
 TWO_RUNS, UNKNOWN = "runs/two-in-a-row", "errors/unknown-session"
@@ -307,6 +297,13 @@ def later_retry(reply):
         reply.headers["retry-after"] = str(int(reply.headers["retry-after"]) + 5)
 
 
+def other_limit(reply):
+    if reply.status == 429:
+        document = reply.document
+        document["error"]["details"]["limit"] = 4
+        reply.body = json.dumps(document).encode()
+
+
 def compressed(reply):
     if reply.headers.get("content-type") == "text/event-stream":
         reply.headers["content-encoding"] = "gzip"
@@ -320,7 +317,6 @@ def tool_end(change):
     return on("tool.completed", change=change)
 
 
-NO_LIMITS, LIMIT = "limits = false", "limits.runs = 4"
 BUSY = "runs/busy"
 MUTATIONS = {
     "SSE001": Mutation(A_STREAM, message(lambda e: e.raw().replace(b'"text": "H', b'"text": "\xff'))),
@@ -408,7 +404,7 @@ MUTATIONS = {
     "RATE001": Mutation("limits/runs", reply=no_retry_after, is_limited=True),
     "RATE002": Mutation("limits/runs", reply=error_field(429, details={}), is_limited=True),
     "RATE003": Mutation("limits/runs", reply=later_retry, is_limited=True),
-    "RATE004": Mutation("limits/runs", is_limited=True),
+    "RATE004": Mutation("limits/runs", reply=other_limit, is_limited=True),
     "AUTH001": Mutation("authentication/stream-without-key", request=give_key),
     "AUTH002": Mutation("authentication/stream-without-key", reply=keyless_404),
 }
@@ -425,8 +421,8 @@ def started(mutation):
 class MutatingProxy:
     """A reverse proxy that applies to each case its mutation."""
 
-    def __init__(self, upstream, mutations, newline, client):
-        self._upstream, self._newline, self._client = upstream, newline, client
+    def __init__(self, upstream, mutations, client):
+        self._upstream, self._client = upstream, client
         self._mutations = {name: started(mutation) for name, mutation in mutations.items()}
 
     async def handle(self, request):
@@ -458,7 +454,6 @@ class MutatingProxy:
         try:
             async for received in answer.content.iter_any():
                 data = b"".join(self._frame(mutation, frame, reply) for frame in parser.feed(received))
-                data = data.replace(b"\n", self._newline)
                 if packer is not None and data:
                     data = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
                 await response.write(data)
@@ -480,11 +475,11 @@ class MutatingProxy:
 
 
 @asynccontextmanager
-async def mutated(upstream, mutations, newline=b"\n"):
+async def mutated(upstream, mutations):
     """Yield the address of a proxy; `mutations` has names of cases, and None for what is not a probe."""
     connector, timeout = aiohttp.TCPConnector(limit=0, force_close=True), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as client:
-        server = web.Server(MutatingProxy(upstream, mutations, newline, client).handle, handler_cancellation=True)
+        server = web.Server(MutatingProxy(upstream, mutations, client).handle, handler_cancellation=True)
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -3,9 +3,10 @@
 import tomllib
 
 import pytest
+from hostile_server import HostileServer
 from second_service import DESCRIPTION, Service, Traits, listening
 from test_probe_command import run
-from test_probe_hostile import endless_head, flood, hang, html, not_http, redirect, reset, serving
+from test_probe_hostile import SERVERS
 
 from wiretape_inspect.probe import discovery, probe_client
 from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file, probe_file_text
@@ -88,23 +89,22 @@ async def test_hooks_replace_no_kind_that_is_tried_and_values_that_fail_are_kept
 
 NO_SERVICE = " is not an Agent Session Service, or create-session.request is wrong: expected JSON for POST /v1/sessions"
 SENTENCES = {
-    hang: "Expected a response to POST /v1/sessions within 1 s, got nothing: if the service needs longer",
-    reset: f"{NO_SERVICE}, got no response (the service reset the connection).",
-    flood: f"{NO_SERVICE}, got 200, text/event-stream.",
-    endless_head: f"{NO_SERVICE}, got no response (not HTTP: ",
-    html: f"{NO_SERVICE}, got 200, text/html.",
-    redirect: f"{NO_SERVICE}, got 302 to https://elsewhere.test/, no Content-Type.",
-    not_http: f"{NO_SERVICE}, got no response (not HTTP: ",
+    "hang": "Expected a response to POST /v1/sessions within 1 s, got nothing: if the service needs longer",
+    "flood": f"{NO_SERVICE}, got 200, text/event-stream.",
+    "endless head": f"{NO_SERVICE}, got no response (not HTTP: ",
+    "html": f"{NO_SERVICE}, got 200, text/html.",
+    "redirect": f"{NO_SERVICE}, got 302 to https://elsewhere.test/, no Content-Type.",
 }
 
 
-@pytest.mark.parametrize("handle", SENTENCES, ids=lambda handle: handle.__name__)
-async def test_what_is_not_a_service_gets_one_sentence(handle, probe_file, monkeypatch):
+@pytest.mark.parametrize("name", SENTENCES)
+async def test_what_is_not_a_service_gets_one_sentence(name, probe_file, monkeypatch):
     monkeypatch.setattr(probe_client, "MOST_EVENTS", 1000)
-    async with serving(handle) as (_, url):
+    with HostileServer(*SERVERS[name]) as server:
+        file = probe_file(f"http://{server.address}")
         with pytest.raises(discovery.InputError) as raised:
-            await discovery.discover(probe_file(url), {"main": "main-key"}, 1 if handle is hang else 20)
-    assert SENTENCES[handle] in str(raised.value)
+            await discovery.discover(file, {"main": "main-key"}, 1 if name == "hang" else 20)
+    assert SENTENCES[name] in str(raised.value)
 
 
 async def test_a_key_that_is_refused_and_a_service_that_is_down_exit_with_2(tmp_path):

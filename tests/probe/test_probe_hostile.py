@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from hostile_server import HEAD, HostileServer
 
 from wiretape.errors import InputError
 from wiretape.rules import Severity
@@ -25,44 +26,18 @@ CASES = ("sessions", "errors/unknown-path", "errors/malformed-json")
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<h1>Hi.</h1>\n"
 
 
-async def hang(_reader, _writer):
-    await asyncio.sleep(3600)
-
-
-async def reset(_reader, writer):
-    writer.transport.abort()
-
-
-async def flood(reader, writer):
-    await reader.read(1000)
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-    while True:
-        writer.write(b"data: {}\n\n" * 10_000)
-        await writer.drain()
-
-
-async def endless_head(reader, writer):
-    await reader.read(1000)
-    writer.write(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        writer.write(b"X-More: x\r\n" * 1000)
-        await writer.drain()
-
-
-async def endless_continue(reader, writer):
-    await reader.read(1000)
-    while True:
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
-        await writer.drain()
-
-
-async def slow_head(reader, writer):
-    await reader.read(1000)
-    writer.write(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        writer.write(b"x")
-        await writer.drain()
-        await asyncio.sleep(0.02)
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+SERVERS = {
+    "hang": (b"", b"x", 3600),
+    "flood": (STREAM, b"data: {}\n\n" * 10_000),
+    "endless head": (HEAD, b"X-More: x\r\n" * 1000),
+    "endless continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    "slow head": (HEAD, b"x", 0.02),
+    "html": (HTML,),
+    "redirect": (b"HTTP/1.1 302 Found\r\nLocation: https://elsewhere.test/\r\nContent-Length: 0\r\n\r\n",),
+    "not HTTP": (b"220 mail.test ESMTP\r\n",),
+}
+"""What a server sends first, what it sends again and again, and the pause (s)."""
 
 
 async def html(reader, writer):
@@ -70,14 +45,8 @@ async def html(reader, writer):
     writer.write(HTML)
 
 
-async def redirect(reader, writer):
-    await reader.read(1000)
-    writer.write(b"HTTP/1.1 302 Found\r\nLocation: https://elsewhere.test/\r\nContent-Length: 0\r\n\r\n")
-
-
-async def not_http(reader, writer):
-    await reader.read(1000)
-    writer.write(b"220 mail.test ESMTP\r\n")
+async def reset(_reader, writer):
+    writer.transport.abort()
 
 
 @asynccontextmanager
@@ -106,30 +75,37 @@ NO_ID = "Expected the id of the session at /id (create-session.id in probe.toml)
 NOTHING = (
     "Expected a response to POST /v1/sessions within 1 s, got nothing: if the service needs longer, increase --timeout."
 )
+NO_RESPONSE = "Expected a new session for POST /v1/sessions, got no response"
 EXPECTED = {
-    hang: NOTHING,
-    endless_continue: NOTHING,
-    slow_head: NOTHING,
-    reset: "Expected a new session for POST /v1/sessions, got no response (the service reset the connection).",
-    flood: NO_ID,
-    endless_head: "Expected a new session for POST /v1/sessions, got no response (not HTTP: ",
-    html: NO_ID,
-    redirect: "Expected a new session for POST /v1/sessions, got 302 to https://elsewhere.test/.",
-    not_http: "Expected a new session for POST /v1/sessions, got no response (not HTTP: ",
+    "hang": NOTHING,
+    "endless continue": NOTHING,
+    "slow head": NOTHING,
+    "flood": NO_ID,
+    "endless head": f"{NO_RESPONSE} (not HTTP: ",
+    "html": NO_ID,
+    "redirect": "Expected a new session for POST /v1/sessions, got 302 to https://elsewhere.test/.",
+    "not HTTP": f"{NO_RESPONSE} (not HTTP: ",
 }
 
 
-@pytest.mark.parametrize("handle", EXPECTED, ids=lambda handle: handle.__name__)
-async def test_every_case_has_a_verdict(handle, probe, monkeypatch):
+@pytest.mark.parametrize("name", EXPECTED)
+async def test_every_case_has_a_verdict(name, probe, monkeypatch):
     monkeypatch.setattr(probe_client, "MOST_EVENTS", 1000)
-    cases = CASES[1:2] if handle is flood else CASES
-    timeout_s = 1 if handle in {hang, endless_continue, slow_head} else 20
-    async with serving(handle) as (_, url), probe(url, only=cases, timeout_s=timeout_s, shrink=False) as probed:
-        results = probed.cases
-        assert results["setup/completed-run"].reason.startswith(EXPECTED[handle])
-        assert len(results) == (2 if handle is flood else 5)
-        assert all(result.reason or result.findings for result in results.values())
-        assert probed.report.cases.fails(Severity.ERROR)
+    cases = CASES[1:2] if name == "flood" else CASES
+    timeout_s = 1 if EXPECTED[name] is NOTHING else 20
+    with HostileServer(*SERVERS[name]) as server:
+        async with probe(f"http://{server.address}", only=cases, timeout_s=timeout_s, shrink=False) as probed:
+            results = probed.cases
+            assert results["setup/completed-run"].reason.startswith(EXPECTED[name])
+            assert len(results) == (2 if name == "flood" else 5)
+            assert all(result.reason or result.findings for result in results.values())
+            assert probed.report.cases.fails(Severity.ERROR)
+
+
+async def test_a_connection_that_is_reset_gets_a_verdict(probe):
+    async with serving(reset) as (_, url), probe(url, only=CASES, shrink=False) as probed:
+        reason = probed.cases["setup/completed-run"].reason
+        assert reason == f"{NO_RESPONSE} (the service reset the connection)."
 
 
 @pytest.mark.parametrize(
@@ -184,7 +160,7 @@ async def test_a_service_that_dies_ends_all_cases(probe):
 
 
 async def test_a_service_that_does_not_listen_cannot_be_probed(probe):
-    async with serving(hang) as (server, url):
+    async with serving(reset) as (server, url):
         server.close()
         with pytest.raises(InputError, match=r"^127\.0\.0\.1:\d+ cannot be reached: "):
             async with probe(url):

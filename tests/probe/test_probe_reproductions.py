@@ -5,25 +5,18 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from programs import find_program
-from rule_mutations import KEYS, LIMIT, MUTATIONS, NO_LIMITS, mutated
+from rule_mutations import MUTATIONS, mutated
 
 from wiretape_inspect.probe import reproduction_script
 from wiretape_inspect.probe.probe_runner import CASES
 from wiretape_inspect.probe.probe_steps import Close, Read, Send
 from wiretape_inspect.probe.reproduction_script import DEFECT_CHECKS, Defect, curl_lines
 from wiretape_inspect.report.case_results import SERVICE_RULES
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.scenario_server import serve_scenario
 
-FEW = ("SSE009", "RES002", "BUSY001")
-"""Those that every run of the tests tries; `make reproductions` tries all."""
-IS_LONG = "WIRETAPE_REPRODUCTIONS" in os.environ
 LONGEST_S = 100
 
 
@@ -51,36 +44,6 @@ async def run_script(lines, url, folder):
         # Everything that the script started.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("code", MUTATIONS if IS_LONG else FEW)
-async def test_the_printed_script_shows_the_defect(code, probe, clock_of, tmp_path):
-    """With both ends of lines; status 1 if the defect shows, and 0 if it does not."""
-    mutation = MUTATIONS[code]
-    name = mutation.case
-    limits = LIMIT if mutation.is_limited else NO_LIMITS
-    virtual, real = (ServeOptions(clock=clock, service=f"{limits}\n{KEYS}") for clock in ("virtual", "real"))
-    async with serve_scenario("probe", virtual) as service, mutated(service.url, {name: mutation}) as url:
-        limited = {"changes": {"limits": {"runs": 4}}, "limits": True} if mutation.is_limited else {}
-        async with probe(url, clock=clock_of(service), cases=[CASES[name]], **limited) as probed:
-            found = {each.code: each for each in probed.report.cases.reproductions}[code]
-
-    async def run(service, applied, newline):
-        async with mutated(service.url, applied, newline) as url:
-            return await run_script(found.curl, url, tmp_path)
-
-    async with serve_scenario("probe", real) as broken, serve_scenario("probe", replace(real, service=KEYS)) as correct:
-        services = [
-            (service, applied, newline)
-            for service, applied in ((broken, {None: mutation}), (correct, {}))
-            for newline in (b"\n", b"\r\n")
-        ]
-        results = await asyncio.gather(*(run(*each) for each in services))
-    statuses = [status for status, _ in results]
-    if IS_LONG:
-        sys.stdout.write(f"{code} {name}: {found.steps} steps, {found.removed} removed, exit status {statuses}\n")
-    assert statuses == [1, 1, 0, 0], results
-    assert all(f"{code}: " in out for status, out in results if status)
 
 
 STREAM = "/v1/sessions/<<session-1>>/events/stream"

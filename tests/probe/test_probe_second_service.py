@@ -12,12 +12,12 @@ import pytest
 import virtual_time
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from rule_mutations import MUTATIONS as RULE_MUTATIONS
-from rule_mutations import mutated, on_error
+from rule_mutations import MUTATIONS as DEFECTS
+from rule_mutations import mutated
 from second_service import DESCRIPTION, Service, Traits, listening
 from service_mutations import MUTATIONS
 from slow_path import slow_path
-from test_probe_reproductions import IS_LONG, run_script
+from test_probe_reproductions import run_script
 
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import CASES, ENDED_BEFORE_COMMENT, LOST
@@ -31,6 +31,9 @@ TOO_SHORT = "a run of kind runs.long ends too soon"
 CLOSED, NEEDS_LIMITS = {"SEQ004", "SSE009"}, "it needs --limits"
 """The notes that the specification leaves room for."""
 FEW = Traits(many=20)
+FEW_CODES = ("SSE009", "RES002", "BUSY001", "TOOL003")
+"""The scripts that every run of the tests tries; `make reproductions` tries all."""
+IS_LONG = "WIRETAPE_REPRODUCTIONS" in os.environ
 EXAMPLES = max(1, int(os.environ.get("WIRETAPE_FUZZ", "30")) // 30)
 """Each takes two seconds; `make fuzz` tries 16 in each round."""
 
@@ -310,16 +313,6 @@ def test_the_case_finds_what_a_mutation_breaks(name, probe_second):
     assert not mutation.rule or mutation.rule in result.broken_rules
 
 
-OTHERWISE = {
-    # The limits of the second service are published ones.
-    "RATE004": on_error(lambda document, _: document["error"]["details"].update(limit=4), 429),
-}
-"""How a mutation of the stand-in has to differ to break the same rule in the second service."""
-DEFECTS = {
-    code: replace(mutation, reply=OTHERWISE.get(code, mutation.reply)) for code, mutation in RULE_MUTATIONS.items()
-}
-
-
 @pytest.fixture(scope="module")
 def defects(probe_second):
     """What the case for each rule found: one probe for all rules, and one for each that exhausts a limit."""
@@ -348,38 +341,35 @@ def test_a_rule_that_the_second_service_breaks_is_found_and_nothing_else(code, d
 
 
 def test_there_is_a_mutation_for_each_rule_and_its_case_is_meant_to_find_it():
-    assert RULE_MUTATIONS.keys() == SERVICE_RULES
-    for code, mutation in RULE_MUTATIONS.items():
+    assert DEFECTS.keys() == SERVICE_RULES
+    for code, mutation in DEFECTS.items():
         assert code in CASES[mutation.case].rules or code in {"SSE010", "RUN007"}, code
 
 
 def test_the_page_lists_the_case_that_finds_each_rule():
     rows = re.findall(r"^\| `([a-z/-]+)` \| ([A-Z0-9 ]+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
     found = {code: case for case, codes in rows for code in codes.split()}
-    assert found == {code: mutation.case for code, mutation in RULE_MUTATIONS.items()}
+    assert found == {code: mutation.case for code, mutation in DEFECTS.items()}
 
 
-SCRIPTS = {code: mutation for code, mutation in DEFECTS.items() if not mutation.is_limited}
-
-
-@pytest.mark.parametrize("code", SCRIPTS if IS_LONG else ("RES002", "TOOL003"))
-def test_the_printed_script_shows_the_defect_of_the_second_service(code, probe_second, tmp_path):
-    """With ids that have to be encoded in URLs, and the line ends CRLF."""
-    mutation, traits = SCRIPTS[code], Traits(crlf=True, ids="text", step_s=0.001)
-    options = {"shrink": True, "cases": [CASES[mutation.case]]}
+@pytest.mark.parametrize("code", DEFECTS if IS_LONG else FEW_CODES)
+def test_the_printed_script_shows_the_defect_and_no_defect_of_a_correct_service(code, probe_second, tmp_path):
+    """With both ends of lines, and ids that have to be encoded in URLs."""
+    mutation, traits = DEFECTS[code], Traits(ids="text", step_s=0.001, has_limits=DEFECTS[code].is_limited)
+    options = {"shrink": True, "limits": True, "cases": [CASES[mutation.case]]}
     probed, _ = probe_second(replace(traits, step_s=0.02), proxied={mutation.case: mutation}, **options)
-    (found,) = (each for each in probed.report.cases.reproductions if each.code == code)
+    found = {each.code: each for each in probed.report.cases.reproductions}[code]
 
-    async def run(applied):
-        async with listening(Service(traits)) as url, mutated(url, applied) as url:
+    async def run(applied, crlf):
+        async with listening(Service(replace(traits, crlf=crlf))) as url, mutated(url, applied) as url:
             return await run_script(found.curl, url, tmp_path)
 
-    async def run_both():
-        return await asyncio.gather(run({None: mutation}), run({}))
+    async def run_all():
+        return await asyncio.gather(*(run(*each) for each in itertools.product(({None: mutation}, {}), (False, True))))
 
-    (broken, out), (correct, _) = results = asyncio.run(run_both())
-    assert (broken, correct) == (1, 0), results
-    assert f"{code}: " in out
+    results = asyncio.run(run_all())
+    assert [status for status, _ in results] == [1, 1, 0, 0], results
+    assert all(f"{code}: " in out for _, out in results[:2])
 
 
 def test_notes_do_not_break_a_case(probe_second):

@@ -278,46 +278,32 @@ def test_a_run_without_a_sandbox_is_not_refused_for_its_quota(engine):
     assert played.create_run({"sandbox": False}, 0).status == "completed"
 
 
-INVALID_RUNS = {
-    "sandbox": ({"sandbox": 1}, ["sandbox"], "invalid_request"),
-    "tools": ({"tools": {}}, ["tools"], "invalid_request"),
-    "a tool": ({"tools": [1]}, ["tools[0]"], "invalid_request"),
-    "no name": ({"tools": [{}]}, ["tools[0].name"], "invalid_request"),
-    "two tools with one name": ({"tools": [{"name": "a"}, {"name": "a"}]}, ["tools[1].name"], "invalid_request"),
-    "a schema": ({"tools": [{"name": "a", "input_schema": 1}]}, ["tools[0].input_schema"], "invalid_request"),
-    "an invalid input schema": (
-        {"tools": [{"name": "a", "input_schema": {"type": "x"}}]},
-        ["tools[0].input_schema"],
-        "tool_input_invalid",
-    ),
-    "an invalid output schema": (
-        {"tools": [{"name": "a", "output_schema": {"pattern": "("}}]},
-        ["tools[0].output_schema"],
-        "invalid_request",
-    ),
-    "a reference to another document": (
-        {"tools": [{"name": "a", "output_schema": {"$ref": "http://127.0.0.1:9/x"}}]},
-        ["tools[0].output_schema"],
-        "invalid_request",
-    ),
-    "a reference to a file": (
-        {"tools": [{"name": "a", "output_schema": {"$ref": Path(__file__).as_uri()}}]},
-        ["tools[0].output_schema"],
-        "invalid_request",
-    ),
-    "an input that the scenario does not match": (
-        {"tools": [{"name": "w", "input_schema": {"properties": {"city": {"type": "integer"}}}}]},
-        ["input.city"],
-        "tool_input_invalid",
-    ),
-}
+def tool(name="a", **fields):
+    return {"tools": [{"name": name} | fields]}
 
 
-@pytest.mark.parametrize(("body", "where", "code"), INVALID_RUNS.values(), ids=INVALID_RUNS)
+ELSEWHERE = [{"$ref": "http://127.0.0.1:9/x"}, {"$ref": Path(__file__).as_uri()}]
+INVALID_RUNS = [
+    ({"sandbox": 1}, "sandbox", "invalid_request"),
+    ({"tools": {}}, "tools", "invalid_request"),
+    ({"tools": [1]}, "tools[0]", "invalid_request"),
+    ({"tools": [{}]}, "tools[0].name", "invalid_request"),
+    (tool(name="x" * 201), "tools[0].name", "invalid_request"),
+    ({"tools": [{"name": "a"}, {"name": "a"}]}, "tools[1].name", "invalid_request"),
+    ({"tools": [{"name": str(number)} for number in range(101)]}, "tools", "invalid_request"),
+    (tool(input_schema=1), "tools[0].input_schema", "invalid_request"),
+    (tool(input_schema={"type": "x"}), "tools[0].input_schema", "tool_input_invalid"),
+    (tool(output_schema={"pattern": "("}), "tools[0].output_schema", "invalid_request"),
+    *((tool(output_schema=schema), "tools[0].output_schema", "invalid_request") for schema in ELSEWHERE),
+    (tool("w", input_schema={"properties": {"city": {"type": "integer"}}}), "input.city", "tool_input_invalid"),
+]
+
+
+@pytest.mark.parametrize(("body", "where", "code"), INVALID_RUNS)
 def test_an_invalid_body_of_a_run_is_refused(engine, body, where, code):
     played = engine(ASKS)
     refusal = refused(played.create_run, body, 0)
-    assert (refusal.code, paths(refusal)) == (code, where)
+    assert (refusal.code, paths(refusal)) == (code, [where])
     assert played.runs == {}
 
 

@@ -2,23 +2,15 @@
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import NamedTuple
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from wiretape import TrafficBuilder, check
 from wiretape.contract import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    ExchangeEnded,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
-from wiretape.rules import Checker, Party
+from wiretape.observations import Ending
+from wiretape.rules import Party
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.http_server.http_messages import HttpResponse
 from wiretape_replay.service.run_commands import Refusal
@@ -50,8 +42,6 @@ MS = 1_000_000
 SECOND = 1000 * MS
 SESSION = "ses_1"
 PATH = f"/v1/sessions/{SESSION}/runs"
-KEY = (("Authorization", "Bearer key_1"),)
-STREAM_HEAD = (("Content-Type", "text/event-stream"),)
 FREE_TYPES = [
     *("run.started", "run.completed", "run.failed", "run.cancelled", "message.started", "agent.custom_tool_use"),
     *("tool.completed", "tool.failed", "session.status_idle", "session.error", "sandbox.recreated"),
@@ -182,61 +172,40 @@ def command_of(ask, engine, now_ns, log):
     return Command(CommandKind.RESUME, now_ns, run_id, body)
 
 
-class Wire:
+class Wire(TrafficBuilder):
     """What a proxy sees between a client and the service."""
 
     def __init__(self, engine):
+        super().__init__()
         self.engine = engine
         self.log = SessionLog(SESSION)
-        self.checker = Checker()
-        self.findings = []
-        self.now_ns = 0
-        self.requests = 0
-        self.stream = None
-        self.reader = None
-        self.sent = 0
-        self.heard_ns = 0
-        self.cursor = None
+        self.now_ns = self.at_ns = self.heard_ns = 0
+        self.stream = self.reader = self.cursor = None
         self.resync = False
 
-    def see(self, made, at_ns):
-        self.now_ns = max(self.now_ns + 1, at_ns)
-        self.findings += self.checker.feed(made(self.now_ns))
+    def tick(self):
+        """Observations have the time of what happens, or follow at once."""
+        self.now_ns = max(self.now_ns + 1, self.at_ns)
+        return self.now_ns
 
-    def request(self, method, target, head, at_ns, more=()):
-        self.requests += 1
-        number = self.requests
-        heads = KEY + more
-        self.see(
-            lambda now: RequestStarted(number, now, "127.0.0.1", method, "http", "s.test", target, "HTTP/1.1", heads),
-            at_ns,
-        )
-        self.see(lambda now: RequestEnded(number, now), at_ns)
-        status, headers = head
-        reason = HTTPStatus(status).phrase
-        self.see(lambda now: ResponseStarted(number, now, status, reason, "HTTP/1.1", headers), at_ns)
-        return number
-
-    def body(self, number, start, data, at_ns):
-        self.see(lambda now: BytesArrived(number, Side.RESPONSE, start, data, (start + len(data),), (now,)), at_ns)
-
-    def answer(self, target, answer, at_ns):
-        head = answer.status, (("Content-Type", "application/json"), *answer.headers)
-        number = self.request("POST", target, head, at_ns)
-        self.body(number, 0, answer.body, at_ns)
-        self.see(lambda now: ExchangeEnded(number, now, Ending.COMPLETE), at_ns)
+    @property
+    def against_service(self):
+        found = check(self.observations()).findings
+        return [(finding.code, finding.message) for finding in found if finding.side is Party.SERVICE]
 
     def open(self, at_ns):
         """The client opens the stream, from its last event."""
-        more = () if self.cursor is None else (("Last-Event-ID", self.cursor),)
+        self.at_ns = self.heard_ns = at_ns
+        headers = () if self.cursor is None else (("Last-Event-ID", self.cursor),)
         target = STREAM.path.format(session_id=SESSION) + "?event_deltas=true"
         self.reader = LogReader(self.log, len(self.log), cursor=self.cursor, deltas=True)
-        self.stream, self.sent, self.heard_ns = self.request("GET", target, (200, STREAM_HEAD), at_ns, more), 0, at_ns
+        self.stream = self.request("GET", target, headers=headers).respond_stream()
         self.carry(at_ns)
 
     def close(self, ending, at_ns):
-        number, self.stream = self.stream, None
-        self.see(lambda now: ExchangeEnded(number, now, ending), at_ns)
+        self.at_ns = at_ns
+        self.stream.end(ending)
+        self.stream = None
 
     def carry(self, at_ns):
         """Send what is due on the stream."""
@@ -249,8 +218,8 @@ class Wire:
             self.resync |= entry.type == "stream.resync"
 
     def send(self, data, at_ns):
-        self.body(self.stream, self.sent, data, at_ns)
-        self.sent += len(data)
+        self.at_ns = at_ns
+        self.stream.send(data)
         self.heard_ns = self.now_ns
 
     def keep_alive(self, until_ns):
@@ -267,14 +236,12 @@ class Wire:
         self.keep_alive(until_ns)
 
     def execute(self, command):
-        target = {
-            CommandKind.CREATE: PATH,
-            CommandKind.CANCEL: CANCEL.path.format(session_id=SESSION, run_id=command.run_id),
-            CommandKind.RESUME: RESUME.path.format(session_id=SESSION, run_id=command.run_id),
-        }[command.kind]
-        answer = answer_of(self.engine, command, f"req_{self.requests}")
-        self.answer(target, answer, command.time_ns)
-        return answer.status
+        self.at_ns = command.time_ns
+        target = {CommandKind.CREATE: PATH, CommandKind.CANCEL: CANCEL.path, CommandKind.RESUME: RESUME.path}
+        exchange = self.request("POST", target[command.kind].format(session_id=SESSION, run_id=command.run_id))
+        answer = answer_of(self.engine, command, f"req_{exchange.number}")
+        headers = (("Content-Type", "application/json"), *answer.headers)
+        exchange.respond(answer.status, headers=headers, body=answer.body)
 
 
 def answer_of(engine, command, request_id):
@@ -310,16 +277,14 @@ def play(scenario, asked):
     wire.advance(now_ns)
     if wire.stream is None:
         wire.open(now_ns)
-    wire.see(lambda now: ExchangeEnded(wire.stream, now, Ending.CLIENT_CLOSED), now_ns)
-    wire.findings += wire.checker.finish()
+    wire.close(Ending.CLIENT_CLOSED, now_ns)
     return wire, commands
 
 
 @given(scenarios(), asks)
 def test_the_checker_finds_nothing_against_the_service(scenario, asked):
     wire, _ = play(scenario, asked)
-    against = [finding for finding in wire.findings if finding.side is Party.SERVICE]
-    assert [(finding.code, finding.message) for finding in against] == []
+    assert wire.against_service == []
 
 
 @given(scenarios(), asks)

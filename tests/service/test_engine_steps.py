@@ -3,8 +3,7 @@
 import orjson
 import pytest
 
-from wiretape.contract import DELTA_TYPES, EVENT_TYPES
-from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS
+from wiretape.contract import DELTA_TYPES
 from wiretape_replay.service.scenario_file import STEP_TYPES
 from wiretape_replay.session.session_log import EntryKind
 
@@ -125,59 +124,6 @@ def test_a_failing_step_ends_the_run(engine, steps, expected):
 def test_every_kind_of_step_is_tested_here():
     tried = " ".join(steps for steps, *_ in [*STEPS.values(), *ENDS.values()])
     assert {name for name in STEP_TYPES if name in tried} == set(STEP_TYPES) - {"ask", "wait-for-input"}
-
-
-EVERYTHING = """
-[[run]]
-steps = [
-  { think = "a" }, { intermediate = "b" }, { say = "c" }, { tool = "t" }, { tool = "u", error = "no" },
-  { sandbox = "recreated" }, { session-error = "no" }, { resync = true }, { ask = "w" },
-]
-[[run]]
-steps = [{ fail = "no" }]
-[[run]]
-steps = [{ wait = 9 }]
-"""
-
-
-@pytest.fixture
-def everything(engine):
-    """The entries of a session in which every event type occurs."""
-    played = engine(EVERYTHING)
-    played.create_run({}, 0)
-    found = played.advance(SECOND * 10)
-    run = played.active
-    played.resume(run.id, {"tool_call_id": run.waits[0].tool_call_id, "output": {"n": 1}}, SECOND * 10)
-    found += played.advance(SECOND * 20)
-    played.create_run({}, SECOND * 20)
-    found += played.advance(SECOND * 30)
-    last = played.create_run({}, SECOND * 30)
-    played.cancel(last.id, SECOND * 31)
-    return found + played.advance(SECOND * 40)
-
-
-def test_every_event_type_occurs(everything):
-    assert {document_of(entry)["type"] for entry in everything} == set(EVENT_TYPES)
-
-
-def test_every_event_has_the_fields_of_the_specification(everything):
-    for entry in everything:
-        stored = entry.kind is EntryKind.DURABLE
-        assert stored == (document_of(entry)["type"] not in DELTA_TYPES | {"stream.resync"})
-        schema = EVENT_SCHEMAS.get(document_of(entry)["type"], DURABLE_EVENT if stored else EPHEMERAL_EVENT)
-        assert schema.violations(document_of(entry)) == ()
-        allowed = {"type", "run_id", "delta"} if not stored else set(DURABLE_EVENT.document["required"])
-        assert set(document_of(entry)) == allowed
-    stored = [document_of(entry) for entry in everything if entry.kind is EntryKind.DURABLE]
-    assert [document["sequence"] for document in stored] == list(range(1, len(stored) + 1))
-    assert len({document["id"] for document in stored}) == len(stored)
-    assert stored[0]["created_at"] == "2026-01-01T00:00:00.050000Z"
-
-
-def test_the_events_of_a_call_share_its_id(everything):
-    of_w = [entry for entry in everything if (document_of(entry).get("data") or {}).get("name") == "w"]
-    assert [entry.type for entry in of_w] == ["tool.started", "agent.custom_tool_use", "tool.completed"]
-    assert len({entry.tool_call_id for entry in of_w}) == 1
 
 
 def test_ephemeral_types_have_neither_id_nor_sequence(engine):

@@ -1,7 +1,5 @@
 """Tenants, workspaces, limits and idempotency keys over HTTP; every test checks the traffic."""
 
-import math
-
 import pytest
 from stages import KEYS
 
@@ -221,6 +219,8 @@ async def test_virtual_time_can_be_advanced_over_http(serve):
         path, token = "/_wiretape/advance", {"X-Wiretape-Token": stage.service.token}
         assert (await stage.post(path, {"seconds": 2})).status == 401
         for seconds in NO_TIMES:
+            with pytest.raises(InputError, match=r"^advance: seconds: "):
+                await stage.service.control.async_advance(seconds)
             reply = await stage.post(path, {"seconds": seconds}, headers=token)
             assert (reply.status, reply.error["message"].startswith("advance: seconds: ")) == (400, True), seconds
         assert (await stage.post(path, {"second": 2}, headers=token)).status == 400
@@ -230,15 +230,6 @@ async def test_virtual_time_can_be_advanced_over_http(serve):
     async with serve("missed-deadline") as stage:
         reply = await stage.post(path, {"seconds": 2}, headers={"X-Wiretape-Token": stage.service.token})
         assert (reply.status, "--clock virtual" in reply.error["message"]) == (400, True), "real time is not hurried"
-
-
-async def test_an_invalid_time_is_refused_in_python_too(serve):
-    async with serve("missed-deadline", virtual=True) as stage:
-        run = await stage.run(await stage.session())
-        for seconds in [*NO_TIMES, math.inf, -math.inf, math.nan]:
-            with pytest.raises(InputError, match=r"^advance: seconds: "):
-                await stage.service.control.async_advance(seconds)
-        assert (await stage.get(run)).json["status"] in {"running", "waiting_for_input"}
 
 
 async def test_virtual_time_ends_after_a_hundred_years():

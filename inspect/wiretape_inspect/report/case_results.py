@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -290,13 +290,8 @@ def probe_document(cases: CaseResults, coverage: Coverage) -> dict[str, Any]:
         "seed": cases.seed,
         "sessions_left": cases.sessions_left,
         "cases": cases.counts,
-        "coverage": {
-            "held": coverage.held,
-            "broken": coverage.broken,
-            "noted": coverage.noted,
-            "inconclusive": coverage.inconclusive,
-            "not_reached": {code: cases.not_reached.get(code, "") for code in coverage.not_reached},
-        },
+        "coverage": asdict(coverage)
+        | {"not_reached": {code: cases.not_reached.get(code, "") for code in coverage.not_reached}},
         "reproductions": [
             {
                 "code": each.code,

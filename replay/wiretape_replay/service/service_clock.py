@@ -78,7 +78,10 @@ class VirtualClock(Clock):
 
     def at(self, time_ns: int, callback: Callable[[], None], *, waits_for_client: bool) -> Timer:
         """See Clock."""
-        timer = _VirtualTimer(callback, None if waits_for_client else self._count_waking)
+        timer = _VirtualTimer(callback)
+        if not waits_for_client:
+            self._count_waking(1)
+            timer.on_end = lambda: self._count_waking(-1)
         heapq.heappush(self._heap, (max(time_ns, self._now_ns), next(self._numbers), timer))
         return timer
 
@@ -86,7 +89,7 @@ class VirtualClock(Clock):
         """See Clock.  Calls after the same real time, too, so that idle clients get keep-alives."""
         time_ns = self._now_ns + round(delay_s * _SECOND_NS)
         timer = _VirtualTimer(callback)
-        timer.real = asyncio.get_running_loop().call_later(delay_s, timer.call)
+        timer.on_end = asyncio.get_running_loop().call_later(delay_s, timer.call).cancel
         heapq.heappush(self._heap, (time_ns, next(self._numbers), timer))
         return timer
 
@@ -145,13 +148,10 @@ class VirtualClock(Clock):
 class _VirtualTimer:
     """A call at a virtual time."""
 
-    def __init__(self, callback: Callable[[], None], count_waking: Callable[[int], None] | None = None) -> None:
+    def __init__(self, callback: Callable[[], None]) -> None:
         self.is_over = False
-        self.real: asyncio.TimerHandle | None = None
+        self.on_end: Callable[[], None] = lambda: None
         self._callback = callback
-        self._count_waking = count_waking
-        if count_waking is not None:
-            count_waking(1)
 
     def call(self) -> None:
         """Make the call, once."""
@@ -163,10 +163,7 @@ class _VirtualTimer:
         """See Timer."""
         if not self.is_over:
             self.is_over = True
-            if self.real is not None:
-                self.real.cancel()
-            if self._count_waking is not None:
-                self._count_waking(-1)
+            self.on_end()
 
 
 async def _settle() -> None:
