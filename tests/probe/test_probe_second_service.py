@@ -294,22 +294,15 @@ def pause_in_tools(service):
     service.use_tool = use_slowly
 
 
-def test_what_a_fast_service_never_does_is_broken(probe_second):
-    """A run took a fraction of a second before, so waiting longer would not help."""
-    mutation = MUTATIONS["result-ignored"]
-    probed, _ = probe_second(mutation=mutation.apply, only=(mutation.found_by,))
-    (why,) = probed.reasons(CaseVerdict.BROKEN).values()
-    assert why.startswith("Expected agent.custom_tool_use or run.cancelled or run.completed or run.failed within 30 s")
-    assert "--timeout" not in why
-
-
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_case_finds_what_a_mutation_breaks(name, probe_second):
+    """The timeout is not blamed: everything took a fraction of a second before."""
     mutation = MUTATIONS[name]
     probed, _ = probe_second(mutation=mutation.apply, only=(mutation.found_by,))
     result = probed.cases[mutation.found_by]
     assert result.verdict is CaseVerdict.BROKEN
     assert "<<" not in result.reason
+    assert "--timeout" not in result.reason
     assert not mutation.rule or mutation.rule in result.broken_rules
 
 

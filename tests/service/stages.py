@@ -28,7 +28,6 @@ KEYS = {
     "anna": ApiKey("acme", "wks_b"),
     "admin": ApiKey("acme"),
     "bob": ApiKey("globex"),
-    "reader": ApiKey("acme", scopes=frozenset({"events:read"})),
 }
 """Keys of two tenants."""
 
@@ -101,14 +100,6 @@ class Stream:
             if event["type"] in types:
                 return events
         raise AssertionError(f"the stream ended without any of {types}")
-
-    async def quiet(self):
-        """All events up to the next keep-alive, or to the end of the stream."""
-        known = self.comments
-        async with asyncio.timeout(PATIENCE_S):
-            while self.comments == known and await self._fill():
-                pass
-        return [await self.next() for _ in range(len(self._waiting))]
 
     def close(self):
         self.response.close()
