@@ -54,9 +54,9 @@ def _parse_scenario(text: str, name: str) -> Scenario:
     """Parse the TOML text of a scenario; `name` is what error messages call it.  Raises InputError."""
     document, source = parse_toml(text, name), Source(name)
     require_table_lists(document, ("run", "tool"), source)
+    scenario = validate(_tag_all_steps(document, source), Scenario, source)
     if (found := _json_problem(document, ())) is not None:
         raise source.error(*found)
-    scenario = validate(_tag_all_steps(document, source), Scenario, source)
     for path, problem in _problems(scenario):
         raise source.error(path, problem)
     return scenario
