@@ -91,7 +91,7 @@ NO_SERVICE = " is not an Agent Session Service, or create-session.request is wro
 SENTENCES = {
     "hang": "Expected a response to POST /v1/sessions within 1 s, got nothing: if the service needs longer",
     "flood": f"{NO_SERVICE}, got 200, text/event-stream.",
-    "endless head": f"{NO_SERVICE}, got no response (not HTTP: ",
+    "endless head": f"{NO_SERVICE}, got no response (not HTTP: Receive buffer too long",
     "html": f"{NO_SERVICE}, got 200, text/html.",
     "redirect": f"{NO_SERVICE}, got 302 to https://elsewhere.test/, no Content-Type.",
 }

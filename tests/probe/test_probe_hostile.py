@@ -81,7 +81,7 @@ EXPECTED = {
     "endless continue": NOTHING,
     "slow head": NOTHING,
     "flood": NO_ID,
-    "endless head": f"{NO_RESPONSE} (not HTTP: ",
+    "endless head": f"{NO_RESPONSE} (not HTTP: Receive buffer too long",
     "html": NO_ID,
     "redirect": "Expected a new session for POST /v1/sessions, got 302 to https://elsewhere.test/.",
     "not HTTP": f"{NO_RESPONSE} (not HTTP: ",

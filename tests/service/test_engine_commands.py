@@ -171,10 +171,11 @@ def test_a_run_that_does_not_wait_cannot_be_resumed(engine):
 
 @pytest.mark.parametrize("body", [{}, {"tool_call_id": 1}, {"tool_call_id": "call_x"}, {"input": 1}])
 def test_the_state_is_checked_before_the_body(asking, engine, body):
-    run = asking.active.id
+    run, right = asking.active.id, {"tool_call_id": call_of(asking), "output": {"n": 1}}
     assert refused(asking.create_run, {**dict(body), "tools": 1}, 2 * SECOND).code == "SESSION_BUSY"
     asking.cancel(run, 2 * SECOND)
-    assert refused(asking.resume, run, body, 3 * SECOND).code == "run_not_resumable"
+    for each in (body, right):
+        assert refused(asking.resume, run, each, 3 * SECOND).code == "run_not_resumable"
     played = engine(LONG)
     assert refused(played.resume, played.create_run({}, 0).id, body, SECOND).code == "run_not_resumable"
 

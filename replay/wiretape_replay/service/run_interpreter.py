@@ -293,14 +293,13 @@ class RunInterpreter:
         self._end(RunStatus.COMPLETED)
 
     def _take(self, steps: Sequence[Step]) -> Actions:
+        """The actions of steps, each of which begins with a delay; after the end of the run, none continues."""
         for step in steps:
             if isinstance(step, Pause):
                 yield to_ns(step.wait)
                 continue
             yield to_ns(self._pace_s if step.after is None else step.after)
             yield from self._ACTIONS[type(step)](self, step) or ()
-            if self.status.is_terminal:
-                return
 
     def _pace_ns(self, step: TimedStep) -> int:
         """Time between the events of a step."""
@@ -383,8 +382,6 @@ class RunInterpreter:
     def _repeat(self, step: Repeat) -> Actions:
         for _ in range(step.times):
             yield from self._take(step.steps)
-            if self.status.is_terminal:
-                return
 
     def _branch(self, step: Together) -> Actions:
         yield Branches([self._take([one]) for one in step.steps])
