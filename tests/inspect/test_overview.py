@@ -7,7 +7,7 @@ import pytest
 from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
-from wiretape_inspect.view.overview import MAX_CALLS, overview
+from wiretape_inspect.view.runs_and_calls import MAX_CALLS, overview
 
 S = 1_000_000_000
 

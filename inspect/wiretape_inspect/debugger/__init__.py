@@ -12,7 +12,7 @@ brackets are optional.
     and `other` is null or the name of the recording that this one is compared with.  `position` is where `live`
     continues.  `rules` is `timeline_json.rules_of` the findings.
 `overview?exchange=N`
-    `view.overview.Overview`.
+    `view.runs_and_calls.Overview`.
 `longest-silence`
     `{exchange, since_ns, until_ns, event}`: the longest time before an event of a stream, and that event; null if there
     are no events.

@@ -19,7 +19,7 @@ from wiretape_inspect.report.evidence_json import evidence_document, locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
-from wiretape_inspect.view.overview import longest_silence, overview
+from wiretape_inspect.view.runs_and_calls import longest_silence, overview
 from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
 
 if TYPE_CHECKING:

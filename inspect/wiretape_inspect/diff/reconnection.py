@@ -12,7 +12,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
 from wiretape_inspect.diff.alignment import find_delays, out_of_order
 from wiretape_inspect.diff.diff_model import TOLERANCE_NS
-from wiretape_inspect.view.runs_and_calls import request_cursor
+from wiretape_inspect.view.client_state_at_event import request_cursor
 
 Status = Literal["known", "same", "moved", "delayed", "changed", "repeated", "lost", "pending", "new"]
 """known: on the first connection up to the cursor, and not repeated, as expected.

@@ -17,7 +17,7 @@ from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOption
 from wiretape_inspect.diff.stream_diff import compare_events, compare_texts
 from wiretape_inspect.diff.stream_items import StreamItems, comparable_document
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, may_be_id, without_fingerprints
-from wiretape_inspect.view.runs_and_calls import request_cursor
+from wiretape_inspect.view.client_state_at_event import request_cursor
 
 _DEFAULTS = DiffOptions()
 _RESPONSE_HEADERS = ("content-type", RETRY_AFTER.lower())

@@ -21,10 +21,10 @@ from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.event_detail import Chunk, chunks_of
 from wiretape_inspect.event_export import content
 from wiretape_inspect.timeline_json import recording_document
-from wiretape_inspect.view.client_state_at_event import FollowedState, State
+from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filter_match import CompiledFilter, Subject
-from wiretape_inspect.view.overview import Overview, longest_silence
+from wiretape_inspect.view.runs_and_calls import Overview, longest_silence
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
@@ -259,16 +259,16 @@ def _event_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
 def _state_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
     """Yield the state after each event of a stream in blocks: in each, the first state and then the changes."""
     window = page.window(exchange)
-    followed = FollowedState(page.recording, exchange, None if window is None else _MOST_STATE_RUNS)
+    history = ClientHistory(page.recording, exchange, None if window is None else _MOST_STATE_RUNS)
     block: _Block | None = None
     before: State | None = None
     for event in page.recording.events(exchange.number):
         if window is not None and event.number > window.last:
             break
-        followed.add(event)
+        history.add(event)
         if window is not None and event.number not in window:
             continue
-        state = followed.state_after(event)
+        state = history.state()
         if block is None or not block.continues_with(event.number):
             yield from [block.json()] if block is not None else ()
             block, before = _Block(event.number, _BLOCK_STATES), None

@@ -1,11 +1,12 @@
 """What a client knows after an event: the text so far, open runs and tool calls, and its cursor."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 from wiretape.content_encoding import is_identity
 from wiretape.contract import (
+    CURSOR_HEADER,
     DELTA_TYPES,
     MESSAGE_COMPLETED,
     MESSAGE_DELTA,
@@ -13,19 +14,18 @@ from wiretape.contract import (
     REASONING_DELTA,
     REASONING_MESSAGE,
     RUN_STARTED,
+    cursor_in,
 )
 from wiretape.event import Event
+from wiretape.observations import header
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, SessionState, Span, request_cursor
+from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, SessionState, Span, with_names
 
 MAX_TEXT = 100_000
 """Characters of a text that are kept: the last ones."""
-MAX_NAMED_CALLS = 50
-"""Number of open tool calls whose tool name is looked up."""
 _END = 2**62
 _DELTA = {"text": MESSAGE_DELTA, "reasoning": REASONING_DELTA}
 _FINAL = {"text": MESSAGE_COMPLETED, "reasoning": REASONING_MESSAGE}
-_FROM_THE_FIRST = {"text": 0, "reasoning": 0}
 _RESETS = {MESSAGE_STARTED: ("text",), RUN_STARTED: ("text", "reasoning")}
 
 
@@ -73,53 +73,112 @@ def state_at(recording: Recording, exchange: Exchange, event: int) -> State:
     """Return the state just after an event of a stream, which must exist.
 
     Includes earlier connections if the client resumed from them with `Last-Event-ID`.
-    Reads no deltas except those of the current text and reasoning.
     """
-    history, connections = _history_before(recording, exchange)
-    return replace(history.read(exchange, event), connections=connections)
+    history = ClientHistory(recording, exchange)
+    history.read(exchange, event)
+    return history.state()
 
 
-class FollowedState:
-    """The states of a client on one connection, to which each event is added."""
+class ClientHistory:
+    """What a client knows on a connection, to which each event is added."""
 
     def __init__(self, recording: Recording, exchange: Exchange, most_runs: int | None = None) -> None:
         """Begin before the first event.  `most_runs` limits the runs of each state to the last ones."""
-        self._history, self._connections = _history_before(recording, exchange)
-        self._history.most_runs = most_runs
+        self._recording = recording
+        self._most_runs = most_runs
+        self._activity = RunsAndCalls()
+        self._texts = {"text": JoinedText(), "reasoning": JoinedText()}
+        self._sequence: int | None = None
+        earlier = list(_resumed_from(recording, exchange))[::-1]
+        self._connections = (*(link.number for link in earlier), exchange.number)
+        for link in earlier:
+            self.read(link)
+        self._begin(exchange)
+
+    def _begin(self, exchange: Exchange) -> None:
         self._cursor = request_cursor(exchange)
+        self._last = EventLocation(exchange.number, 0, exchange.request.time_ns)
+
+    def read(self, exchange: Exchange, until: int = _END) -> None:
+        """Read a connection up to an event.  Reads no deltas before those of the current texts."""
+        self._begin(exchange)
+        begin = self._read_index(exchange, until)
+        for event in self._recording.events(exchange.number, begin):
+            if event.number > until:
+                break
+            self.add(event)
+
+    def _read_index(self, exchange: Exchange, until: int) -> int:
+        """Add what the index holds of the events before the current texts; return the event that begins these."""
+        if not is_identity(exchange.content_encoding):
+            return 1
+        number = exchange.number
+        position = self._recording.position_of_event(number, until + 1)
+        facts = list(self._recording.indexed_facts(number, position.start if position else _END, DELTA_TYPES))
+        begins = dict.fromkeys(self._texts, 1)
+        for event, _, type_, *_ in facts:
+            begins |= {name: event for name in begins if type_ == _FINAL[name] or name in _RESETS.get(type_, ())}
+        begin = min(begins.values())
+        for event, time_ns, type_, run_id, call, sequence in facts:
+            if event < begin:
+                self._add(type_, run_id, call, sequence, EventLocation(number, event, time_ns))
+        return begin
 
     def add(self, event: Event) -> None:
         """Add the next event."""
-        self._history.add_event(event)
-        self._history.note_name(event)
-        self._cursor = cursor_after(event, self._cursor)
+        type_ = event.type
+        self._last = EventLocation(event.exchange, event.number, event.time_ns)
+        if event.id is not None or event.frame.last_event_id:
+            self._cursor = event.frame.last_event_id.decode("utf-8", "replace")
+        if type_ not in DELTA_TYPES:
+            self._add(type_, event.run_id, event.tool_call_id, event.sequence, self._last, tool=event.text)
+        for name, text in self._texts.items():
+            if type_ == _DELTA[name]:
+                self._texts[name] = text.with_delta(event.delta_text or "")
+            elif type_ == _FINAL[name]:
+                final = event.final_text
+                self._texts[name] = JoinedText(final[-MAX_TEXT:], len(final), final=True)
+            elif name in _RESETS.get(type_, ()):
+                self._texts[name] = JoinedText()
 
-    def state_after(self, event: Event) -> State:
+    def _add(
+        self,
+        type_: str,
+        run_id: str | None,
+        call: str | None,
+        sequence: int | None,
+        at: EventLocation,
+        *,
+        tool: str = "",
+    ) -> None:
+        self._activity.add(type_, run_id, call, at, tool)
+        if sequence is not None and (self._sequence is None or sequence > self._sequence):
+            self._sequence = sequence
+
+    def state(self) -> State:
         """Return the state just after the event that was added last."""
-        state = self._history.state(event.exchange, event.number, event.time_ns, self._cursor or None)
-        return replace(state, connections=self._connections)
-
-
-def _history_before(recording: Recording, exchange: Exchange) -> tuple["ClientHistory", tuple[int, ...]]:
-    """Return what a client knows before a connection, and the numbers of that connection and those it resumed from."""
-    history = ClientHistory(recording)
-    chain = list(reversed(list(_resumed_from(recording, exchange))))
-    for earlier in chain:
-        history.read(earlier, None)
-    return history, (*(link.number for link in chain), exchange.number)
-
-
-def cursor_after(event: Event, cursor: str | None) -> str | None:
-    """Return the cursor that a client has after an event, if it had `cursor` before."""
-    if event.id is None and not event.frame.last_event_id:
-        return cursor
-    return event.frame.last_event_id.decode("utf-8", "replace")
+        runs, last = self._activity.runs.values(), self._last
+        calls = tuple(with_names(self._recording, self._activity.open_calls.values()))
+        # Each name is looked up only once.
+        self._activity.open_calls |= {call.id: call for call in calls}
+        return State(
+            exchange=last.exchange,
+            event=last.event,
+            time_ns=last.time_ns,
+            text=self._texts["text"],
+            reasoning=self._texts["reasoning"],
+            open_calls=calls,
+            runs=tuple(runs if self._most_runs is None else [*islice(reversed(runs), self._most_runs)][::-1]),
+            session=self._activity.session,
+            cursor=self._cursor or None,
+            last_sequence=self._sequence,
+            connections=self._connections,
+        )
 
 
 def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange]:
     """Yield the connections that a client resumed from, the latest first."""
-    cursor = request_cursor(exchange)
-    while cursor:
+    while cursor := request_cursor(exchange):
         earlier = [
             other
             for other in recording.exchanges()
@@ -128,123 +187,9 @@ def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange
         found = next((other for other in reversed(earlier) if recording.has_event_id(other.number, cursor)), None)
         if found is None:
             return
-        yield found
-        exchange, cursor = found, request_cursor(found)
+        yield (exchange := found)
 
 
-class ClientHistory:
-    """What a client learned from one connection after another."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self.activity = RunsAndCalls()
-        self.texts = {"text": JoinedText(), "reasoning": JoinedText()}
-        self.sequence: int | None = None
-        self.most_runs: int | None = None
-        """The most runs of a state: the last ones."""
-        self._names: dict[str, str] = {}
-        """The tool names of calls that were open."""
-
-    def read(self, exchange: Exchange, until: int | None) -> State:
-        """Read a connection up to an event, or to its end."""
-        number = exchange.number
-        indexed, begins = self._read_index(exchange, until)
-        cursor, last_event, time_ns = request_cursor(exchange), 0, exchange.request.time_ns
-        for event in self._recording.events(number, min(*begins.values(), max(indexed, 1))):
-            if until is not None and event.number > until:
-                break
-            last_event, time_ns = event.number, event.time_ns
-            cursor = cursor_after(event, cursor)
-            self.add_event(event, indexed, begins)
-        return self.state(number, last_event, time_ns, cursor or None)
-
-    def _read_index(self, exchange: Exchange, until: int | None) -> tuple[int, dict[str, int]]:
-        """Read what the index holds; return its last event, and the event from which each text must be read."""
-        number, last, begins = exchange.number, 0, dict(_FROM_THE_FIRST)
-        if not is_identity(exchange.content_encoding):
-            return last, begins
-        position = self._recording.position_of_event(number, until) if until is not None else None
-        before = position.start if position else _END
-        facts = self._recording.indexed_facts(number, before, DELTA_TYPES)
-        for event, time_ns, type_, run_id, call, sequence in facts:
-            if until is not None and event > until:
-                break
-            last = event
-            self._add(type_, run_id, call, sequence, EventLocation(number, event, time_ns))
-            for name in begins:
-                if type_ == _FINAL[name] or name in _RESETS.get(type_, ()):
-                    begins[name] = last
-        return last, {name: min(self._first_delta(number, name, begin), last + 1) for name, begin in begins.items()}
-
-    def _first_delta(self, number: int, name: str, begin: int) -> int:
-        """Read the event that began a text; return the number of its first delta, or one beyond the end."""
-        event = next(self._recording.events(number, begin), None) if begin else None
-        if event is not None:
-            self._add_text(name, event)
-        return self._recording.first_event_of_type(number, begin + 1, _DELTA[name]) or _END
-
-    def add_event(self, event: Event, indexed: int = 0, begins: Mapping[str, int] = _FROM_THE_FIRST) -> None:
-        """Add one more event.
-
-        Events up to `indexed` were added from the index; each text `begins` at an event.
-        """
-        if event.number > indexed and event.type not in DELTA_TYPES:
-            location = EventLocation(event.exchange, event.number, event.time_ns)
-            self._add(event.type, event.run_id, event.tool_call_id, event.sequence, location)
-        for name, begin in begins.items():
-            if event.number >= begin:
-                self._add_text(name, event)
-
-    def note_name(self, event: Event) -> None:
-        """Note the tool name of a call that begins with the event that was added last."""
-        call = self.activity.open_calls.get(event.tool_call_id or "")
-        if call is not None and call.began is not None and call.events == 1:
-            self._names[call.id] = event.text
-
-    def _add_text(self, name: str, event: Event) -> None:
-        if event.type == _DELTA[name]:
-            self.texts[name] = self.texts[name].with_delta(event.delta_text or "")
-        elif event.type == _FINAL[name]:
-            text = event.final_text
-            self.texts[name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
-        elif name in _RESETS.get(event.type, ()):
-            self.texts[name] = JoinedText()
-
-    def _add(self, type_: str, run_id: str | None, call: str | None, sequence: int | None, at: EventLocation) -> None:
-        self.activity.add(type_, run_id, call, at)
-        if sequence is not None and (self.sequence is None or sequence > self.sequence):
-            self.sequence = sequence
-
-    def state(self, number: int, event: int, time_ns: int, cursor: str | None) -> State:
-        """Return the state after an event."""
-        runs = self.activity.runs.values()
-        return State(
-            exchange=number,
-            event=event,
-            time_ns=time_ns,
-            text=self.texts["text"],
-            reasoning=self.texts["reasoning"],
-            open_calls=tuple(self._named(iter(self.activity.open_calls.values()))),
-            runs=tuple(runs if self.most_runs is None else [*islice(reversed(runs), self.most_runs)][::-1]),
-            session=self.activity.session,
-            cursor=cursor,
-            last_sequence=self.sequence,
-            connections=(number,),
-        )
-
-    def _named(self, calls: Iterator[Span]) -> Iterator[Span]:
-        """Return what `with_names` returns, and look up each name once."""
-        for call in islice(calls, MAX_NAMED_CALLS):
-            if call.id not in self._names:
-                self._names[call.id] = next(with_names(self._recording, iter([call]))).name
-            yield replace(call, name=self._names[call.id])
-        yield from calls
-
-
-def with_names(recording: Recording, calls: Iterator[Span]) -> Iterator[Span]:
-    """Yield the tool calls, the first `MAX_NAMED_CALLS` with the tool name from their first event."""
-    for call in islice(calls, MAX_NAMED_CALLS):
-        began = call.began
-        event = next(recording.events(began.exchange, began.event), None) if began else None
-        yield replace(call, name=event.text) if event is not None else call
-    yield from calls
+def request_cursor(exchange: Exchange) -> str | None:
+    """Return the cursor that the request resumes after; None if it starts from the beginning."""
+    return cursor_in(header(exchange.request.headers, CURSOR_HEADER))

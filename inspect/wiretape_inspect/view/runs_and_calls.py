@@ -1,12 +1,22 @@
-"""Runs and tool calls, each assembled from the events with its id."""
+"""Runs and tool calls, each assembled from the events with its id; and a stream at a glance, from the index alone."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import nlargest
+from itertools import islice
 from typing import Literal
 
-from wiretape.contract import CURSOR_HEADER, RUN_STARTED, STATUS_IDLE, TERMINAL_RUN_TYPES, TOOL_TYPES, cursor_in
-from wiretape.observations import header
-from wiretape.recording import Exchange
+from wiretape.contract import DELTA_TYPES, RUN_STARTED, STATUS_IDLE, TERMINAL_RUN_TYPES, TOOL_TYPES
+from wiretape.recording import Exchange, Gap, Recording
+from wiretape_inspect.view.timeline_rows import GAP_NS
 
+MAX_NAMED_CALLS = 50
+"""Number of tool calls whose tool name is looked up."""
+MAX_FOLDED = 50
+"""Number of silences that are listed: the longest ones."""
+MAX_CALLS = 1000
+"""Number of tool calls that are listed: more cannot be told apart."""
+_END = 2**62
 _STARTED = frozenset(TOOL_TYPES[:2])
 _ENDED = frozenset(TOOL_TYPES[2:])
 
@@ -64,16 +74,18 @@ class RunsAndCalls:
             return "running"
         return "idle" if self._is_idle else "unknown"
 
-    def add(self, type_: str, run_id: str | None, tool_call_id: str | None, at: EventLocation) -> None:
-        """Add an event."""
+    def add(
+        self, type_: str, run_id: str | None, tool_call_id: str | None, at: EventLocation, tool_name: str = ""
+    ) -> None:
+        """Add an event; `tool_name` is the tool of a call that begins with it, if it is known."""
         self._is_idle = type_ == STATUS_IDLE or (self._is_idle and type_ != RUN_STARTED)
         if run_id is not None:
             outcome = type_ if type_ in TERMINAL_RUN_TYPES else ""
             _extend(self.runs, run_id, run_id, at, begins=type_ == RUN_STARTED, outcome=outcome)
         if tool_call_id is not None:
-            outcome = type_ if type_ in _ENDED else ""
-            _extend(self.calls, tool_call_id, run_id, at, begins=type_ in _STARTED, outcome=outcome)
-            call = self.calls[tool_call_id]
+            begins, outcome = type_ in _STARTED, type_ if type_ in _ENDED else ""
+            name = tool_name if begins else ""
+            call = _extend(self.calls, tool_call_id, run_id, at, begins=begins, outcome=outcome, name=name)
             if call.is_open:
                 self.open_calls[tool_call_id] = call
             else:
@@ -81,25 +93,103 @@ class RunsAndCalls:
 
 
 def _extend(
-    spans: dict[str, Span], id_: str, run_id: str | None, at: EventLocation, *, begins: bool, outcome: str
-) -> None:
-    """Add an event to the span with this id."""
-    span = spans.get(id_)
-    if span is None:
-        spans[id_] = Span(id_, run_id, at if begins else None, at if outcome else None, outcome)
-        return
-    # Replayed events do not move a beginning or an end.  The constructor is faster than `replace`.
-    spans[id_] = Span(
+    spans: dict[str, Span],
+    id_: str,
+    run_id: str | None,
+    at: EventLocation,
+    *,
+    begins: bool,
+    outcome: str,
+    name: str = "",
+) -> Span:
+    """Add an event to the span with this id.  Replayed events do not move a beginning or an end."""
+    span = spans.get(id_) or Span(id_, run_id, None, None, "", events=0)
+    # The constructor is faster than `replace`.
+    spans[id_] = extended = Span(
         id=id_,
         run_id=span.run_id or run_id,
         began=at if begins and span.began is None else span.began,
         ended=at if outcome and span.ended is None else span.ended,
         outcome=span.outcome or outcome,
         events=span.events + 1,
-        name=span.name,
+        name=span.name or name,
+    )
+    return extended
+
+
+def runs_and_calls(recording: Recording, exchanges: Iterable[Exchange]) -> RunsAndCalls:
+    """Return the runs and tool calls of several streams; one that spans two streams counts once."""
+    activity = RunsAndCalls()
+    for exchange in exchanges:
+        if exchange.is_stream:
+            for event, time_ns, type_, run_id, call, _ in recording.indexed_facts(exchange.number, _END, DELTA_TYPES):
+                activity.add(type_, run_id, call, EventLocation(exchange.number, event, time_ns))
+    return activity
+
+
+def with_names(recording: Recording, calls: Iterable[Span]) -> Iterator[Span]:
+    """Yield the tool calls, the first `MAX_NAMED_CALLS` with the tool name from their first event."""
+    calls = iter(calls)
+    for call in islice(calls, MAX_NAMED_CALLS):
+        began = None if call.name else call.began
+        event = next(recording.events(began.exchange, began.event), None) if began else None
+        yield replace(call, name=event.text) if event is not None else call
+    yield from calls
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A stream at a glance, as plain data for `dump_json`."""
+
+    exchange: int
+    began_ns: int
+    """When the response began."""
+    ended_ns: int
+    """When the stream ended; while it is open, when the last event arrived."""
+    silences: tuple[Gap, ...]
+    """The `MAX_FOLDED` longest times of a second or more before an event, in order."""
+    runs: tuple[Span, ...]
+    calls: tuple[Span, ...]
+    """The `MAX_CALLS` longest tool calls, in order; open ones have no `ended`."""
+    call_count: int
+    """Number of tool calls."""
+    open_call_count: int
+    """Number of tool calls that did not end."""
+
+
+def overview(recording: Recording, exchange: Exchange) -> Overview:
+    """Return a stream at a glance, as far as it is indexed; the index of a growing recording may lag behind."""
+    began = exchange.began_ns
+    activity = runs_and_calls(recording, [exchange])
+    last = recording.last_frame_ns(exchange.number)
+    return Overview(
+        exchange=exchange.number,
+        began_ns=began,
+        ended_ns=exchange.ended_ns if exchange.ended_ns is not None else max(last or began, began),
+        silences=tuple(recording.longest_gaps(exchange.number, GAP_NS, MAX_FOLDED)),
+        runs=tuple(activity.runs.values()),
+        calls=tuple(with_names(recording, _longest(list(activity.calls.values()), began))),
+        call_count=len(activity.calls),
+        open_call_count=len(activity.open_calls),
     )
 
 
-def request_cursor(exchange: Exchange) -> str | None:
-    """Return the cursor that the request resumes after; None if it starts from the beginning."""
-    return cursor_in(header(exchange.request.headers, CURSOR_HEADER))
+def longest_silence(recording: Recording, exchanges: Iterable[Exchange]) -> dict[str, int] | None:
+    """Return the longest time before an event: `{exchange, since_ns, until_ns, event}`; None if there are no events."""
+    found = [
+        {"exchange": exchange.number, **gap._asdict()}
+        for exchange in exchanges
+        if exchange.is_stream
+        for gap in recording.longest_gaps(exchange.number, 0, 1)
+    ]
+    return max(found, key=lambda gap: gap["until_ns"] - gap["since_ns"], default=None)
+
+
+def _longest(calls: Sequence[Span], began_ns: int) -> Iterable[Span]:
+    """Return the `MAX_CALLS` longest calls in their order; an open call is longer than any other."""
+
+    def length_ns(index: int) -> int:
+        began, ended = calls[index].began, calls[index].ended
+        return (ended.time_ns if ended else _END) - (began.time_ns if began else began_ns)
+
+    return (calls[index] for index in sorted(nlargest(MAX_CALLS, range(len(calls)), key=length_ns)))
