@@ -14,8 +14,7 @@ from wiretape.observations import BytesArrived, Headers, RequestStarted, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.diff.alignment import Key, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff
-from wiretape_inspect.diff.stream_diff import compare_events, compare_texts
-from wiretape_inspect.diff.stream_items import StreamItems, comparable_document
+from wiretape_inspect.diff.stream_diff import StreamItems, comparable_document, compare_events, compare_texts
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, may_be_id, without_fingerprints
 from wiretape_inspect.view.client_state_at_event import request_cursor
 

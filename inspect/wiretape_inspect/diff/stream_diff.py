@@ -2,32 +2,211 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import SEEK_END
 from os.path import commonprefix
 from tempfile import SpooledTemporaryFile
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
+import orjson
+
+from wiretape.event import Event, TimedFrame
+from wiretape.frame_reader import FrameReader
+from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.json_diff import Difference
+from wiretape.json_path import JsonPath
+from wiretape.observations import BytesArrived, Side
+from wiretape.recording import Exchange, Recording
+from wiretape.sse import FrameKind
 from wiretape_inspect.diff.alignment import Key, find_delays, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff, Kind
-from wiretape_inspect.diff.stream_items import MAX_TEXT_LENGTH, DeltaText, EventItem, StreamItems
-from wiretape_inspect.diff.value_comparison import ValueComparison
+from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, is_time
 
+MAX_TEXT_LENGTH = 1_000_000
+"""Characters of a delta text that are kept; the rest is compared by its length."""
 _MAX_WAITING = 1000
 """How many events may wait for their counterpart in memory; the data of others is in an unnamed temporary file."""
 _SPOOL_MEMORY = 32 * 1024 * 1024
 """Bytes of that file that are still kept in memory."""
 _EXCERPT = 200
 """Characters of a text that are kept from its first difference."""
+_COMPARED_FIELDS = frozenset({b"event", b"retry"})
+_VARYING_MEMBERS = frozenset({"id", "sequence"})
+"""Top-level members in which events of the same content may differ."""
+
+
+@dataclass(slots=True, eq=False)
+class EventItem:
+    """An event to compare with one of another stream, without its bytes."""
+
+    event: int
+    time_ns: int
+    type: str
+    id: str | None
+    sequence: int | None
+    lines: tuple[tuple[bytes, bytes], ...]
+    """The `event` and `retry` fields."""
+    data: bytes
+    document: Any
+    """The JSON that is compared, or the text."""
+    spooled: tuple[int, int] | None = None
+    """Offset and size of `data` in the file while neither it nor `document` is in memory."""
+    _content_hash: int | None = None
+
+    @classmethod
+    def of(cls, event: Event, ignored: tuple[JsonPath, ...]) -> "EventItem":
+        """Return what is compared of an event."""
+        lines = tuple([line for line in event.frame.fields if line[0] in _COMPARED_FIELDS])
+        document = _without(event.value, event.data, ignored)
+        return cls(event.number, event.time_ns, event.type, event.id, event.sequence, lines, event.data, document)
+
+    @property
+    def content_hash(self) -> int:
+        """Equal for events with equal content, whatever their ids, timestamps and sequences."""
+        if self._content_hash is None:
+            self._content_hash = _hash_content(self.document, self.type)
+        return self._content_hash
+
+    def spool(self, file: IO[bytes]) -> None:
+        """Move the data to a file until it is restored."""
+        self._content_hash = self.content_hash
+        self.spooled = (file.seek(0, SEEK_END), len(self.data))
+        file.write(self.data)
+        self.release()
+
+    def restore(self, file: IO[bytes], ignored: tuple[JsonPath, ...]) -> None:
+        """Read the data back from the file, if it is there."""
+        if self.spooled is not None:
+            start, size = self.spooled
+            file.seek(start)
+            self.data = file.read(size)
+            self.document, self.spooled = comparable_document(self.data, ignored), None
+
+    def release(self) -> None:
+        """Drop the data."""
+        self.data, self.document = b"", None
+
+
+def _hash_content(document: Any, event_type: str) -> int:
+    content = document
+    if isinstance(document, dict):
+        content = {key: value for key, value in document.items() if key not in _VARYING_MEMBERS}
+    try:
+        return hash(orjson.dumps([event_type, _masked(content, "")], option=orjson.OPT_SORT_KEYS))
+    except (orjson.JSONEncodeError, RecursionError):
+        return hash(event_type)
+
+
+def _masked(value: Any, name: str) -> Any:
+    """Return a JSON value without its ids and timestamps."""
+    if isinstance(value, dict):
+        return {key: _masked(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_masked(item, name) for item in value]
+    is_id = isinstance(value, str) and is_id_name(name)
+    return None if is_id or is_time(value, name) else value
+
+
+def comparable_document(data: bytes, ignored: tuple[JsonPath, ...]) -> Any:
+    """What is compared of `data`: its JSON without the ignored values, or its text."""
+    return _without(read_json(data), data, ignored)
+
+
+def _without(value: Any, data: bytes, ignored: tuple[JsonPath, ...]) -> Any:
+    if isinstance(value, UnreadableJson):
+        value = data.decode("utf-8", "backslashreplace")
+    for path in ignored:
+        if path.is_root:
+            return None
+        try:
+            path.remove_from(value)
+        except RecursionError:
+            return value
+    return value
+
+
+@dataclass(slots=True, eq=False)
+class DeltaText:
+    """The joined deltas of one type and run of an exchange."""
+
+    exchange: int
+    type: str
+    run_id: str | None
+    length: int = 0
+    events: "array[int]" = field(default_factory=lambda: array("q"))
+    """The event number of each delta."""
+    ends: "array[int]" = field(default_factory=lambda: array("q"))
+    """The offset in the text at which each delta ends."""
+    times: "array[int]" = field(default_factory=lambda: array("q"))
+    """When each delta arrived (ns)."""
+    _parts: list[str] = field(default_factory=list)
+
+    def add(self, event: Event, text: str) -> None:
+        """Append a delta."""
+        if self.length < MAX_TEXT_LENGTH:
+            self._parts.append(text[: MAX_TEXT_LENGTH - self.length])
+        self.length += len(text)
+        self.events.append(event.number)
+        self.times.append(event.time_ns)
+        self.ends.append(self.length)
+
+    @property
+    def text(self) -> str:
+        """Its first million characters."""
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+    def location(self, offset: int) -> DiffLocation:
+        """The delta that holds a character, or the last one."""
+        at = min(bisect_right(self.ends, offset), len(self.events) - 1)
+        return DiffLocation(self.exchange, self.events[at], self.times[at])
+
+
+class StreamItems:
+    """Reads a stream.  All other attributes are complete once `events` is exhausted."""
+
+    def __init__(self, recording: Recording, exchange: Exchange, options: DiffOptions) -> None:
+        self.exchange = exchange
+        self.texts: dict[tuple[str, str | None], DeltaText] = {}
+        self.event_count = 0
+        self.is_cut = False
+        """Whether the stream ends in the middle of an event."""
+        self.undecodable: str | None = None
+        self._recording = recording
+        self._options = options
+
+    def events(self) -> Iterator[EventItem]:
+        """Its events in order, without plain deltas."""
+        reader = FrameReader(self.exchange.content_encoding, exchange=self.exchange.number)
+        for part in self._recording.body(self.exchange.number, Side.RESPONSE):
+            yield from self._items(reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part))
+        yield from self._items(last := reader.close())
+        self.is_cut = any(seen.frame.kind is FrameKind.TAIL for seen in last)
+        self.undecodable = reader.undecodable
+
+    def event(self, number: int) -> EventItem | None:
+        """The event of this number, read again."""
+        event = next(self._recording.events(self.exchange.number, number), None)
+        return None if event is None else EventItem.of(event, ())
+
+    def _items(self, frames: list[TimedFrame]) -> Iterator[EventItem]:
+        for event in frames:
+            if not isinstance(event, Event):
+                continue
+            self.event_count += 1
+            text = event.delta_text
+            if text is not None and self._options.deltas != "none":
+                key = (event.type, event.run_id)
+                self.texts.setdefault(key, DeltaText(self.exchange.number, *key)).add(event, text)
+            # A delta with an id or a sequence breaks a rule; it is compared as an event as well.
+            if text is None or event.id is not None or event.sequence is not None:
+                yield EventItem.of(event, self._options.ignored)
 
 
 def compare_events(first: StreamItems, second: StreamItems, values: ValueComparison, diff: ExchangeDiff) -> None:
-    """Add the differences of all events but deltas to `diff`.
-
-    Memory grows with the number of differences, and by 32 bytes for each pair.
-    """
-    options, unpaired, pairs = values.options, (list[EventItem](), list[EventItem]()), EventPairs()
+    """Add the differences of all events but deltas to `diff`."""
+    options, unpaired, pairs = values.options, (list[EventItem](), list[EventItem]()), list[_Pair]()
     exchanges = (first.exchange.number, second.exchange.number)
     with SpooledTemporaryFile(max_size=_SPOOL_MEMORY) as spool:
 
@@ -43,7 +222,7 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
             unpaired=unpaired,
             on_wait=on_wait,
         ):
-            pairs.add(here, there)
+            pairs.append(_Pair(here.event, there.event, here.time_ns, there.time_ns))
             here.restore(spool, options.ignored)
             there.restore(spool, options.ignored)
             if fields := _changed_fields(values, here, there):
@@ -54,7 +233,7 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
         diff.add(_entry("missing", exchanges, (item, None)))
     for item in unpaired[1]:
         diff.add(_entry("added", exchanges, (None, item)))
-    _add_moved_and_delayed(first, second, pairs, options, diff)
+    _add_moved_and_delayed(first, second, sorted(pairs), options.tolerance_ns, diff)
     diff.events = (first.event_count, second.event_count)
 
 
@@ -70,7 +249,8 @@ def _event_keys(options: DiffOptions) -> list[Key[EventItem]]:
 
 
 def _changed_fields(values: ValueComparison, first: EventItem, second: EventItem) -> tuple[Difference, ...]:
-    data = [] if _is_surely_same(values, first, second) else values.differences(first.document, second.document)
+    is_same = not values.options.ids and first.data == second.data
+    data = [] if is_same else values.differences(first.document, second.document)
     lines = [] if values.is_same_id(first.id, second.id) else [Difference("SSE id", first.id, second.id)]
     if first.lines != second.lines:
         lines += [
@@ -81,74 +261,37 @@ def _changed_fields(values: ValueComparison, first: EventItem, second: EventItem
     return (*lines, *data)
 
 
-def _is_surely_same(values: ValueComparison, first: EventItem, second: EventItem) -> bool:
-    if not values.options.ids and first.data == second.data:
-        return True
-    return first.sequence == second.sequence and first.content.is_surely_same(second.content, values)
-
-
 def _line_values(item: EventItem, name: str) -> str:
     return ", ".join(value.decode("utf-8", "replace") for key, value in item.lines if key == name.encode())
 
 
-def _add_moved_and_delayed(
-    first: StreamItems, second: StreamItems, pairs: "EventPairs", options: DiffOptions, diff: ExchangeDiff
-) -> None:
+class _Pair(NamedTuple):
+    """The numbers and times of two events."""
 
-    def add(kind: Kind, here: int, there: int, later_ns: int | None = None) -> None:
-        items = (first.event(here), second.event(there)) if diff.has_room(kind) else (None, None)
+    first: int
+    second: int
+    first_ns: int
+    second_ns: int
+
+
+def _add_moved_and_delayed(
+    first: StreamItems, second: StreamItems, pairs: list[_Pair], tolerance_ns: int | None, diff: ExchangeDiff
+) -> None:
+    """Add the fewest pairs without which both streams have the same order, and pairs whose times differ too much."""
+
+    def add(kind: Kind, pair: _Pair, later_ns: int | None = None) -> None:
+        items = (first.event(pair.first), second.event(pair.second)) if diff.has_room(kind) else (None, None)
         diff.add(_entry(kind, (first.exchange.number, second.exchange.number), items, later_ns=later_ns))
 
-    moved = pairs.moved()
-    for here, there in moved:
-        add("moved", here, there)
-    if options.tolerance_ns is not None:
+    moved = out_of_order([pair.second for pair in pairs])
+    for at in moved:
+        add("moved", pairs[at])
+    if tolerance_ns is not None:
         starts = (first.exchange.began_ns, second.exchange.began_ns)
-        for here, there, later in pairs.delayed({here for here, _ in moved}, starts, options.tolerance_ns):
-            add("time", here, there, later)
-
-
-class EventPairs:
-    """The event numbers and times of pairs; 32 bytes a pair."""
-
-    def __init__(self) -> None:
-        self._events = (array("q"), array("q"))
-        self._times = (array("q"), array("q"))
-
-    def add(self, first: EventItem, second: EventItem) -> None:
-        """Append a pair."""
-        for side, item in enumerate((first, second)):
-            self._events[side].append(item.event)
-            self._times[side].append(item.time_ns)
-
-    def moved(self) -> list[tuple[int, int]]:
-        """The event numbers of the fewest pairs without which both streams have the same order."""
-        first, second = self._events
-        if _is_increasing(first) and _is_increasing(second):
-            return []
-        order = _order(first)
-        return [(first[order[index]], second[order[index]]) for index in out_of_order([second[at] for at in order])]
-
-    def delayed(
-        self, moved: Collection[int], starts: tuple[int, int], tolerance_ns: int
-    ) -> Iterator[tuple[int, int, int]]:
-        """The event numbers of pairs whose times differ by more than the tolerance, and how much later (ns).
-
-        Leaves out the events in `moved`, which are numbers of the first stream.  `starts` is when the streams started.
-        """
-        first, second = self._events
-        kept = [at for at in _order(first) if first[at] not in moved]
-        times = ((self._times[0][at] - starts[0], self._times[1][at] - starts[1]) for at in kept)
-        for index, later in find_delays(times, tolerance_ns):
-            yield first[kept[index]], second[kept[index]], later
-
-
-def _order(events: Sequence[int]) -> list[int]:
-    return sorted(range(len(events)), key=events.__getitem__)
-
-
-def _is_increasing(events: Sequence[int]) -> bool:
-    return all(here < there for here, there in pairwise(events))
+        kept = [pairs[at] for at in sorted(set(range(len(pairs))).difference(moved))]
+        times = ((pair.first_ns - starts[0], pair.second_ns - starts[1]) for pair in kept)
+        for at, later in find_delays(times, tolerance_ns):
+            add("time", kept[at], later)
 
 
 def _entry(
@@ -175,44 +318,28 @@ def _entry(
     )
 
 
-class _Text(NamedTuple):
-    side: int
-    position: int
-    delta_text: DeltaText
-
-
 def compare_texts(first: StreamItems, second: StreamItems, values: ValueComparison, diff: ExchangeDiff) -> None:
     """Add the differences of the joined deltas of each type and run to `diff`; with `pieces` also how they are cut."""
-    streams = (first, second)
-    unpaired: tuple[list[_Text], list[_Text]] = ([], [])
-    here, there = (
-        [_Text(side, index, text) for index, text in enumerate(stream.texts.values())]
-        for side, stream in enumerate(streams)
+    unpaired: tuple[list[DeltaText], list[DeltaText]] = ([], [])
+    # The texts of the first stream are looked up by the counterparts of their runs.
+    runs = {id(text): values.counterpart(text.run_id) or text.run_id for text in first.texts.values()}
+    keys: list[Key[DeltaText]] = [lambda text: (text.type, runs.get(id(text), text.run_id))]
+    if values.options.ids:
+        keys.append(lambda text: text.type)
+    pairs = pair_items(
+        first.texts.values(), second.texts.values(), keys, lambda text: text.events[0], unpaired=unpaired
     )
-    pairs = pair_items(here, there, _text_keys(values), lambda text: text.position, unpaired=unpaired)
-    for first_text, second_text in pairs:
-        one, other = first_text.delta_text, second_text.delta_text
+    for one, other in pairs:
         is_same_run = values.is_same_id(one.run_id, other.run_id)
         run = () if is_same_run else (Difference("run_id", one.run_id, other.run_id),)
         offset, fields = _compare(values, one, other)
         if run or fields:
-            locations = (_location(streams, first_text, offset), _location(streams, second_text, offset))
+            locations = (one.location(offset), other.location(offset))
             diff.add(DiffEntry("changed", "text", locations, one.type, run_id=one.run_id, fields=(*run, *fields)))
-    for text in (*unpaired[0], *unpaired[1]):
-        one, location = text.delta_text, _location(streams, text, 0)
-        kind: Kind = "added" if text.side else "missing"
-        both = (None, location) if text.side else (location, None)
-        diff.add(DiffEntry(kind, "text", both, one.type, run_id=one.run_id))
-
-
-def _text_keys(values: ValueComparison) -> list[Key[_Text]]:
-    ids = values.options.ids
-
-    def by_run(text: _Text) -> tuple[str, str | None]:
-        run = text.delta_text.run_id
-        return (text.delta_text.type, values.ids.get(run) if ids and text.side == 0 else run)
-
-    return [by_run, lambda text: text.delta_text.type] if ids else [by_run]
+    for text in unpaired[0]:
+        diff.add(DiffEntry("missing", "text", (text.location(0), None), text.type, run_id=text.run_id))
+    for text in unpaired[1]:
+        diff.add(DiffEntry("added", "text", (None, text.location(0)), text.type, run_id=text.run_id))
 
 
 def _compare(values: ValueComparison, first: DeltaText, second: DeltaText) -> tuple[int, tuple[Difference, ...]]:
@@ -230,10 +357,3 @@ def _compare(values: ValueComparison, first: DeltaText, second: DeltaText) -> tu
         offset = next((min(pair) for pair in pairs if pair[0] != pair[1]), 0)
         return offset, (Difference("pieces", len(first.ends), len(second.ends)),)
     return 0, ()
-
-
-def _location(streams: tuple[StreamItems, StreamItems], text: _Text, offset: int) -> DiffLocation:
-    """The delta that holds a character, or the last one."""
-    delta_text, number = text.delta_text, streams[text.side].exchange.number
-    at = min(bisect_right(delta_text.ends, offset), len(delta_text.events) - 1)
-    return DiffLocation(number, delta_text.events[at], delta_text.times[at])

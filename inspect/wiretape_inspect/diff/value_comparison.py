@@ -28,46 +28,21 @@ def may_be_id(segment: str) -> bool:
     return _WORDS_OR_VERSION.fullmatch(segment) is None
 
 
-class IdMapping:
-    """Which id of the second recording stands for which id of the first.
+class ValueComparison:
+    """Compares values of two recordings, and remembers which id of the second stands for which id of the first.
 
     Two ids are bound when they first appear in the same place.  So ids are equal if they were created in the same order
     and are referred to from the same places.  Memory grows with the number of ids.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, options: DiffOptions) -> None:
+        self.options = options
         self._forward: dict[str, str] = {}
         self._back: dict[str, str] = {}
 
-    def is_same(self, first: str, second: str) -> bool:
-        """Whether two ids stand for each other; binds them if both are new."""
-        known = self._forward.get(first)
-        if known is not None:
-            return known == second
-        if second in self._back:
-            return False
-        self._forward[first] = second
-        self._back[second] = first
-        return True
-
-    def get(self, first: str | None) -> str | None:
+    def counterpart(self, first: str | None) -> str | None:
         """The id of the second recording for an id of the first; None if it is not known."""
         return None if first is None else self._forward.get(first)
-
-    def is_same_text(self, first: str, second: str) -> bool:
-        """Whether two texts are equal except for ids that are known to stand for each other."""
-        here, there = _WORD_BOUNDARY.split(first), _WORD_BOUNDARY.split(second)
-        return len(here) == len(there) and all(
-            self._forward.get(one, one) == other for one, other in zip(here, there, strict=True)
-        )
-
-
-class ValueComparison:
-    """Compares values of two recordings and remembers their ids."""
-
-    def __init__(self, options: DiffOptions) -> None:
-        self.options = options
-        self.ids = IdMapping()
 
     def differences(self, first: Any, second: Any) -> list[Difference]:
         """The paths at which two JSON values differ; `$` if they are nested too deeply to be compared in parts."""
@@ -76,13 +51,15 @@ class ValueComparison:
         except RecursionError:
             return [] if _is_equal(first, second) else [Difference("$", first, second)]
         # A text may name ids that are bound only after it.
-        return [each for each in found if not self._is_same_by_now(each)] if self.options.ids else found
+        return [each for each in found if not self._is_same_by_now(each)]
 
     def is_same_id(self, first: str | None, second: str | None) -> bool:
-        """Whether two ids are equal."""
-        if self.options.ids and first and second:
-            return self.ids.is_same(first, second)
-        return first == second
+        """Whether two ids are equal, or stand for each other; normalized ids are bound if both are new."""
+        if not self.options.ids or not first or not second:
+            return first == second
+        if first not in self._forward and second not in self._back:
+            self._forward[first], self._back[second] = second, first
+        return self._forward.get(first) == second
 
     def is_same_text(self, first: str | None, second: str | None, name: str = "") -> bool:
         """Whether two texts are equal; `name` is that of their JSON member or header."""
@@ -90,9 +67,7 @@ class ValueComparison:
             return first == second
         if self.options.times and (is_time(first, name) and is_time(second, name)):
             return True
-        if self.options.ids and self.ids.is_same_text(first, second):
-            return True
-        return without_fingerprints(first) == without_fingerprints(second)
+        return self._has_same_words(first, second) or without_fingerprints(first) == without_fingerprints(second)
 
     def _is_same_value(self, first: Any, second: Any, name: str) -> bool:
         if isinstance(first, str) and isinstance(second, str):
@@ -103,7 +78,16 @@ class ValueComparison:
 
     def _is_same_by_now(self, found: Difference) -> bool:
         are_texts = isinstance(found.first, str) and isinstance(found.second, str)
-        return are_texts and self.ids.is_same_text(found.first, found.second)
+        return are_texts and self._has_same_words(found.first, found.second)
+
+    def _has_same_words(self, first: str, second: str) -> bool:
+        """Whether two texts are equal except for ids that are known to stand for each other."""
+        if not self._forward:
+            return False
+        here, there = _WORD_BOUNDARY.split(first), _WORD_BOUNDARY.split(second)
+        return len(here) == len(there) and all(
+            self._forward.get(one, one) == other for one, other in zip(here, there, strict=True)
+        )
 
 
 def is_time(value: Any, name: str) -> bool:

@@ -14,8 +14,13 @@ from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape_inspect.view.filter_match import CompiledFilter, message_subject, row_subject
-from wiretape_inspect.view.joined_text_search import JoinedTextSearch, SearchedFrame
+from wiretape_inspect.view.filter_match import (
+    CompiledFilter,
+    JoinedTextSearch,
+    SearchedFrame,
+    message_subject,
+    row_subject,
+)
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -81,7 +86,7 @@ class StreamFold:
         self._exchange = exchange
         self._findings = _UnassignedFindings(findings, position)
         self._take = take
-        self._search = JoinedTextSearch(take.wanted) if take is not None and take.wanted else None
+        self._search = JoinedTextSearch(take.wanted if take is not None else ())
         self._reader = FrameReader(exchange.content_encoding, position, exchange=exchange.number)
         self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
@@ -90,22 +95,22 @@ class StreamFold:
         self._row_count = since.rows if since else 0
         self._last_checkpoint = (self._row_count, position.events)
         # Texts that run over several deltas may have begun before a checkpoint.
-        self._has_checkpoints = is_identity(exchange.content_encoding) and self._search is None
+        self._has_checkpoints = is_identity(exchange.content_encoding) and not (take is not None and take.wanted)
         self.checkpoints: list[Checkpoint] = []
         """Checkpoints passed so far, about every `EVERY_ROWS` rows or `EVERY_EVENTS` events."""
 
     def feed(self, part: BytesArrived | BytesLost) -> Iterator[StreamRow]:
         """Yield the rows that these bytes complete."""
         if isinstance(part, BytesArrived):
-            yield from self._counted(self._fold(self._reader.feed(part)))
+            yield from self._counted(self._fold(self._search.feed(self._reader.feed(part))))
         else:
-            yield from self._counted(self._fold(self._reader.skip(part)))
-            yield from self._counted(self._end_search())
+            yield from self._counted(self._fold(self._search.feed(self._reader.skip(part))))
+            yield from self._counted(self._fold(self._search.interrupt()))
             yield from self._counted(self._fold_loss(part))
 
     def release(self) -> Iterator[StreamRow]:
         """Yield the kept back deltas or oversized event, although it may still have grown."""
-        yield from self._counted(self._fold_searched(self._search.release() if self._search else ()))
+        yield from self._counted(self._fold(self._search.release()))
         yield from self._counted(self._release())
 
     def growing(self) -> Iterator[StreamRow]:
@@ -119,8 +124,8 @@ class StreamFold:
 
     def finish(self, exchange: Exchange | None = None) -> Iterator[StreamRow]:
         """Yield the last rows; `exchange` replaces the one given at the start if its ending was not yet known."""
-        yield from self._counted(self._fold(self._reader.close()))
-        yield from self._counted(self._end_search())
+        yield from self._counted(self._fold(self._search.feed(self._reader.close())))
+        yield from self._counted(self._fold(self._search.interrupt()))
         exchange, last_ns = exchange or self._exchange, self._pause.since_ns
         until_ns = exchange.ended_ns if exchange.ended_ns is not None else self._pause.last_byte_ns
         self._pause.add_bytes(until_ns)
@@ -145,22 +150,9 @@ class StreamFold:
             self._row_count += 1
             yield row
 
-    def _fold(self, frames: Iterable[TimedFrame]) -> Iterator[StreamRow]:
-        if self._search is not None:
-            yield from self._fold_searched(self._search.feed(frames))
-            return
-        for seen in frames:
-            yield from self._fold_frame(seen)
-
-    def _fold_searched(self, frames: Iterable[SearchedFrame]) -> Iterator[StreamRow]:
+    def _fold(self, frames: Iterable[SearchedFrame]) -> Iterator[StreamRow]:
         for searched in frames:
             yield from self._fold_frame(searched.seen, searched.found)
-
-    def _end_search(self) -> Iterator[StreamRow]:
-        """Fold the frames that the search holds back: no text continues after them."""
-        if self._search is not None:
-            self._search.interrupt()
-            yield from self._fold_searched(self._search.release())
 
     def _fold_frame(self, seen: TimedFrame, found: AbstractSet[str] = frozenset()) -> Iterator[StreamRow]:
         self._pause.add_bytes(seen.time_ns)

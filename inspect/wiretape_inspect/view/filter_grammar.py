@@ -37,6 +37,13 @@ KINDS = (
 """The values of `kind`: a `message` is also one of the three kinds after it; a `request` is not a stream."""
 _SPACE = " \t\n\r\f\v"
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
+_ESCAPE = re.compile(r'\\(["\\ntr])')
+_SPACES = re.compile(rf"[{_SPACE}]*")
+_OR = re.compile(rf"or(?=[{_SPACE}]|\Z)")
+_MINUS, _COMMA, _QUOTE = re.compile("-"), re.compile(","), re.compile('"')
+_FIELD = re.compile(rf'([^{_SPACE},":/]*):')
+_WORD = re.compile(rf'[^{_SPACE}",]+')
+_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\ntr])*+)')
 _NUMBER = re.compile(r"-?\d{1,25}", re.ASCII)
 _COMPARISON = re.compile(r"(>=|<=|>|<)(.*)", re.DOTALL)
 _Unit = Literal["number", "duration"]
@@ -93,106 +100,72 @@ class _Parser:
         self._at = 0
 
     def parse(self) -> Filter:
-        groups: list[tuple[Condition, ...]] = []
-        group: list[Condition] = []
-        while self._skip_space():
-            if not self._take_or():
-                group.append(self._condition())
-                continue
-            if not group:
-                raise self._error(self._at - 2, "`or` needs a condition before it.")
-            groups.append(tuple(group))
-            group = []
-        if group:
-            groups.append(tuple(group))
-        elif groups:
+        groups: list[list[Condition]] = [[]]
+        while self._take(_SPACES) and self._at < len(self._text):
+            begin = self._at
+            if not self._take(_OR):
+                groups[-1].append(self._condition())
+            elif groups[-1]:
+                groups.append([])
+            else:
+                raise self._error(begin, "`or` needs a condition before it.")
+        if len(groups) > 1 and not groups[-1]:
             raise self._error(len(self._text), "`or` needs a condition after it.")
-        return Filter(tuple(groups))
-
-    def _take_or(self) -> bool:
-        rest = self._text[self._at : self._at + 3]
-        if rest[:2] != "or" or rest[2:].strip(_SPACE):
-            return False
-        self._at += 2
-        return True
+        return Filter(tuple(tuple(group) for group in groups if group))
 
     def _condition(self) -> Condition:
-        negated = self._peek() == "-"
-        self._at += negated
+        negated = self._take(_MINUS) is not None
         if negated and self._at_space():
             raise self._error(self._at - 1, "`-` needs a condition after it.")
         begin = self._at
-        field = self._field() or "text"
+        named = self._take(_FIELD)
+        field = named[1] if named else "text"
+        if field not in FIELDS:
+            raise self._error(begin, _unknown("field", field, FIELDS))
         values = [self._value(field)]
-        while self._peek() == ",":
-            self._at += 1
+        while self._take(_COMMA):
             values.append(self._value(field))
         if not self._at_space():
             raise self._error(self._at, f"expected a space after {shorten(self._text[begin : self._at])}.")
         return Condition(field, tuple(values), negated)
 
-    def _field(self) -> str:
-        """Read a field name and its colon; return an empty string if there is none here."""
-        end = self._at
-        while end < len(self._text) and self._text[end] not in f'{_SPACE},":/':
-            end += 1
-        if self._text[end : end + 1] != ":":
-            return ""
-        name = self._text[self._at : end]
-        if name not in FIELDS:
-            raise self._error(self._at, _unknown("field", name, FIELDS))
-        self._at = end + 1
-        return name
-
     def _value(self, field: str) -> Text | Range:
         begin = self._at
-        found = Text(self._quoted(), quoted=True) if self._peek() == '"' else Text(self._word())
-        if not found.text and not found.quoted:
-            raise self._error(begin, f"missing value for `{field}`.")
-        if field == "kind":
-            if found.text not in KINDS:
-                raise self._error(begin, _unknown("kind", found.text, KINDS))
-            return found
-        if field not in NUMBER_FIELDS and field != "gap":
+        found = self._quoted()
+        if found is None:
+            word = self._take(_WORD)
+            if word is None:
+                raise self._error(begin, f"missing value for `{field}`.")
+            found = Text(word.group())
+        if field == "kind" and found.text not in KINDS:
+            raise self._error(begin, _unknown("kind", found.text, KINDS))
+        if field not in {*NUMBER_FIELDS, "gap"}:
             return found
         try:
             return _range(found.text, "duration" if field == "gap" else "number")
         except ValueError as error:
             raise self._error(begin, f"invalid value '{shorten(found.text)}' for `{field}`: {error}.") from None
 
-    def _word(self) -> str:
+    def _quoted(self) -> Text | None:
         begin = self._at
-        while not self._at_space() and self._peek() not in '",':
-            self._at += 1
-        return self._text[begin : self._at]
+        found = self._take(_QUOTED)
+        if found is None:
+            return None
+        if self._text.startswith("\\", self._at):
+            raise self._error(self._at, r"invalid escape: in quotes, use \\, \", \n, \t or \r.")
+        if not self._take(_QUOTE):
+            raise self._error(begin, "the closing quotation mark is missing.")
+        return Text(_ESCAPE.sub(lambda escape: _ESCAPES[escape[1]], found[1]), quoted=True)
 
-    def _quoted(self) -> str:
-        begin, text = self._at, ""
-        self._at += 1
-        while (char := self._peek()) != '"':
-            if not char:
-                raise self._error(begin, "the closing quotation mark is missing.")
-            self._at += 1
-            if char == "\\":
-                char = _ESCAPES.get(self._peek(), "")
-                if not char:
-                    raise self._error(self._at - 1, r"invalid escape: in quotes, use \\, \", \n, \t or \r.")
-                self._at += 1
-            text += char
-        self._at += 1
-        return text
-
-    def _peek(self) -> str:
-        """Return the next character, or an empty string at the end."""
-        return self._text[self._at : self._at + 1]
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Move behind the pattern, if it is here."""
+        found = pattern.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return found
 
     def _at_space(self) -> bool:
-        return self._peek() in _SPACE
-
-    def _skip_space(self) -> bool:
-        while self._peek() and self._at_space():
-            self._at += 1
-        return self._at < len(self._text)
+        """Whether a space or the end is here."""
+        return self._text[self._at : self._at + 1] in _SPACE
 
     def _error(self, at: int, problem: str) -> InputError:
         return InputError(f"Invalid filter at character {at + 1}: {problem}")

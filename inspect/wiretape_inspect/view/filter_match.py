@@ -1,18 +1,21 @@
 """Apply a filter to messages, to the other rows of a stream, and to exchanges that are not streams.
 
-`page/filter_match.js` does the same for the page.
+`page/filter_match.js` and `page/joined_text_search.js` do the same for the page.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import attrgetter
 from typing import assert_never
 
-from wiretape.event import Event
+from wiretape.event import Event, TimedFrame
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
+from wiretape.sse import FrameKind
 from wiretape_inspect.view.filter_grammar import Condition, Filter, Range, Text
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
@@ -24,6 +27,9 @@ from wiretape_inspect.view.timeline_rows import (
     PauseRow,
     StreamRow,
 )
+
+_MOST_HELD = 1000
+"""Frames that are held back while a text of a filter may continue after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +243,71 @@ def compile_pattern(value: Text, *, ignore_case: bool = False) -> re.Pattern[str
         # Atomic groups keep the first match of each part, so matching takes linear time.
         pattern += "".join(f"(?>.*?{part})" for part in others[:-1]) + f".*{others[-1]}"
     return re.compile(pattern, flags)
+
+
+@dataclass(slots=True)
+class SearchedFrame:
+    """A frame, its part of the joined text, and the texts of the filter that it has a part of."""
+
+    seen: TimedFrame
+    text: str = ""
+    found: set[str] = field(default_factory=set)
+
+
+class JoinedTextSearch:
+    """Finds the texts of a filter in the joined text of consecutive deltas of the same type and the same run.
+
+    Only events interrupt them: not pauses, and not findings.  Frames are held back until the deltas end.
+    """
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        """`wanted` are texts in lower case."""
+        self._wanted = tuple(wanted)
+        self._overlap = max(map(len, self._wanted), default=1) - 1
+        """Characters at the end of which a text may begin."""
+        self._key: tuple[str, str | None] | None = None
+        self._before = ""
+        """The end of the joined text of the deltas that were released."""
+        self._held: list[SearchedFrame] = []
+
+    def feed(self, frames: Iterable[TimedFrame]) -> Iterator[SearchedFrame]:
+        """Yield the frames for which the search is complete."""
+        if not self._wanted:
+            yield from map(SearchedFrame, frames)
+            return
+        for seen in frames:
+            searched, key = SearchedFrame(seen), self._key
+            if isinstance(seen, Event):
+                key = (seen.type, seen.run_id) if seen.kind == "delta" else None
+                searched.text = (seen.delta_text or "").lower()
+            elif seen.frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}:
+                key = None
+            if key is None or key != self._key:
+                yield from self.interrupt()
+            self._key = key
+            self._held.append(searched)
+            if len(self._held) > _MOST_HELD:
+                yield from self.release(self._overlap)
+            if key is None or len(self._held) > _MOST_HELD:
+                yield from self.interrupt()
+
+    def interrupt(self) -> Iterator[SearchedFrame]:
+        """Yield the frames that are held back: no text continues after them."""
+        yield from self.release()
+        self._before = ""
+
+    def release(self, kept: int = 0) -> Iterator[SearchedFrame]:
+        """Search the frames that are held back, and yield them except those with the last `kept` characters."""
+        joined = self._before + "".join(searched.text for searched in self._held)
+        ends = list(accumulate((len(searched.text) for searched in self._held), initial=len(self._before)))[1:]
+        for wanted in self._wanted:
+            at = joined.find(wanted, max(len(self._before) - len(wanted) + 1, 0))
+            while at >= 0:
+                for searched in self._held[bisect_right(ends, at) : bisect_left(ends, at + len(wanted)) + 1]:
+                    searched.found.update([wanted] if searched.text else ())
+                at = joined.find(wanted, at + 1)
+        begin = bisect_right(ends, len(joined) - kept)
+        if begin:
+            self._before = joined[: ends[begin - 1]][-self._overlap :]
+        yield from self._held[:begin]
+        del self._held[:begin]
