@@ -23,6 +23,8 @@ BROKEN_PIPE = 141
 """Exit status if the reader of standard output closes it, as in shells (128 + SIGPIPE)."""
 _NOT_A_CHOICE = re.compile("'(.*?)' is not ")
 _NEEDED_BY = {"mitmproxy": "Recording", "opentelemetry": "Exporting OTLP"}
+_COMPLETION_VARIABLE = "_WIRETAPE_COMPLETE"
+"""The environment variable in which the script asks for completions; click derives its name from the program's."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -40,72 +42,44 @@ class _LazyCommand(click.Command):
         return command
 
 
-_SECTIONS = {
-    "Record and replay": (
-        _LazyCommand("proxy", "wiretape_proxy.cli:proxy", "Record the traffic between clients and a service."),
-        _LazyCommand("replay", "wiretape_replay.commands.replay:replay", "Replay a recording as an offline service."),
-        _LazyCommand("serve", "wiretape_replay.commands.serve:serve", "Simulate the whole service from a scenario."),
-        _LazyCommand(
-            "control", "wiretape_replay.commands.control:control", "Move the playheads of a replay or stand-in."
-        ),
-    ),
-    "Check and inspect": (
-        _LazyCommand(
-            "report", "wiretape_inspect.commands.report:report", "Check recordings against the specification."
-        ),
-        _LazyCommand(
-            "probe",
-            "wiretape_inspect.commands.probe:probe",
-            "Test a service in every situation that the specification describes.",
-        ),
-        _LazyCommand(
-            "rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are checked against."
-        ),
-        _LazyCommand("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),
-        _LazyCommand("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
-        _LazyCommand(
-            "debug", "wiretape_inspect.commands.debug:debug", "Inspect a recording in a browser, event by event."
-        ),
-        _LazyCommand("diff", "wiretape_inspect.commands.diff:diff", "Show the differences between two recordings."),
-    ),
-    "Convert, merge and trim": (
-        _LazyCommand("export", "wiretape_inspect.commands.export:export", "Export recordings to other formats."),
-        _LazyCommand(
-            "import",
-            "wiretape_inspect.commands.import_recording:import_",
-            "Create a recording from a file in another format.",
-        ),
-        _LazyCommand("merge", "wiretape_inspect.commands.merge:merge", "Merge several recordings into one."),
-        _LazyCommand("trim", "wiretape_inspect.commands.trim:trim", "Make a smaller or redacted copy of a recording."),
-        _LazyCommand(
-            "recover",
-            "wiretape_inspect.commands.recover:recover",
-            "Save whatever can be read from a damaged recording.",
-        ),
-        _LazyCommand(
-            "datasette", "wiretape_inspect.commands.datasette:datasette", "Prepare a recording for datasette."
-        ),
-    ),
-    "Get started": (
-        _LazyCommand(
-            "demo", "wiretape_inspect.commands.demo:demo", "Record, check and replay a small service on this machine."
-        ),
-        _LazyCommand("completion", "wiretape.completion:completion", "Print the completion script for a shell."),
-        _LazyCommand(
-            "doctor",
-            "wiretape_inspect.commands.doctor:doctor",
-            "Check this machine, and list anything missing.",
-        ),
-    ),
+_REPLAY, _INSPECT = "wiretape_replay.commands", "wiretape_inspect.commands"
+_TABLE = {
+    "Record and replay": {
+        "proxy": ("wiretape_proxy.cli:proxy", "Record the traffic between clients and a service."),
+        "replay": (f"{_REPLAY}.replay:replay", "Replay a recording as an offline service."),
+        "serve": (f"{_REPLAY}.serve:serve", "Simulate the whole service from a scenario."),
+        "control": (f"{_REPLAY}.control:control", "Move the playheads of a replay or stand-in."),
+    },
+    "Check and inspect": {
+        "report": (f"{_INSPECT}.report:report", "Check recordings against the specification."),
+        "probe": (f"{_INSPECT}.probe:probe", "Test a service in every situation that the specification describes."),
+        "rule": (f"{_INSPECT}.rule:rule", "Explain the rules that recordings are checked against."),
+        "sessions": (f"{_INSPECT}.sessions:sessions", "List the sessions of a recording."),
+        "show": (f"{_INSPECT}.show:show", "Show a recording as a timeline."),
+        "debug": (f"{_INSPECT}.debug:debug", "Inspect a recording in a browser, event by event."),
+        "diff": (f"{_INSPECT}.diff:diff", "Show the differences between two recordings."),
+    },
+    "Convert, merge and trim": {
+        "export": (f"{_INSPECT}.export:export", "Export recordings to other formats."),
+        "import": (f"{_INSPECT}.import_recording:import_", "Create a recording from a file in another format."),
+        "merge": (f"{_INSPECT}.merge:merge", "Merge several recordings into one."),
+        "trim": (f"{_INSPECT}.trim:trim", "Make a smaller or redacted copy of a recording."),
+        "recover": (f"{_INSPECT}.recover:recover", "Save whatever can be read from a damaged recording."),
+        "datasette": (f"{_INSPECT}.datasette:datasette", "Prepare a recording for datasette."),
+    },
+    "Get started": {
+        "demo": (f"{_INSPECT}.demo:demo", "Record, check and replay a small service on this machine."),
+        "completion": ("wiretape.cli:completion", "Print the completion script for a shell."),
+        "doctor": (f"{_INSPECT}.doctor:doctor", "Check this machine, and list anything missing."),
+    },
 }
-"""The subcommands in `wiretape --help`, by section."""
-_COMMANDS = tuple(command for section in _SECTIONS.values() for command in section)
+"""The subcommands in `wiretape --help`, by section: where each is, and what it does."""
+_COMMANDS = {name: _LazyCommand(name, *line) for section in _TABLE.values() for name, line in section.items()}
 
 
 def subcommand(name: str) -> click.Command:
     """Import a subcommand by name; the programs do not import each other."""
-    (command,) = (command for command in _COMMANDS if command.name == name)
-    return command.load()
+    return _COMMANDS[name].load()
 
 
 class _CommandError(click.ClickException):
@@ -118,10 +92,10 @@ class _LazyGroup(click.Group):
     """A group that imports a subcommand when it runs, not when it is listed."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        width = max(len(command.name or "") for command in _COMMANDS)
-        for title, section in _SECTIONS.items():
+        width = max(map(len, _COMMANDS))
+        for title, section in _TABLE.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{command.name:{width}}", command.short_help or "") for command in section])
+                formatter.write_dl([(f"{name:{width}}", short_help) for name, (_, short_help) in section.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take `help COMMAND` as `COMMAND --help`."""
@@ -231,6 +205,26 @@ def _print_versions(ctx: click.Context, _param: click.Parameter, wanted: bool) -
 )
 def wiretape(traceback: bool) -> None:
     """Record, check and replay the event streams of the Agent Session Service."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print a shell script that completes commands, options, choices and file names.
+
+    \b
+    Examples:
+        wiretape completion bash > ~/.local/share/bash-completion/completions/wiretape
+        wiretape completion zsh > ~/.zfunc/_wiretape
+        wiretape completion fish > ~/.config/fish/completions/wiretape.fish
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - loaded only when it is used
+
+    root = ctx.find_root().command
+    script = get_completion_class(shell)
+    if script is not None:
+        click.echo(script(root, {}, "wiretape", _COMPLETION_VARIABLE).source(), nl=False)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

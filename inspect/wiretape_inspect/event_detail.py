@@ -191,15 +191,11 @@ def chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> It
             continue
         if part.start >= end:
             break
-        yield from (chunk for chunk in chunks_of(part) if chunk[0] < end and chunk[1] > start)
-
-
-def chunks_of(part: BytesArrived) -> Iterator[Chunk]:
-    """Yield the chunks of an observation."""
-    start = part.start
-    for end, time_ns in zip(part.ends, part.times, strict=True):
-        yield start, end, time_ns
-        start = end
+        begin = part.start
+        for until, time_ns in zip(part.ends, part.times, strict=True):
+            if begin < end and until > start:
+                yield begin, until, time_ns
+            begin = until
 
 
 def _describe_chunks(found: Sequence[Chunk]) -> str:

@@ -151,18 +151,14 @@ def detail_document(recording: Recording, exchange: Exchange, context: EventCont
     """
     event = context.event
     findings = tuple(finding for finding in recording.findings(exchange.number) if finding.event == event.number)
-    event_chunks = list(chunks(recording, exchange, event.frame.start, event.frame.end))
+    event_chunks = chunks(recording, exchange, event.frame.start, event.frame.end)
     document = event_document(exchange, event, context.since_ns, findings, event_chunks)
     state = state_at(recording, exchange, event.number)
     return {**document, "base64": b64encode(event.raw).decode(), "state": state}
 
 
 def event_document(
-    exchange: Exchange,
-    event: Event,
-    since_ns: int,
-    findings: tuple[Finding, ...],
-    event_chunks: Sequence[Chunk],
+    exchange: Exchange, event: Event, since_ns: int, findings: tuple[Finding, ...], event_chunks: Iterable[Chunk]
 ) -> dict[str, Any]:
     """Return one event in detail without `base64` and `state`; `since_ns` is when the previous event arrived."""
     return {
@@ -170,7 +166,7 @@ def event_document(
         "fields": [[_decode(name), _decode(value)] for name, value in event.frame.fields],
         "cursor": _decode(event.frame.last_event_id),
         "may_be_unread": may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns),
-        "chunks": _chunks_of_identity(exchange, event_chunks),
+        "chunks": _plain_chunks(exchange, event_chunks),
         "data": _decode(event.data),
     }
 
@@ -178,13 +174,13 @@ def event_document(
 def cut_event_document(recording: Recording, exchange: Exchange, seen: TimedFrame) -> dict[str, Any]:
     """Return the location of the bytes of an event that was cut off."""
     frame = seen.frame
-    found = list(chunks(recording, exchange, frame.start, frame.end))
-    return {"start": frame.start, "end": frame.end, "chunks": _chunks_of_identity(exchange, found)}
+    found = chunks(recording, exchange, frame.start, frame.end)
+    return {"start": frame.start, "end": frame.end, "chunks": _plain_chunks(exchange, found)}
 
 
-def _chunks_of_identity(exchange: Exchange, found: Sequence[Chunk]) -> Sequence[Chunk] | None:
+def _plain_chunks(exchange: Exchange, found: Iterable[Chunk]) -> list[Chunk] | None:
     """Return the chunks, unless the body is encoded: then their offsets are not those of the decoded body."""
-    return found if is_identity(exchange.content_encoding) else None
+    return list(found) if is_identity(exchange.content_encoding) else None
 
 
 def _decode(data: bytes) -> str:

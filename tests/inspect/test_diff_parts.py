@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.recording import open_recording
-from wiretape_inspect.diff.alignment import KeyPairing, find_delays, out_of_order, pair_items
+from wiretape_inspect.diff.alignment import find_delays, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffOptions, DiffTotal
 from wiretape_inspect.diff.recording_diff import RecordingDiff
 
@@ -25,21 +25,20 @@ def _longest_rise(places):
     return max(best)
 
 
-def test_items_with_the_same_key_are_paired_in_order():
-    first, second = [("x", 1), ("x", 2), ("y", 3), ("x", 4)], [("x", 5), ("z", 6), ("x", 7)]
-    join = KeyPairing(key=lambda item: item[0])
-    assert list(join.pairs(first, second)) == [(("x", 1), ("x", 5)), (("x", 2), ("x", 7))]
-    assert sorted(join.unpaired(0)) == [("x", 4), ("y", 3)]
-    assert join.unpaired(1) == [("z", 6)]
-
-
-def test_items_with_the_same_key_queue_up():
-    join = KeyPairing(key=lambda item: item[0])
-    assert list(join.pairs([("x", 1), ("x", 2), ("x", 3)], [("y", 4), ("y", 5), ("y", 6), ("x", 7), ("x", 8)])) == [
-        (("x", 1), ("x", 7)),
-        (("x", 2), ("x", 8)),
-    ]
-    assert join.unpaired(0) == [("x", 3)]
+@pytest.mark.parametrize(
+    ("first", "second", "pairs", "left"),
+    [
+        ("x1 x2 y3 x4", "x5 z6 x7", "x1-x5 x2-x7", ["y3 x4", "z6"]),
+        ("x1 x2 x3", "y4 y5 y6 x7 x8", "x1-x7 x2-x8", ["x3", "y4 y5 y6"]),
+    ],
+)
+def test_items_with_the_same_key_are_paired_in_order(first, second, pairs, left):
+    unpaired = ([], [])
+    found = pair_items(
+        first.split(), second.split(), [lambda item: item[0]], lambda item: int(item[1]), unpaired=unpaired
+    )
+    assert " ".join(map("-".join, found)) == pairs
+    assert list(map(" ".join, unpaired)) == left
 
 
 def test_items_without_a_pair_are_paired_by_the_next_key():

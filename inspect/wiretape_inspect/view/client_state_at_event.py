@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from wiretape.content_encoding import is_identity
 from wiretape.contract import (
@@ -82,10 +81,9 @@ def state_at(recording: Recording, exchange: Exchange, event: int) -> State:
 class ClientHistory:
     """What a client knows on a connection, to which each event is added."""
 
-    def __init__(self, recording: Recording, exchange: Exchange, most_runs: int | None = None) -> None:
-        """Begin before the first event.  `most_runs` limits the runs of each state to the last ones."""
+    def __init__(self, recording: Recording, exchange: Exchange) -> None:
+        """Begin before the first event of the connection."""
         self._recording = recording
-        self._most_runs = most_runs
         self._activity = RunsAndCalls()
         self._texts = {"text": JoinedText(), "reasoning": JoinedText()}
         self._sequence: int | None = None
@@ -157,7 +155,7 @@ class ClientHistory:
 
     def state(self) -> State:
         """Return the state just after the event that was added last."""
-        runs, last = self._activity.runs.values(), self._last
+        last = self._last
         calls = tuple(with_names(self._recording, self._activity.open_calls.values()))
         # Each name is looked up only once.
         self._activity.open_calls |= {call.id: call for call in calls}
@@ -168,7 +166,7 @@ class ClientHistory:
             text=self._texts["text"],
             reasoning=self._texts["reasoning"],
             open_calls=calls,
-            runs=tuple(runs if self._most_runs is None else [*islice(reversed(runs), self._most_runs)][::-1]),
+            runs=tuple(self._activity.runs.values()),
             session=self._activity.session,
             cursor=self._cursor or None,
             last_sequence=self._sequence,

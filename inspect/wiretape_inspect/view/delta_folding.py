@@ -94,8 +94,7 @@ class StreamFold:
         self._in_event = False
         self._row_count = since.rows if since else 0
         self._last_checkpoint = (self._row_count, position.events)
-        # Texts that run over several deltas may have begun before a checkpoint.
-        self._has_checkpoints = is_identity(exchange.content_encoding) and not (take is not None and take.wanted)
+        self._has_checkpoints = is_identity(exchange.content_encoding) and take is None
         self.checkpoints: list[Checkpoint] = []
         """Checkpoints passed so far, about every `EVERY_ROWS` rows or `EVERY_EVENTS` events."""
 

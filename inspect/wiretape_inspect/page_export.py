@@ -1,46 +1,65 @@
-"""The JSON document of a recording in an exported page, made in parts so that memory use stays flat."""
+"""Page export: the debugger's page as one file that contains its recording.
 
-import zlib
+The page contains one JSON document in `<script type="application/json" id="data">`, with `<` written as `\\u003c`:
+
+`{format: 1, answers, events, states}`
+
+`answers`
+    By path, such as `/api/rows?exchange=2`, what the API of the debugger answers (see `wiretape_inspect.debugger`): a
+    list for an endpoint that answers with lines.  These are `recording`, in which `live` is false, and `replay` and
+    `position` are null; `longest-silence`; for each exchange `rows` and `bodies`; for each stream `overview`, and `cut`
+    for each row `cut`; and `resume` for each stream and the one before it in its session.
+`events`, `states`
+    By stream, the answers of `event` in two pieces.  Each is a list of blocks `{first, last, gzip}`: the numbers of the
+    first and last event and, as gzip in base64, a JSON array with an item for each event.  In `events`, that is the
+    answer without `state`; in `states`, the change from the state after the event before to the one after this event,
+    as `find_change` describes it.  The first item of a block is `[state]`.
+
+Filters have no answers: the page applies them itself.
+
+A report (`wiretape report --format html`) contains more: `<script … id="report">` is `{format: 1, start, files}`, with
+`{file, summary, severities}` of each recording.  Their documents are `data`, `data-2`, `data-3` and so on; `f` in the
+fragment of the URL selects one by its number.  `/api/recording` then has `report`, and more fields of findings and
+rules: `report/html_format.py` makes them.  If `report.radius` is not null, the document contains only events at most
+that far from a finding: `rows?…` contains rows `{row: "omitted", first, last}` in place of the other events.
+"""
+
+import gzip
+import sys
+from base64 import b64encode
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import compress, count
 from operator import is_not
 from typing import Any
 from urllib.parse import urlencode
 
-from wiretape.event import Event, TimedFrame
-from wiretape.frame_reader import read_frames
-from wiretape.json_codec import base64_parts, dump_json
-from wiretape.observations import BytesArrived, BytesLost, Side
+from wiretape.event import Event
+from wiretape.json_codec import dump_json
+from wiretape.observations import Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
-from wiretape_inspect.event_detail import Chunk, chunks_of
+from wiretape_inspect.event_detail import Chunk, chunks
 from wiretape_inspect.event_export import content
-from wiretape_inspect.timeline_json import recording_document
+from wiretape_inspect.page.bundle import exported_page
+from wiretape_inspect.timeline_text import stored_findings
 from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filter_match import CompiledFilter, Subject
-from wiretape_inspect.view.runs_and_calls import Overview, longest_silence
+from wiretape_inspect.view.runs_and_calls import longest_silence
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
-_MOST_RUNS = 1000
-"""How many runs of a stream are listed in a page that does not contain all events."""
 _LARGE = 256 << 10
 """Events and bodies with more bytes are left out of a page that does not contain all events."""
 _BLOCK_EVENTS, _BLOCK_STATES, _BLOCK_CHARACTERS = 256, 2048, 2 << 20
 """About how much a block contains at most.  The first state of each may have long texts."""
-_MOST_STATE_RUNS = 50
-"""How many runs of a state are listed in a page that does not contain all events: the last ones."""
 _OVERLAP = 64
 """Characters by which the beginning of a text is found in the text before."""
-_GZIP_WINDOW = 31
-"""The wbits of zlib for a gzip container, whose header then contains no time."""
-_GZIP_LEVEL = 6
 
 
 class _EventWindow:
@@ -89,20 +108,50 @@ class PageContent:
         return None if self.radius is None else _EventWindow(self.findings_about(exchange), self.radius)
 
 
+def export_page(
+    recording: Recording,
+    exchanges: Sequence[Exchange] | None = None,
+    findings: Sequence[Mapping[str, Any]] | None = None,
+) -> Iterator[bytes]:
+    """Yield the page with a recording, or with some of its exchanges, in parts.
+
+    `findings` are those of the live checks with their evidence; without them, the page shows no evidence.
+    """
+    chosen = list(recording.exchanges()) if exchanges is None else list(exchanges)
+    shown = {} if findings is None else {"findings": findings}
+    content = PageContent(recording, chosen, stored_findings(recording), overrides=shown)
+    return page_parts([("data", document_parts(content))])
+
+
+def page_parts(documents: Iterable[tuple[str, Iterator[bytes]]]) -> Iterator[bytes]:
+    """Yield the page with JSON documents, each in an element with the given id."""
+    page = exported_page()
+    yield page.before.encode()
+    for name, parts in documents:
+        yield f'<script type="application/json" id="{name}">'.encode()
+        for part in parts:
+            # In JSON, `<` occurs only in strings; in the page, it could end the script element.
+            yield part.replace(b"<", b"\\u003c")
+        yield b"</script>\n"
+    yield page.after.encode()
+
+
 def document_parts(page: PageContent) -> _Parts:
     """Yield the document of a recording."""
     recording, chosen = page.recording, page.exchanges
     streams = [exchange for exchange in chosen if exchange.is_stream]
-    head = recording_document(recording, chosen, page.findings)
+    head = timeline_json.recording_document(recording, chosen, page.findings)
     head |= {"live": False, "replay": None, "other": None, "position": None, **page.overrides}
     yield f'{{"format":1,"answers":{{\n"/api/recording":{dump_json(head)}'.encode()
     for path, parts in _answers(page, streams):
         yield f",\n{dump_json(path)}:".encode()
         yield from parts
     yield b'},"events":{'
-    yield from _members(streams, lambda each: _list(_event_blocks(page, each)))
+    yield from _members(
+        streams, lambda each: _list(_blocks(_event_documents(page, each), _BLOCK_EVENTS, lambda _, document: document))
+    )
     yield b'},"states":{'
-    yield from _members(streams, lambda each: _list(_state_blocks(page, each)))
+    yield from _members(streams, lambda each: _list(_blocks(_states(page, each), _BLOCK_STATES, find_change)))
     yield b"}}"
 
 
@@ -117,7 +166,7 @@ def _answers(page: PageContent, streams: Sequence[Exchange]) -> Iterator[tuple[s
         yield _path("bodies", exchange=number), _text(dump_json(_bodies(page, exchange)))
         if not exchange.is_stream:
             continue
-        yield _path("overview", exchange=number), _text(dump_json(_overview(page, exchange)))
+        yield _path("overview", exchange=number), _text(dump_json(DOCUMENTS["overview"](recording, exchange=number)))
         for start, event in cuts:
             answer = DOCUMENTS["cut"](recording, exchange=number, start=start, event=event)
             if page.radius is None or answer["end"] - start <= _LARGE:
@@ -198,11 +247,6 @@ def _bodies(page: PageContent, exchange: Exchange) -> dict[str, dict[str, Any] |
     return found
 
 
-def _overview(page: PageContent, exchange: Exchange) -> Overview:
-    whole: Overview = DOCUMENTS["overview"](page.recording, exchange=exchange.number)
-    return whole if page.radius is None else replace(whole, runs=whole.runs[:_MOST_RUNS])
-
-
 def _members(exchanges: Iterable[Exchange], make: Callable[[Exchange], _Parts]) -> _Parts:
     """Yield the members of an object with a member for each exchange."""
     for at, exchange in enumerate(exchanges):
@@ -221,61 +265,44 @@ def _list(lines: Iterable[str]) -> _Parts:
     yield b"]"
 
 
-@dataclass(slots=True)
-class _Block:
-    """Consecutive events as gzip in base64: a JSON array with an item for each."""
+def _blocks(
+    values: Iterable[tuple[int, object]], most: int, encode: Callable[[object, object], object]
+) -> Iterator[str]:
+    """Yield values of events in blocks of consecutive events, which the page unpacks.
 
-    first: int
-    most: int
-    last: int = 0
-    items: list[str] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, event: int, text: str) -> None:
-        self.last = event
-        self.items.append(text)
-        self.size += len(text)
-
-    def continues_with(self, event: int) -> bool:
-        return event == self.last + 1 and len(self.items) < self.most and self.size < _BLOCK_CHARACTERS
-
-    def json(self) -> str:
-        packed = b"".join(_pack([f"[{','.join(self.items)}]".encode()])).decode()
-        return f'{{"first":{self.first},"last":{self.last},"gzip":"{packed}"}}'
-
-
-def _event_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
-    """Yield the answers about the events of a stream, without the states, in blocks that the page unpacks."""
-    block: _Block | None = None
-    for event, document in _event_documents(page, exchange):
-        if block is None or not block.continues_with(event):
-            yield from [block.json()] if block is not None else ()
-            block = _Block(event, _BLOCK_EVENTS)
-        block.add(event, dump_json(document))
-    if block is not None:
-        yield block.json()
+    A block contains what `encode` makes of the value before, which is None at its beginning, and of each value.
+    """
+    items: list[str] = []
+    first = size = 0
+    before: object = None
+    for event, value in values:
+        if items and (event != first + len(items) or len(items) >= most or size >= _BLOCK_CHARACTERS):
+            yield _block(first, items)
+            items, size, before = [], 0, None
+        first = first if items else event
+        items.append(dump_json(encode(before, value)))
+        size += len(items[-1])
+        before = value
+    if items:
+        yield _block(first, items)
 
 
-def _state_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
-    """Yield the state after each event of a stream in blocks: in each, the first state and then the changes."""
+def _block(first: int, items: Sequence[str]) -> str:
+    """Return a JSON array with an item for each event as gzip in base64; its header contains no time."""
+    packed = b64encode(gzip.compress(f"[{','.join(items)}]".encode(), 6, mtime=0)).decode()
+    return f'{{"first":{first},"last":{first + len(items) - 1},"gzip":"{packed}"}}'
+
+
+def _states(page: PageContent, exchange: Exchange) -> Iterator[tuple[int, State]]:
+    """Yield the state after each event of a stream."""
     window = page.window(exchange)
-    history = ClientHistory(page.recording, exchange, None if window is None else _MOST_STATE_RUNS)
-    block: _Block | None = None
-    before: State | None = None
+    history = ClientHistory(page.recording, exchange)
     for event in page.recording.events(exchange.number):
         if window is not None and event.number > window.last:
-            break
+            return
         history.add(event)
-        if window is not None and event.number not in window:
-            continue
-        state = history.state()
-        if block is None or not block.continues_with(event.number):
-            yield from [block.json()] if block is not None else ()
-            block, before = _Block(event.number, _BLOCK_STATES), None
-        block.add(event.number, dump_json(find_change(before, state)))
-        before = state
-    if block is not None:
-        yield block.json()
+        if window is None or event.number in window:
+            yield event.number, history.state()
 
 
 def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -285,53 +312,24 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
     for finding in page.findings_about(exchange):
         by_event.setdefault(finding.event or 0, []).append(finding)
     since_ns = exchange.began_ns
-    for seen, chunks in _frames_with_chunks(page.recording, exchange):
-        if not isinstance(seen, Event):
-            continue
-        if window is not None and seen.number > window.last:
+    recent, later = deque[Chunk](), chunks(page.recording, exchange, 0, sys.maxsize)
+
+    def chunks_of(event: Event) -> list[Chunk]:
+        start, end = event.frame.start, event.frame.end
+        while (not recent or recent[-1][1] < end) and (chunk := next(later, None)):
+            recent.append(chunk)
+        while recent and recent[0][1] <= start:
+            recent.popleft()
+        return [chunk for chunk in recent if chunk[0] < end]
+
+    for event in page.recording.events(exchange.number):
+        if window is not None and event.number > window.last:
             return
-        if window is None or (seen.number in window and len(seen.raw) <= _LARGE):
-            findings = tuple(by_event.get(seen.number, ()))
-            document = timeline_json.event_document(exchange, seen, since_ns, findings, chunks)
-            yield seen.number, document | content(seen.raw, parse=False)
-        since_ns = seen.time_ns
-
-
-def _frames_with_chunks(recording: Recording, exchange: Exchange) -> Iterator[tuple[TimedFrame, list[Chunk]]]:
-    """Yield each frame with the chunks that it arrived in."""
-    recent = deque[Chunk]()
-
-    def noting_chunks() -> Iterator[BytesArrived | BytesLost]:
-        for part in recording.body(exchange.number, Side.RESPONSE):
-            recent.extend(chunks_of(part) if isinstance(part, BytesArrived) else ())
-            yield part
-
-    for seen in read_frames(exchange.content_encoding, noting_chunks(), exchange=exchange.number):
-        yield seen, _chunks_of(seen, recent)
-
-
-def _chunks_of(seen: TimedFrame, recent: "deque[Chunk]") -> list[Chunk]:
-    """Return the chunks of a frame, and drop the chunks before it."""
-    start, end = seen.frame.start, seen.frame.end
-    while recent and recent[0][1] <= start:
-        recent.popleft()
-    chunks = []
-    for chunk in recent:
-        if chunk[0] >= end:
-            break
-        chunks.append(chunk)
-    return chunks
-
-
-def _pack(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the joined parts as gzip in base64, while they are made."""
-    compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
-
-    def compressed() -> Iterator[bytes]:
-        yield from map(compressor.compress, parts)
-        yield compressor.flush()
-
-    return base64_parts(compressed())
+        if window is None or (event.number in window and len(event.raw) <= _LARGE):
+            findings = tuple(by_event.get(event.number, ()))
+            document = timeline_json.event_document(exchange, event, since_ns, findings, chunks_of(event))
+            yield event.number, document | content(event.raw, parse=False)
+        since_ns = event.time_ns
 
 
 def find_change(before: object, now: object) -> object:
