@@ -49,7 +49,7 @@ from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.timeline_text import stored_findings
 from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows
-from wiretape_inspect.view.filter_match import CompiledFilter, Subject
+from wiretape_inspect.view.filters import CompiledFilter, Subject
 from wiretape_inspect.view.runs_and_calls import longest_silence
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, StreamRow
 

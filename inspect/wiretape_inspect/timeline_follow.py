@@ -21,8 +21,7 @@ from wiretape.rules import Finding
 from wiretape_inspect import timeline_json, timeline_text
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.view.delta_folding import StreamFold
-from wiretape_inspect.view.filter_grammar import Filter
-from wiretape_inspect.view.filter_match import CompiledFilter, compile_filter, finding_subject, may_match_exchange
+from wiretape_inspect.view.filters import CompiledFilter, Filter, compile_filter, finding_subject, may_match_exchange
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 POLL_S = 0.2

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 from importlib.metadata import version
 from types import ModuleType
 
@@ -16,28 +17,11 @@ from click.testing import CliRunner, Result
 from wiretape import __version__, cli
 from wiretape.errors import InputError
 
-COMMANDS = [
-    "proxy",
-    "replay",
-    "serve",
-    "control",
-    "report",
-    "probe",
-    "rule",
-    "sessions",
-    "show",
-    "debug",
-    "diff",
-    "export",
-    "import",
-    "merge",
-    "trim",
-    "recover",
-    "datasette",
-    "demo",
-    "completion",
-    "doctor",
-]
+_NAMES = (
+    "proxy replay serve control report probe rule sessions show debug "
+    "diff export import merge trim recover datasette demo completion doctor"
+)
+COMMANDS = _NAMES.split()
 
 
 _INSTALLED_SCRIPT = "from wiretape.__main__ import main; main()"
@@ -48,8 +32,10 @@ def run(*args, program=cli.wiretape) -> Result:
     return CliRunner().invoke(program, args)
 
 
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
+def python(code: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run code, or a command that gets the interpreter and the code."""
+    words = [*command, sys.executable, *([] if command else ["-c"]), code]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=50)
 
 
 @pytest.fixture
@@ -65,27 +51,28 @@ def program(monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_the_help_lists_every_command(flag):
-    result = run(flag)
+def raising(error: BaseException):
+    def action():
+        raise error
 
+    return action
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_the_help_lists_every_command_in_groups(flag):
+    result = run(flag)
     assert result.exit_code == 0
     lines = result.output.partition("Exit status")[0].splitlines()
     listed = [line for line in lines if re.match("  [a-z]+ ", line)]
     assert [line.split()[0] for line in listed] == COMMANDS
     assert len({len(re.match("  [a-z]+ +", line)[0]) for line in listed}) == 1, "one column for all sections"
-
-
-def test_the_help_groups_the_commands():
-    headings = re.findall(r"^(\S.*):$", run("--help").output, re.MULTILINE)
-
+    headings = re.findall(r"^(\S.*):$", result.output, re.MULTILINE)
     assert headings == ["Options", "Record and replay", "Check and inspect", "Convert, merge and trim", "Get started"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_listed_command_exists_and_has_a_help_text(name):
     result = run(name, "--help")
-
     assert result.exit_code == 0, result.output
     assert result.output.startswith(f"Usage: wiretape {name} ")
     assert "\\b" not in result.output, "click wants a backspace here, so the docstring must not be a raw one"
@@ -99,22 +86,12 @@ def test_help_is_also_a_command(arguments):
 @pytest.mark.parametrize("flag", ["-V", "--version"])
 def test_the_versions_are_those_of_the_installed_packages(flag):
     lines = run(flag).output.splitlines()
-
     assert lines[0] == f"wiretape {__version__}"
     assert {f"CPython {platform.python_version()}", f"mitmproxy {version('mitmproxy')}"} <= set(lines)
 
 
-def test_python_m_wiretape_runs_the_command():
-    result = subprocess.run(
-        [sys.executable, "-m", "wiretape", "--version"], capture_output=True, text=True, check=False, timeout=50
-    )
-
-    assert (result.returncode, result.stdout.splitlines()[0]) == (0, f"wiretape {__version__}")
-
-
 def test_similar_commands_are_suggested_for_a_mistyped_one():
     result = run("repot")
-
     assert result.exit_code == 2
     assert "No such command 'repot'." in result.stderr
     assert "'report'" in result.stderr
@@ -123,7 +100,6 @@ def test_similar_commands_are_suggested_for_a_mistyped_one():
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_asks_the_program_for_completions(shell):
     result = run("completion", shell)
-
     assert result.exit_code == 0
     assert f"_WIRETAPE_COMPLETE={shell}_complete" in result.output
 
@@ -143,7 +119,6 @@ def test_words_are_completed(typed, completions):
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
     environment = {"_WIRETAPE_COMPLETE": "bash_complete", **words}
     result = CliRunner().invoke(cli.wiretape, [], prog_name="wiretape", env=environment)
-
     assert [line.partition(",")[2] for line in result.output.splitlines()] == completions
 
 
@@ -152,7 +127,6 @@ def test_words_are_completed(typed, completions):
 )
 def test_a_similar_choice_is_suggested_for_a_mistyped_one(wrong, suggestion):
     result = run("rule", "-f", wrong)
-
     expected = f"Error: Invalid value for '-f' / '--format': {wrong!r} is not one of 'text', 'json', 'markdown'."
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == (f"{expected} {suggestion}" if suggestion else expected)
@@ -178,7 +152,6 @@ def test_a_command_imports_only_what_it_needs(args, unwanted):
         "finally:\n"
         f"    print('LOADED', *(set({unwanted!r}) & set(sys.modules) - before))\n"
     )
-
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "LOADED"
 
@@ -190,35 +163,26 @@ def test_recording_without_mitmproxy_shows_how_to_install_it(tmp_path):
         "from wiretape.cli import main\n"
         f"main(['proxy', '--listen', '127.0.0.1:0', '--output', {str(tmp_path / 'run.db')!r}, 'http://127.0.0.1:9'])\n"
     )
-
     assert result.returncode == 2
     assert result.stderr == (
         "Error: Recording needs mitmproxy, which is not installed: run pip install 'mitmproxy>=11.0.2,<13'\n"
     )
 
 
-def test_another_missing_module_is_not_reported_as_mitmproxy(program):
-    def action():
-        import mitmproxy_of_another_name  # noqa: F401, PLC0415
-
-    result = run("fake", program=program(action))
-
-    assert result.exit_code == 2
-    assert "ModuleNotFoundError: No module named 'mitmproxy_of_another_name'" in result.stderr
-
-
-@pytest.mark.parametrize("error", [sqlite3.DatabaseError("malformed\nimage"), RecursionError("malformed image")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        sqlite3.DatabaseError("malformed\nimage"),
+        RecursionError("malformed image"),
+        ModuleNotFoundError("No module named 'mitmproxy_of_another_name'", name="mitmproxy_of_another_name"),
+    ],
+)
 def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(program, error):
     """Status 1 would mean findings."""
-
-    def action():
-        raise error
-
-    result = run("fake", program=program(action))
-
+    result = run("fake", program=program(raising(error)))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        f"Error: wiretape failed because of a bug ({type(error).__name__}: malformed image): "
+        f"Error: wiretape failed because of a bug ({type(error).__name__}: {' '.join(str(error).split())}): "
         "please report the output of wiretape --traceback fake with the same arguments.\n"
     )
 
@@ -229,56 +193,40 @@ def test_traceback_prints_the_details_of_an_unexpected_error(monkeypatch):
 
     monkeypatch.setattr(cli._LazyCommand, "load", fail)
     result = run("--traceback", "rule")
-
     assert result.exit_code == 2
     assert result.stderr.startswith("Traceback (most recent call last):\n")
     assert "\nValueError: what went wrong\nError: wiretape failed because " in result.stderr
 
 
-def test_a_library_error_is_one_line_and_exits_with_status_2(program):
-    def action():
-        raise InputError("There is no file a\nb.")
-
-    result = run("fake", program=program(action))
-
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", "Error: There is no file a\\nb.\n")
+@pytest.mark.parametrize(
+    ("error", "status", "output"),
+    [
+        (InputError("There is no file a\nb."), 2, "Error: There is no file a\\nb.\n"),
+        (KeyboardInterrupt(), 130, ""),
+        *((SystemExit(status), status, "") for status in (0, 1, 2)),
+    ],
+)
+def test_the_end_of_a_command_is_its_exit_status_and_at_most_one_line(program, error, status, output):
+    result = run("fake", program=program(raising(error)))
+    assert (result.exit_code, result.stdout, result.stderr) == (status, "", output)
 
 
 @pytest.mark.parametrize("kind", [InputError, ValueError])
 def test_an_error_does_not_print_the_credentials_of_a_url(program, kind):
-    def action():
-        raise kind("Cannot read 'https://user:secret-1@h/run.db?sig=secret-2&part=1'.")
-
-    result = run("fake", program=program(action))
-
+    error = kind("Cannot read 'https://user:secret-1@h/run.db?sig=secret-2&part=1'.")
+    result = run("fake", program=program(raising(error)))
     assert "'https://[redacted]@h/run.db?sig=[redacted]&part=1'" in result.stderr
     assert "secret" not in result.stderr
 
 
-def test_an_interrupt_exits_quietly_with_status_130(program):
-    def action():
-        raise KeyboardInterrupt
-
-    result = run("fake", program=program(action))
-
-    assert (result.exit_code, result.output) == (130, "")
-
-
 def test_an_interrupt_during_import_exits_quietly(tmp_path):
     (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n", "utf-8")
-    result = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{_INSTALLED_SCRIPT}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
-
+    result = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{_INSTALLED_SCRIPT}")
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
-_READS_FOREVER = """
-import contextlib, sys, types, click
+_FAKE = """
+import contextlib, sys, types, click, rich.console
 from wiretape import cli
 @click.command()
 def fake():
@@ -286,6 +234,7 @@ def fake():
         stack.callback(print, 'cleaned up')
         print('ready', flush=True)
         sys.stdin.read()
+        BODY
 sys.modules['wiretape_fake'] = types.ModuleType('wiretape_fake')
 sys.modules['wiretape_fake'].fake = fake
 cli.wiretape.commands['fake'] = cli._LazyCommand('fake', 'wiretape_fake:fake', '')
@@ -293,21 +242,37 @@ sys.argv[1:] = ['fake']
 """
 
 
+@contextmanager
+def running(body):
+    """Run a command that prints a line, reads its input and then does something."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    command = [sys.executable, "-c", _FAKE.replace("BODY", body) + _INSTALLED_SCRIPT]
+    with subprocess.Popen(command, **pipes, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_lets_a_command_clean_up(number):
     """A command may use temporary recordings, which must not stay behind."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _READS_FOREVER + _INSTALLED_SCRIPT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
+    with running("pass") as process:
         process.send_signal(number)
         output = process.communicate(timeout=50)
-
     assert (process.returncode, output) == (128 + number, ("cleaned up\n", ""))
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["click.echo('lost')", "rich.console.Console().print('lost')", "sys.stdout.write('in the buffer'); sys.exit(1)"],
+    ids=["click", "rich", "not flushed"],
+)
+def test_a_broken_pipe_exits_quietly_with_status_141(body):
+    """`wiretape show run.db | head -1` prints a line without an error, and status 1 would mean findings."""
+    with running(body) as process:
+        process.stdout.close()
+        process.stdin.close()
+        errors = process.stderr.read()
+    assert (process.returncode, errors) == (141, "")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -317,14 +282,7 @@ def test_output_to_a_closed_stream_is_discarded(closed, tmp_path):
     code = f"import os; os.fstat(0), os.fstat(1), os.fstat(2); open({str(written)!r}, 'w').write('whole')"
     loaded, called = _INSTALLED_SCRIPT.split("; ")
     program = f"import sys; sys.argv[1:] = ['--help']\n{loaded}\ntry:\n    {called}\nfinally:\n    {code}"
-    result = subprocess.run(
-        ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
-
+    result = python(program, "sh", "-c", f'"$0" -c "$1" {closed}')
     assert (result.returncode, result.stderr) == (0, "")
     assert written.read_text("utf-8") == "whole"
 
@@ -346,49 +304,3 @@ def test_a_full_output_device_is_reported_on_the_other_stream(arguments, full, m
         command = [sys.executable, "-m", "wiretape", *arguments.split()]
         done = subprocess.run(command, **streams, text=True, check=False, timeout=50)
     assert (done.returncode, done.stderr or "") == (2, message)
-
-
-@pytest.mark.parametrize("status", [0, 1, 2])
-def test_the_exit_status_of_a_subcommand_is_kept(program, status):
-    def action():
-        sys.exit(status)
-
-    assert run("fake", program=program(action)).exit_code == status
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "click.echo('lost')",
-        "rich.console.Console().print('lost')",
-        "sys.stdout.write('kept in the buffer'); sys.exit(1)",
-    ],
-    ids=["click", "rich", "not flushed"],
-)
-def test_a_broken_pipe_exits_quietly_with_status_141(body):
-    """`wiretape show run.db | head -1` prints a line without an error, and status 1 would mean findings."""
-    code = (
-        "import sys, types, click, rich.console\n"
-        "from wiretape import cli\n"
-        "@click.command()\n"
-        "def fake():\n"
-        "    click.echo('line')\n"
-        "    sys.stdin.read()\n"
-        f"    {body}\n"
-        "sys.modules['wiretape_fake'] = types.ModuleType('wiretape_fake')\n"
-        "sys.modules['wiretape_fake'].fake = fake\n"
-        "cli._LazyGroup('wiretape', commands=[cli._LazyCommand('fake', 'wiretape_fake:fake', '')]).main(['fake'])\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout.readline() == "line\n"
-        process.stdout.close()
-        process.stdin.close()
-        errors = process.stderr.read()
-
-    assert (process.returncode, errors) == (141, "")

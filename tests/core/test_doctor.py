@@ -32,7 +32,6 @@ def diagnose() -> tuple[int, list[str]]:
 
 def test_a_new_machine_has_no_problem(tmp_path):
     result = CliRunner().invoke(wiretape, ["doctor"])
-
     assert result.exit_code == 0
     assert [line.split()[0:2] for line in result.output.splitlines()[:2]] == [["ok", "Python"], ["ok", "mitmproxy"]]
     assert diagnose()[1] == [
@@ -56,7 +55,6 @@ def test_the_version_of_mitmproxy_is_checked(version, expected, monkeypatch):
     monkeypatch.setattr(doctor, "installed_version", lambda name: version if name == "mitmproxy" else "1")
     monkeypatch.setattr(doctor, "requires", lambda _: ["mitmproxy; extra == 'proxy'"])
     status, lines = diagnose()
-
     assert (status, next((line for line in lines if INSTALL in line), None)) == expected
 
 
@@ -73,13 +71,11 @@ def test_the_install_command_suits_the_installer_of_wiretape(file, expected, tmp
     monkeypatch.setattr(doctor, "installed_version", lambda name: None if name == "mitmproxy" else "1")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     (tmp_path / file).touch()
-
     assert diagnose()[1][0].endswith(expected.format(prefix=tmp_path))
 
 
 def test_a_missing_required_package_is_a_problem(monkeypatch):
     monkeypatch.setattr(doctor, "requires", lambda _: ["no-such-package>=1.0", "click>=8.4"])
-
     assert diagnose()[0] == 1
     assert "problem  required packages are missing: run pip install no-such-package" in diagnose()[1]
 
@@ -90,11 +86,9 @@ def test_the_certificate_authority_is_checked(tmp_path, monkeypatch):
     key, certificate = folder / "mitmproxy-ca.pem", folder / "mitmproxy-ca-cert.pem"
     reason = "TLS clients of wiretape proxy --mode regular must trust it"
     assert diagnose() == (0, [f"missing  the certificate authority {certificate} is not trusted: {reason}"])
-
     bundle = shutil.copy(certificate, tmp_path / "bundle.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     assert diagnose() == (0, [])
-
     key.chmod(0o644)
     assert diagnose() == (1, [f"problem  other users can read the private key {key}: run chmod 600 {key}"])
 
@@ -104,7 +98,6 @@ def test_a_port_in_use_is_a_problem(monkeypatch):
         port = taken.getsockname()[1]
         monkeypatch.setattr(doctor, "_PORTS", {port: "wiretape proxy"})
         status, lines = diagnose()
-
     assert status == 1
     problem = (
         f"Cannot listen on 127.0.0.1:{port}: the port is in use; choose another with --listen, or 0 for a free one."
@@ -116,7 +109,6 @@ def test_folders_that_cannot_be_written_are_a_problem(monkeypatch):
     monkeypatch.chdir("/proc")
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
     status, lines = diagnose()
-
     assert status == 1
     assert sum(line.startswith("problem  /proc cannot be written (") for line in lines) == 2
 
@@ -127,6 +119,5 @@ def test_a_recording_that_others_can_read_is_a_problem():
         Path(name).chmod(mode)
     Path("other.db").write_bytes(b"not a recording")
     status, lines = diagnose()
-
     assert status == 1
     assert lines[1:] == ["problem  other users may read public.db: run chmod 600 on it"]

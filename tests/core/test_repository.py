@@ -39,7 +39,6 @@ def test_no_module_is_directly_in_a_source_root(root):
 
 def test_the_standard_librarys_inspect_is_importable_from_the_root_of_the_repository():
     result = run(sys.executable, "-c", "import inspect, aiohttp, jsonschema; print(inspect.__file__)")
-
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.strip()).parent == Path(os.__file__).parent
 
@@ -47,7 +46,6 @@ def test_the_standard_librarys_inspect_is_importable_from_the_root_of_the_reposi
 def test_mypy_checks_every_folder_except_the_tests():
     checked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["mypy"]["files"]
     folders = {name.partition("/")[0] for name in tracked_files() if name.endswith(".py")}
-
     assert folders - {"tests"} == set(checked)
 
 
@@ -55,14 +53,12 @@ def test_the_workflow_runs_all_checks():
     """It is a thin layer: everything is in .ci/run."""
     (workflow,) = (ROOT / ".github" / "workflows").iterdir()
     (job,) = yaml.safe_load(workflow.read_text("utf-8"))["jobs"].values()
-
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
 
 
 def test_the_names_of_test_files_are_unique():
     """The tests are not a package, so modules with the same name would collide."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-
     assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
 
 
@@ -80,5 +76,4 @@ def test_no_file_contains_a_package_registry_or_a_path_of_the_authors_machine():
         for number, line in enumerate((ROOT / name).read_text(errors="replace").splitlines(), 1)
         if UNWANTED.search(line)
     ]
-
     assert found == []

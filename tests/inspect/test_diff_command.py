@@ -67,7 +67,6 @@ def test_recordings_of_two_sessions_are_equal_if_ids_are_normalized(run, two, me
     equal = run("diff", *files, "--normalize", "ids")
     assert (equal.exit_code, lines_of(equal)) == (0, [])
     assert equal.output.splitlines()[-1] == "No difference  (compared: 7 pairs of exchanges, 1 event of A, 1 of B)"
-
     strict = run("diff", *files)
     assert strict.exit_code == 1
     assert "only in A: #4 GET /v1/sessions/ses_a1/events/stream?event_deltas=true" in lines_of(strict)

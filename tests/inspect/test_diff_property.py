@@ -99,9 +99,7 @@ def test_one_planted_difference_is_the_only_one_found(compare, options, names, k
     place = data.draw(st.sampled_from(stored if kind != "moved" else stored[:-1]))
     other = _planted(kind, events, place)
     first, second = (other, events) if kind == "added" else (events, other)
-
     total, found = compare(first, second, options, names)
-
     assert total.counts == {kind: 1}
     expected = {events[place].number} | ({events[stored[stored.index(place) + 1]].number} if kind == "moved" else set())
     assert found[0].sequence in expected
@@ -132,9 +130,7 @@ def test_a_reference_to_another_id_is_found_among_normalized_ids(compare, events
     calls = {events[at].call for at in stored if at != place} - {events[place].call}
     call = data.draw(st.sampled_from(sorted(calls)))
     other = [*events[:place], replace(events[place], call=call), *events[place + 1 :]]
-
     total, found = compare(events, other, NORMALIZED, ("a", "b"))
-
     assert set(total.counts) == {"changed"}
     paths = {field.path for difference in found for field in difference.fields}
     assert "$.content.tool_call_id" in paths

@@ -30,9 +30,7 @@ def test_exactly_the_differences_are_reported(run, new_tape, message, case):
         tape = new_tape()
         tape.exchange(chunks=[chunk(event, message) for event in events])
         files.append(tape.close())
-
     result = run("diff", *files, *case.get("options", ()))
-
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert lines[3:-1] == case["expected"]
     equal = "No difference (compared: 1 pair of exchanges, "

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.errors import InputError
-from wiretape_inspect.view.filter_grammar import FIELDS, KINDS, Text, parse_filter
-from wiretape_inspect.view.filter_match import Subject, compile_filter, compile_pattern
+from wiretape_inspect.view.filters import FIELDS, KINDS, Subject, Text, compile_filter, compile_pattern, parse_filter
 
 VECTORS = json.loads(Path(__file__).with_name("filters.json").read_text(encoding="utf-8"))
 

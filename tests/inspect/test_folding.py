@@ -65,7 +65,6 @@ def kinds(found):
 def test_a_run_of_deltas_is_one_row_with_its_numbers():
     raw = [delta("ab"), delta("cde"), delta("f")]
     run, end = rows((10, event("run.started", "e1", sequence=1)), (20, raw[0]), (30, raw[1]), (900, raw[2]))[1:]
-
     assert (run.event, run.last_event, run.count, run.characters, run.preview) == (2, 4, 3, 6, "abcdef")
     assert (run.time_ns, run.until_ns, run.gap_ns) == (20 * MS, 900 * MS, 10 * MS)
     assert run.end - run.start == sum(map(len, raw))
@@ -84,14 +83,12 @@ def test_a_run_of_deltas_is_one_row_with_its_numbers():
 )
 def test_a_run_of_deltas_ends_with_anything_else(between):
     found = rows((10, delta("a")), (11, between), (12, delta("b")))
-
     assert kinds(found)[0] == kinds(found)[2] == "Delta"
     assert len(found) == 4
 
 
 def test_a_run_of_deltas_ends_with_a_gap():
     found = rows((10, delta("a")), (1010, delta("b")))
-
     assert kinds(found) == ["Delta", "Pause", "Delta", "End"]
 
 
@@ -106,13 +103,11 @@ def test_a_run_of_deltas_ends_with_a_gap():
 )
 def test_an_unusual_delta_is_never_folded(odd):
     found = rows((10, delta("a")), (11, odd), (12, delta("b")))
-
     assert kinds(found) == ["Delta", "Event", "Delta", "End"]
 
 
 def test_a_delta_with_a_finding_is_never_folded():
     found = rows((10, delta("a") + delta("b") + delta("c")), findings=[finding(event=2)])
-
     assert kinds(found) == ["Delta", "Event", "Delta", "End"]
     assert found[1].findings == (finding(event=2),)
 
@@ -124,7 +119,6 @@ def test_keep_alives_fold_into_the_pause_they_fill():
         (30_010, b": ping 2\n\n"),
         (34_010, event("run.completed", "e2", sequence=2)),
     )
-
     assert found[1] == PauseRow(10 * MS, 34_010 * MS, 2, "ping 1", silence_ns=15_000 * MS)
     assert found[1].is_gap
     assert found[2].gap_ns == 34_000 * MS
@@ -134,13 +128,11 @@ def test_keep_alives_fold_into_the_pause_they_fill():
 @pytest.mark.parametrize(("wait", "marked"), [(999, False), (1000, True)])
 def test_a_gap_is_marked_from_one_second_on(wait, marked):
     found = rows((10, event("a")), (10 + wait, event("b")))
-
     assert ("Pause" in kinds(found)) is marked
 
 
 def test_an_event_cut_off_by_the_end_is_shown_and_marks_the_ending():
     found = rows((10, event("a") + b"event: b"), ending=Ending.SERVICE_RESET, ended_ns=11 * MS)
-
     assert found[1] == CutRow(10 * MS, "event: b", len(event("a")), len(event("a")) + 8)
     assert found[2].ending_label == "service reset in mid-event"
 
@@ -153,7 +145,6 @@ def test_lost_bytes_are_shown_and_do_not_mark_the_ending():
         BytesArrived(1, Side.RESPONSE, len(first) + 58, b"x\n\n" + last, (len(first) + 61 + len(last),), (12 * MS,)),
     ]
     found = list(stream_rows(exchange(), parts, [finding("REC001", offset=len(first) + 8)]))
-
     assert kinds(found) == ["Event", "Cut", "Lost", "Cut", "Event", "End"]
     assert found[2] == LostRow(11 * MS, 50, len(first) + 8, "disk full", (finding("REC001", offset=len(first) + 8),))
     assert found[-1].ending_label == "service closed"
@@ -162,7 +153,6 @@ def test_lost_bytes_are_shown_and_do_not_mark_the_ending():
 def test_an_oversized_event_in_several_pieces_is_one_row():
     big = b"data: " + b"x" * (40 * 1024 * 1024) + b"\n\n"
     found = rows((10, event("a")), (20, big), (30, event("b")))
-
     assert kinds(found) == ["Event", "Oversized", "Event", "End"]
     assert (found[1].start, found[1].end) == (len(event("a")), len(event("a")) + len(big))
     assert found[1].preview.startswith("data: xxx")
@@ -173,26 +163,22 @@ def test_a_finding_about_bytes_belongs_to_the_row_with_these_bytes():
     first = event("a")
     cut = finding("SSE002", offset=len(first))
     found = rows((10, first + b"event: b"), findings=[cut])
-
     assert (found[0].findings, found[1].findings) == ((), (cut,))
 
 
 def test_findings_without_a_row_belong_to_the_end():
     lost = [finding("X"), finding("Y", event=99), finding("Z", offset=10**6)]
     found = rows((10, event("a")), findings=lost)
-
     assert sorted(found[-1].findings, key=str) == sorted(lost, key=str)
 
 
 def test_an_open_stream_ends_where_its_last_byte_is():
     end = rows((10, event("a")), (5000, b":\n\n"), ending=Ending.OPEN)[-1]
-
     assert (end.ending_label, end.time_ns, end.gap_ns) == ("still open", None, 4990 * MS)
 
 
 def test_an_undecodable_body_has_its_reason_in_the_end_row():
     end = rows((10, b"this is no gzip"), encoding="gzip")[-1]
-
     assert isinstance(end, EndRow)
     assert end.undecodable
 
@@ -211,7 +197,6 @@ def test_an_undecodable_body_has_its_reason_in_the_end_row():
 )
 def test_an_event_outside_the_contract_is_shown_unchanged(raw, note, preview):
     row = rows((10, raw))[0]
-
     assert (row.event.note, row.preview, row.event.sequence) == (note, preview, None)
 
 
@@ -231,13 +216,11 @@ def test_the_preview_is_the_content_of_an_event(fields, preview):
 
 def test_a_huge_event_keeps_a_short_preview():
     row = rows((10, event("message.completed", "e1", sequence=1, content=[{"text": "y" * 5_000_000}])))[0]
-
     assert row.preview == '"' + "y" * 398 + "…"
 
 
 def test_deltas_without_text_are_counted_without_characters():
     run = rows((10, event("intermediate.delta", delta={"step": 1})), (11, event("intermediate.delta", delta={})))[0]
-
     assert isinstance(run, DeltaRow)
     assert (run.count, run.characters) == (2, 0)
 
@@ -245,6 +228,5 @@ def test_deltas_without_text_are_counted_without_characters():
 def test_a_keep_alive_separates_oversized_events():
     big = b"data: " + b"x" * (17 * 1024 * 1024) + b"\n\n"
     found = rows((10, big), (20, b": ping\n"), (30, big))
-
     assert kinds(found) == ["Oversized", "Pause", "Oversized", "End"]
     assert [found[0].end, found[2].start] == [len(big), len(big) + 7]

@@ -11,10 +11,9 @@ from wiretape.observations import BytesArrived, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import timeline_text
-from wiretape_inspect.view import filter_match
+from wiretape_inspect.view import filters
 from wiretape_inspect.view.delta_folding import StreamFold
-from wiretape_inspect.view.filter_grammar import parse_filter
-from wiretape_inspect.view.filter_match import compile_filter
+from wiretape_inspect.view.filters import compile_filter, parse_filter
 from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
 
 
@@ -71,7 +70,7 @@ def test_a_text_may_run_over_deltas_without_text(tape, message, delta):
 
 
 def test_deltas_are_not_held_back_without_limit(monkeypatch, tape, delta):
-    monkeypatch.setattr(filter_match, "_MOST_HELD", 10)
+    monkeypatch.setattr(filters, "_MOST_HELD", 10)
     tape.exchange(chunks=[(1, delta(text)) for text in ("one", *[""] * 20, "two", "one", "two")])
     assert found(tape.close(), "onetwo") == [23, 24]
 

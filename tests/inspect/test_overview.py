@@ -56,7 +56,6 @@ def test_the_command_puts_calls_together_over_streams(run, calls):
     assert lines[1].split() == ["run", "r1", "1:1-2:3", "22.0", "s", "run.failed", "6", "events"]
     assert lines[2].split() == ["tool", "t1", "1:2-2:2", "22.0", "s", "tool.failed", "2", "events", "f(1)"]
     assert lines[3].split() == ["tool", "t2", "1:3-?", "open", "2", "events", "f(1)"]
-
     rows = [json.loads(line) for line in run("show", calls, "--calls", "--json").output.splitlines()]
     assert [(row["row"], row.get("call", row.get("run"))["id"]) for row in rows] == [
         ("run", "r1"),

@@ -115,7 +115,6 @@ def test_resume_shows_events_that_were_not_known(run, tape, message):
     assert {line.index("  e") for line in lines[2:5]} == {lines[1].index("  id")}
     assert lines[-2].strip() == "missing  sequence 4 to 5: on neither connection"
     assert lines[-1] == "1 known · 1 same · 1 lost · 1 new"
-
     rows = [json.loads(line) for line in run("show", path, "--resume", "1:2", "--json").output.splitlines()]
     assert rows[0] == {
         "row": "reconnection",

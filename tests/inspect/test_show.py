@@ -35,23 +35,18 @@ def the_line(output, *words):
 
 def test_an_exchange_without_stream_shows_both_bodies(run, session):
     output = run("show", session, "--exchange", 1).output
-
     assert output.startswith("#1    POST /v1/runs  409  complete · 89 B · ")
     assert '→ {"agent": "a"}' in output
     assert '← {"error": {"code": "SESSION_BUSY"' in output
 
 
-def test_the_pager_can_be_left_out(session):
-    output = on_terminal("show", session, "--no-pager", PAGER="false", NO_COLOR="1")
-
-    assert "run.started" in output
-
-
-def test_findings_of_an_exchange_without_stream_come_last(tape, run):
-    tape.exchange("/x", [(1, b"no")], status=500, headers=())
+def test_an_exchange_without_a_response_is_marked_and_findings_come_last(tape, run):
+    tape.exchange("/x", status=None, ending=Ending.SERVICE_UNREACHABLE, detail="connection refused")
     tape.find(finding(1, code="ERR001", message="the body is no envelope"))
-
-    assert run("show", tape.close()).output.splitlines()[-1].strip() == "└ ERR001 error  the body is no envelope"
+    output = run("show", tape.close()).output
+    assert "---  service unreachable" in output
+    assert "! connection refused" in output
+    assert output.splitlines()[-1].strip() == "└ ERR001 error  the body is no envelope"
 
 
 @pytest.mark.parametrize(
@@ -69,30 +64,19 @@ def test_findings_of_an_exchange_without_stream_come_last(tape, run):
 def test_each_ending_has_its_label(tape, run, message, ending, words):
     tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1))], ending=ending)
     output = run("show", tape.close(killed=ending is None)).output
-
     assert f" {words} · 1 durable event" in output.splitlines()[-1]
-
-
-def test_an_exchange_without_response_is_marked(tape, run):
-    tape.exchange("/x", status=None, ending=Ending.SERVICE_UNREACHABLE, detail="connection refused")
-    output = run("show", tape.close()).output
-
-    assert "---  service unreachable" in output
-    assert "! connection refused" in output
 
 
 def test_lost_bytes_are_shown(tape, run, message):
     lost = BytesLost(1, 0, Side.RESPONSE, 0, 70, "disk full")
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=1)), lost, (1, b"\n\n" + message("b"))])
     output = run("show", tape.close()).output
-
     assert "70 B not recorded" in output.splitlines()[0]
     assert "70 B not recorded  disk full" in output
 
 
 def test_one_session_is_shown_alone(run, session):
     output = run("show", session, "--session", "s1").output
-
     assert "/v1/runs " not in output
     assert [line[:2] for line in output.splitlines() if line.startswith("#")] == ["#2", "#3", "#4"]
 
@@ -101,7 +85,6 @@ def test_an_unknown_session_error_lists_the_sessions(tape, run):
     for number in range(7):
         tape.exchange(f"/v1/sessions/s{number}/events/stream")
     result = run("show", tape.close(), "--session", "nope\x1b[2J")
-
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == (
@@ -109,16 +92,13 @@ def test_an_unknown_session_error_lists_the_sessions(tape, run):
     )
 
 
-def test_an_empty_recording_is_reported_on_stderr(tape, run):
-    result = run("show", tape.close())
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "The recording is empty.\n")
-
-
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_filter_without_matches_is_reported_on_stderr(run, session, form):
-    result = run("show", session, "type:nothing", *form)
-
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No rows match the filter.\n")
+def test_that_nothing_is_shown_is_reported_on_stderr(run, tape, session, new_tape, form):
+    for result, problem in (
+        (run("show", new_tape().close(), *form), "The recording is empty.\n"),
+        (run("show", session, "type:nothing", *form), "No rows match the filter.\n"),
+    ):
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", problem)
 
 
 @pytest.mark.parametrize("command", [["show"], ["sessions"], ["report"], ["export", "--format", "sse"]])
@@ -128,7 +108,6 @@ def test_a_hostile_file_name_is_escaped_in_errors(tmp_path, run, command, there)
     if there:
         path.write_bytes(b"no recording")
     result = run(*command, path)
-
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert "a\\nb\\x1b[2J.db" in line
@@ -161,26 +140,12 @@ def hostile(tape, message):
 
 def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
     path = hostile(tape, message)
-    commands = [
-        "show",
-        "show --json",
-        "sessions",
-        "sessions --json",
-        "export --format tape",
-        "export --format events",
-        "show --follow",
-    ]
-    commands += [
-        "show --follow --json",
-        "show --resume 1:3",
-        "show --resume 1:3 --json",
-        "show --calls",
-        "show --calls --json",
-    ]
-    commands += [f"show --at 1:{event}{form}" for event in range(1, 6) for form in ("", " --json")]
+    views = ["show", "sessions", "show --follow", "show --resume 1:3", "show --calls"]
+    views += [f"show --at 1:{event}" for event in range(1, 6)]
+    commands = [f"{view}{form}" for view in views for form in ("", " --json")]
+    commands += ["export --format tape", "export --format events"]
     for command in commands:
         result = run(*command.split(), path)
-
         assert result.exit_code == 0, result.output
         lines = result.output.split("\n")
         assert lines == [printable(line) for line in lines], command
@@ -206,7 +171,6 @@ def test_options_that_cannot_be_combined_are_refused(run, session, view, others)
 def test_json_keeps_recorded_text_exactly(tape, run, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=1, content=[{"text": HOSTILE}]))])
     row = json.loads(run("show", tape.close(), "--json").output.splitlines()[1])
-
     assert row["preview"] == f'"{HOSTILE}"'
 
 
@@ -217,7 +181,6 @@ def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, messag
     process = WiretapeProcess("show", tape.close(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     first = process.stdout.readline()
     process.stdout.close()
-
     assert first.startswith(b"#1")
     assert process.stderr.read() == b""
     process.stderr.close()
@@ -228,7 +191,6 @@ def test_a_finding_wraps_instead_of_being_cut(tape, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=2))])
     tape.find(finding(1, event=1, message="word " * 40 + "end."))
     output = on_terminal("show", tape.close(), PAGER="cat", NO_COLOR="1")
-
     at = output.index(" " * 16 + "└ SEQ001")
     first, *more = output[at:].split("    end ")[0].splitlines()
     assert len(more) > 1
@@ -242,7 +204,6 @@ def test_event_fields_wrap_on_a_terminal(tape, message):
     said = "x" * 150 + "漢" * 70
     tape.exchange(chunks=[(1, message("a", id="e1", said="SAID").replace(b"SAID", said.encode()))])
     output = on_terminal("show", tape.close(), "--at", "1:1", PAGER="cat", NO_COLOR="1")
-
     assert "".join(output.split()).count(f'"said":"{said}"') == 1
     assert all(cell_len(line) <= 80 for line in output.splitlines())
 
@@ -250,7 +211,6 @@ def test_event_fields_wrap_on_a_terminal(tape, message):
 def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
     tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", said="hello"))])
     path = tape.close()
-
     for columns, shown in ((90, "evt_012…abcdef"), (200, "evt_0123456789abcdef")):
         output = on_terminal("show", path, PAGER="cat", NO_COLOR="1", COLUMNS=str(columns))
         row = the_line(output, "tool.started")
@@ -262,7 +222,6 @@ def test_ids_in_columns_stay_in_columns_on_a_terminal(tape, message):
     for name, run_id in (("evt_0123456789abcdef", "r1"), ("evt_1123456789abcdef0", "run_0123456789abcdef")):
         tape.exchange(chunks=[(1, message("run.started", id=name, sequence=1, run_id=run_id))])
     output = on_terminal("show", tape.close(), "--calls", PAGER="cat", NO_COLOR="1")
-
     assert [line.split()[1] for line in output.splitlines()[1:]] == ["r1", "run_012…abcdef"]
     assert [line.index(place) for line, place in zip(output.splitlines()[1:], ("1:1-?", "2:1-?"), strict=True)] == [
         26
@@ -272,7 +231,6 @@ def test_ids_in_columns_stay_in_columns_on_a_terminal(tape, message):
 def test_a_path_too_long_for_a_terminal_breaks_between_its_parts(tape):
     tape.exchange("/v1/sessions/" + "s" * 50 + "/events/stream?event_deltas=true")
     output = on_terminal("show", tape.close(), PAGER="cat", NO_COLOR="1").splitlines()
-
     assert output[0].endswith("/events")
     assert output[1].startswith("      /stream?event_deltas=true  200")
 
@@ -281,18 +239,17 @@ def test_a_path_too_long_for_a_terminal_breaks_between_its_parts(tape):
 def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_color):
     """Colours yield to NO_COLOR, lines to the width, and the pager is the one of PAGER."""
     output = on_terminal("show", session, PAGER="cat", **({"NO_COLOR": "1"} if no_color else {}))
-
     assert ("\x1b[" in output) is not no_color
     rows = click.unstyle(output).splitlines()
     assert rows[-1] == "      at 16.492s"
     assert max(map(len, rows)) == 80
     assert any(len(line) == 80 and line.endswith("…") for line in rows)
+    assert "run.started" in on_terminal("show", session, "--no-pager", PAGER="false", NO_COLOR="1")
 
 
 def test_headers_show_the_connection_the_protocol_and_what_was_sent(run, session):
     output = run("show", session, "--exchange", 2, "--headers").output
     at = run("show", session, "--at", "2:1", "--headers").output
-
     with open_recording(session) as recording:
         exchange = recording.exchange(2)
     request, response = exchange.request, exchange.response
@@ -312,7 +269,6 @@ def test_a_narrow_terminal_leaves_out_times_before_ids_and_texts(session):
     titles, first = (
         [Terminal(width, has_colour=False).render(lines[number]).split() for width in (60, 70, 80)] for number in (0, 1)
     )
-
     assert titles == [
         ["event", "seq", "type"],
         ["event", "seq", "gap", "type"],
@@ -327,7 +283,6 @@ def test_force_color_colours_a_pipe_without_cutting_lines(run, session, monkeypa
     for name, value in {"FORCE_COLOR": "1", **variables}.items():
         monkeypatch.setenv(name, value)
     output = run("show", session).output
-
     assert ("\x1b[" in output) is coloured
     assert click.unstyle(output) == plain
 

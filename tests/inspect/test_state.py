@@ -112,20 +112,12 @@ def test_a_long_text_keeps_its_end(tape, message, monkeypatch):
 
 
 KINDS = (
-    "message.delta",
-    "message.started",
-    "message.completed",
-    "reasoning.delta",
-    "reasoning.message",
-    "run.started",
-    "run.completed",
-    "tool.started",
-    "tool.completed",
-    "intermediate.delta",
+    "message.delta message.started message.completed reasoning.delta reasoning.message "
+    "run.started run.completed tool.started tool.completed intermediate.delta"
 )
 
 
-@given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=12), data=st.data())
+@given(kinds=st.lists(st.sampled_from(KINDS.split()), min_size=1, max_size=12), data=st.data())
 def test_the_index_only_saves_time(new_tape, message, kinds, data):
     """A body that is encoded has no index; the states are the same."""
     events = [event(message, kind, number) for number, kind in enumerate(kinds, 1)]

@@ -21,8 +21,7 @@ from wiretape_inspect.terminal_output import write_lines
 from wiretape_inspect.timeline_follow import follow_recording
 from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_json_lines
 from wiretape_inspect.timeline_text import exchange_lines, stored_findings
-from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
-from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
+from wiretape_inspect.view.filters import EVERYTHING, Filter, compile_filter, may_match_exchange, parse_filter
 from wiretape_inspect.view.runs_and_calls import RunsAndCalls, Span, runs_and_calls, with_names
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')

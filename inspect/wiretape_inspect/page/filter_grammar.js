@@ -1,4 +1,4 @@
-// The filter grammar: parses a filter text into conditions, as view/filter_grammar.py does (docs/filter.md).
+// The filter grammar: parses a filter text into conditions, as view/filters.py does (docs/filter.md).
 
 import { shorten } from "./format.js";
 

@@ -1,4 +1,4 @@
-// Applies a filter to rows, as view/filter_match.py does.
+// Applies a filter to rows, as view/filters.py does.
 
 /**
  * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and

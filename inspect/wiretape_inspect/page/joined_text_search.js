@@ -1,4 +1,4 @@
-// Finds the texts of a filter that run over several deltas, as JoinedTextSearch in view/filter_match.py does.
+// Finds the texts of a filter that run over several deltas, as JoinedTextSearch in view/filters.py does.
 
 /** Searches consecutive deltas of the same type and the same run; only events interrupt them. */
 export class JoinedTextSearch {

@@ -1,6 +1,6 @@
 """The view model that the terminal and the page share.
 
-`timeline_rows`, `delta_folding`: a stream as rows.  `filter_grammar`, `filter_match`: filters.
+`timeline_rows`, `delta_folding`: a stream as rows.  `filters`: filters.
 `runs_and_calls`: runs, tool calls, and a stream at a glance.  `client_state_at_event`: what a client knows after an
 event.
 

@@ -14,7 +14,7 @@ from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape_inspect.view.filter_match import (
+from wiretape_inspect.view.filters import (
     CompiledFilter,
     JoinedTextSearch,
     SearchedFrame,

@@ -83,9 +83,9 @@ class RunsAndCalls:
             outcome = type_ if type_ in TERMINAL_RUN_TYPES else ""
             _extend(self.runs, run_id, run_id, at, begins=type_ == RUN_STARTED, outcome=outcome)
         if tool_call_id is not None:
-            begins, outcome = type_ in _STARTED, type_ if type_ in _ENDED else ""
-            name = tool_name if begins else ""
-            call = _extend(self.calls, tool_call_id, run_id, at, begins=begins, outcome=outcome, name=name)
+            outcome = type_ if type_ in _ENDED else ""
+            begins = type_ in _STARTED
+            call = _extend(self.calls, tool_call_id, run_id, at, begins=begins, outcome=outcome, name=tool_name)
             if call.is_open:
                 self.open_calls[tool_call_id] = call
             else:
@@ -104,15 +104,16 @@ def _extend(
 ) -> Span:
     """Add an event to the span with this id.  Replayed events do not move a beginning or an end."""
     span = spans.get(id_) or Span(id_, run_id, None, None, "", events=0)
+    begins = begins and span.began is None
     # The constructor is faster than `replace`.
     spans[id_] = extended = Span(
         id=id_,
         run_id=span.run_id or run_id,
-        began=at if begins and span.began is None else span.began,
+        began=at if begins else span.began,
         ended=at if outcome and span.ended is None else span.ended,
         outcome=span.outcome or outcome,
         events=span.events + 1,
-        name=span.name or name,
+        name=name if begins else span.name,
     )
     return extended
 

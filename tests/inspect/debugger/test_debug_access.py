@@ -74,7 +74,6 @@ async def test_malformed_request_is_refused_and_nothing_is_logged(served, odd, c
     response = await reader.readline()
     writer.close()
     await writer.wait_closed()
-
     assert response.startswith(b"HTTP/1.")
     assert response.split()[1] in {b"400", b"401", b"403", b"404", b"405"}
     assert [record.getMessage() for record in caplog.records if record.levelname not in {"DEBUG", "INFO"}] == []
@@ -99,7 +98,6 @@ async def test_request_of_another_site_is_refused(client, path, header, value, m
 
 async def test_fetch_from_the_page_itself_is_served(client):
     headers = {"Origin": client.debugger.url, "Sec-Fetch-Site": "same-origin"}
-
     assert (await client.get("/api/recording", **headers))[0] == 200
 
 

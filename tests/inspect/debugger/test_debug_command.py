@@ -121,6 +121,5 @@ def test_recording_is_not_modified(session):
         connection, response = get(url, "/api/recording", cookie_of(url))
         with closing(connection):
             response.read()
-
     assert session.read_bytes() == before
     assert list(Path(session).parent.iterdir()) == [session]

@@ -26,7 +26,6 @@ async def test_recording_has_its_exchanges_findings_and_rules(tape, message, ope
     tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 1, 1, None, 5, "It is wrong."))
     async with open_debugger(tape.close()) as client:
         _, document = await client.get("/api/recording")
-
     assert (document["file"], document["upstream"], document["live"], document["replay"]) == (
         "run.db",
         "http://service.test",
@@ -45,14 +44,12 @@ async def test_recording_has_its_exchanges_findings_and_rules(tape, message, ope
 async def test_rows_equal_those_of_show(session, client, run):
     shown = [json.loads(line) for line in run("show", session, "--json").output.splitlines()]
     document = [row for number in range(1, 5) for row in await client.lines(f"/api/rows?exchange={number}")]
-
     assert document == shown
     assert [row["row"] for row in document].count("deltas") == 1
 
 
 async def test_events_returns_each_delta_of_a_run(client):
     document = await client.lines("/api/events?exchange=2&first=3&last=5")
-
     assert [(row["row"], row["event"], row["preview"]) for row in document] == [
         ("event", number, "word ") for number in (3, 4, 5)
     ]
@@ -66,7 +63,6 @@ async def test_events_returns_each_delta_of_a_run(client):
 
 async def test_event_equals_show_at(session, client, run):
     _, document = await client.get("/api/event?exchange=2&event=40")
-
     printed = json.loads(run("show", session, "--at", "2:40", "--json").output)
     assert document.pop("text").encode() == b64decode(printed.pop("base64"))
     assert document == printed
@@ -105,7 +101,6 @@ async def test_event_equals_show_at(session, client, run):
 )
 async def test_invalid_request_is_reported_in_one_sentence(client, path, status, message):
     found = await client.error(f"/api/{path}")
-
     assert found[0] == status
     assert message in found[1]
     assert "\x1b" not in found[1]
@@ -140,7 +135,6 @@ async def test_recording_is_live_until_its_recorder_is_killed(tmp_path, open_deb
         await recorder.wait()
         assert not (await client.get("/api/recording"))[1]["live"]
         rows = await client.lines("/api/rows?exchange=1")
-
     assert [row["row"] for row in rows] == ["exchange", "event", "end"]
 
 
@@ -151,7 +145,6 @@ async def test_damage_in_the_middle_is_reported_in_the_last_line(tape, message, 
         database.execute("UPDATE segment SET chunks = '[1]' WHERE id = (SELECT max(id) FROM segment)")
     async with open_debugger(path) as client:
         rows = await client.lines("/api/rows?exchange=1")
-
     assert "is damaged" in rows[-1]["error"]["message"]
     assert [row["row"] for row in rows[:3]] == ["exchange", "event", "event"]
 

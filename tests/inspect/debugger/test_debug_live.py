@@ -217,7 +217,6 @@ async def test_closed_is_sent_when_the_recorder_was_killed(tape, message, open_d
     path = tape.close(killed=True)
     async with open_debugger(path) as client, client.live("?exchange=1") as live:
         page = Page().take(await live.until(lambda message: message.event == "closed"))
-
     assert page.kinds() == ["event"]
     assert page.last.data == {"ended_ns": None}
 

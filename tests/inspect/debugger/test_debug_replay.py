@@ -92,7 +92,6 @@ async def test_errors_of_the_replay_are_forwarded(driver):
 )
 async def test_requests_that_are_not_allowed_are_not_forwarded(driver, replay, method, name, headers, status):
     found, document = await send(driver, name, None, method, headers)
-
     assert found == status
     assert isinstance(document["error"]["message"], str)
     assert replay.control.session_state().position == 0
@@ -109,7 +108,6 @@ async def test_unreachable_replay_is_reported_in_one_sentence(session, open_debu
     url = f"http://127.0.0.1:{unused_tcp_port}"
     async with open_debugger(session, ReplayAddress.parse(url, "token")) as client:
         status, message = await client.error("/api/replay/state")
-
     assert status == 502
     assert message.startswith(f"The replay at {url} cannot be reached")
 
@@ -132,14 +130,12 @@ async def test_requests_share_one_connection_that_closes_with_the_debugger(sessi
             assert await client.get("/api/replay/state") == (200, {})
         assert not ended.is_set()
     await ended.wait()
-
     assert len(connections) == 1
 
 
 async def test_refused_control_token_is_not_a_refused_cookie(session, replay, open_debugger):
     async with open_debugger(session, ReplayAddress.parse(replay.url, "another")) as client:
         status, message = await client.error("/api/replay/state")
-
     assert status == 502
     assert "refused the control token" in message
 

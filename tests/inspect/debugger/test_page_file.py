@@ -96,10 +96,8 @@ def assert_page_equals_recording(path):
 
 def test_page_contains_overviews_and_comparisons(session):
     document = embedded(session)
-
     answers = document["answers"]
     recording = answers["/api/recording"]
-
     assert document["format"] == 1
     assert [head["exchange"] for head in recording["exchanges"]] == [1, 2, 3, 4]
     assert (recording["live"], recording["replay"], recording["position"]) == (False, None, None)
@@ -114,21 +112,11 @@ def test_page_contains_overviews_and_comparisons(session):
     assert answers["/api/resume?first=2&second=3"][0]["row"] == "reconnection"
 
 
-TYPES = st.sampled_from(
-    [
-        "run.started",
-        "message.started",
-        "message.delta",
-        "reasoning.delta",
-        "reasoning.message",
-        "message.completed",
-        "tool.started",
-        "tool.completed",
-        "run.completed",
-        "session.status_idle",
-        "odd",
-    ]
+_TYPES = (
+    "run.started message.started message.delta reasoning.delta reasoning.message "
+    "message.completed tool.started tool.completed run.completed session.status_idle odd"
 )
+TYPES = st.sampled_from(_TYPES.split())
 TEXTS = st.text(alphabet="ab\U0001f600é<", max_size=4)
 EVENTS = st.lists(
     st.tuples(TYPES, TEXTS, st.sampled_from(["r1", "r2", None]), st.sampled_from(["t1", "t2"]), st.booleans()),
@@ -167,7 +155,6 @@ def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_pat
     path = tape.close()
     with open_recording(path) as recording:
         page = b"".join(export_page(recording))
-
     assert page.count(b"</script>") == 3, "the contract, the data, and the page's own script"
     assert b"<!--" not in _DATA.search(page)[1]
     assert details_of(embedded(path), 1)[2]["base64"] == b64encode(b"data: \xff</script>\n\n").decode()
@@ -183,14 +170,12 @@ def test_long_stream_is_split_into_blocks(tape, message):
     small = [message("message.completed", id=f"e{number}", sequence=number) for number in range(300)]
     tape.exchange(chunks=[(1, large), *((1, data) for data in small)])
     document = embedded(tape.close())
-
     assert [(block["first"], block["last"]) for block in document["events"]["1"]] == [(1, 1), (2, 257), (258, 301)]
 
 
 def test_events_have_their_chunks_wherever_these_split_them(tape, message):
     data = message("run.started", id="e1") + message("run.completed", id="e2") + b": keep\r\n\r\n" + message("odd")
     tape.exchange(chunks=[(1, data[at : at + 7]) for at in range(0, len(data), 7)])
-
     assert_page_equals_recording(tape.close())
 
 
@@ -212,7 +197,6 @@ def test_page_contains_the_bytes_of_unfinished_messages(tape, message):
     first, second = ([cut for where, cut in cuts if f"exchange={each}&" in where] for each in (number, number + 1))
     rows = [row for row in rows_of(document, number) if row["row"] == "cut"]
     assert_page_equals_recording(path)
-
     assert [(cut["start"], cut["end"]) for cut in first] == [(row["start"], row["end"]) for row in rows]
     assert (first[0]["text"], len(first[0]["chunks"])) == ("event: half", 2)
     assert b64decode(first[-1]["base64"]) == b"data: \xff"
@@ -224,7 +208,6 @@ def test_page_contains_compressed_streams_decoded(tape, message):
     headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
     tape.exchange(chunks=[(1, whole[:30]), (1, whole[30:])], headers=headers)
     tape.exchange(chunks=[(1, whole[:30]), (1, b"nonsense")], headers=headers)
-
     assert_page_equals_recording(tape.close())
 
 
@@ -232,7 +215,6 @@ def test_page_contains_compressed_streams_decoded(tape, message):
 def test_page_contains_only_the_chosen_exchanges(session, run, tmp_path, kept):
     with open_recording(session) as recording:
         document = embedded(session, exchanges=[recording.exchange(number) for number in kept])
-
     assert [head["exchange"] for head in document["answers"]["/api/recording"]["exchanges"]] == kept
     paths = [path for path in document["answers"] if path.startswith("/api/rows")]
     assert paths == [f"/api/rows?exchange={number}" for number in kept]

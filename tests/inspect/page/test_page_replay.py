@@ -70,7 +70,6 @@ async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(
         await expect(shown.page.locator("#timeline .row:visible:not(.unreleased):not(.list-head) .n")).to_have_text("1")
         line = shown.page.locator("#strip .play-cursor")
         assert float(await line.get_attribute("x1")) > 12
-
         await bar.get_by_role("textbox", name="Break before").fill("message.completed")
         await shown.keys("Enter")
         await expect(bar.locator(".breakpoints li")).to_contain_text("type message.completed")
@@ -80,7 +79,6 @@ async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(
         await client.has(39)
         await shown.has_hash("x=2", "e=40")
         await expect(shown.chosen().locator(".type")).to_have_text("message.completed")
-
         await bar.get_by_role("button", name="Remove the breakpoint").click()
         await expect(bar.locator(".breakpoints li")).to_have_count(0)
         await bar.get_by_role("button", name="Step: send one event").click()
