@@ -21,7 +21,7 @@ from wiretape.rules import Finding
 from wiretape_inspect import timeline_json, timeline_text
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.view.delta_folding import StreamFold
-from wiretape_inspect.view.filters import CompiledFilter, Filter, compile_filter, finding_subject, may_match_exchange
+from wiretape_inspect.view.filters import Filter, compile_filter, finding_subject, may_match_exchange
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 POLL_S = 0.2
@@ -30,7 +30,7 @@ POLL_S = 0.2
 
 def follow_recording(path: Path, filter_: Filter, *, as_json: bool) -> Iterator[Line | str]:
     """Yield the lines of `wiretape show --follow` in order of time, until the recording is closed."""
-    follower = _Follower(filter_, _JsonPrinter() if as_json else _TextPrinter())
+    follower = _Follower(filter_, as_json=as_json)
     last = TailPosition()
     while True:
         # Opened anew each time: an open reader would keep the writer from closing the file cleanly.
@@ -49,57 +49,51 @@ def follow_recording(path: Path, filter_: Filter, *, as_json: bool) -> Iterator[
         last = position
 
 
-class _TextPrinter:
-    """Prints lines for people; the line of an exchange is repeated whenever another exchange came in between."""
-
-    def __init__(self) -> None:
-        self._last_exchange = 0
-
-    def rows(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[Line]:
-        for row in rows:
-            if self._last_exchange != exchange.number:
-                self._last_exchange = exchange.number
-                yield timeline_text.exchange_line(exchange)
-            yield from timeline_text.row_lines(row)
-
-    def request(self, recording: Recording, exchange: Exchange, take: CompiledFilter | None) -> Iterator[Line]:
-        for line in timeline_text.exchange_lines(recording, exchange, (), take):
-            self._last_exchange = exchange.number
-            yield line
-
-    def finding(self, finding: Finding) -> Line:
-        location = f"{finding.exchange}" if finding.event is None else f"{finding.exchange}:{finding.event}"
-        return timeline_text.finding_line(finding, f"  at {location}")
-
-
-class _JsonPrinter:
-    """Prints JSON; an exchange comes once, before its first row, and a finding is a row of its own."""
-
-    def __init__(self) -> None:
-        self._printed: set[int] = set()
-
-    def rows(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[str]:
-        for row in rows:
-            if exchange.number not in self._printed:
-                self._printed.add(exchange.number)
-                yield dump_json(timeline_json.exchange_row(exchange))
-            yield timeline_json.row_json(exchange.number, row)
-
-    def request(self, recording: Recording, exchange: Exchange, take: CompiledFilter | None) -> Iterator[str]:
-        return timeline_json.exchange_json_lines(recording, exchange, (), take)
-
-    def finding(self, finding: Finding) -> str:
-        return dump_json({"row": "finding", "exchange": finding.exchange, "finding": finding})
-
-
 class _Follower:
-    """Folds what is added to all exchanges, and prints it."""
+    """Folds what is added to all exchanges, and prints it.
 
-    def __init__(self, filter_: Filter, printer: _TextPrinter | _JsonPrinter) -> None:
+    As text, the line of an exchange is repeated whenever another exchange came in between; as JSON, it comes once.
+    """
+
+    def __init__(self, filter_: Filter, *, as_json: bool) -> None:
         self._filter = filter_
         self._take = compile_filter(filter_)
-        self._print = printer
+        self._as_json = as_json
         self._open: dict[int, tuple[Exchange, StreamFold | None]] = {}
+        self._headed: set[int] = set()
+        """The exchanges whose line need not be printed before their next row."""
+
+    def _rows(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[Line | str]:
+        for row in rows:
+            if exchange.number not in self._headed:
+                self._note_head(exchange)
+                yield self._head(exchange)
+            if self._as_json:
+                yield timeline_json.row_json(exchange.number, row)
+            else:
+                yield from timeline_text.row_lines(row)
+
+    def _head(self, exchange: Exchange) -> Line | str:
+        if self._as_json:
+            return dump_json(timeline_json.exchange_row(exchange))
+        return timeline_text.exchange_line(exchange)
+
+    def _note_head(self, exchange: Exchange) -> None:
+        if not self._as_json:
+            self._headed.clear()
+        self._headed.add(exchange.number)
+
+    def _request(self, recording: Recording, exchange: Exchange) -> Iterator[Line | str]:
+        print_exchange = timeline_json.exchange_json_lines if self._as_json else timeline_text.exchange_lines
+        for line in print_exchange(recording, exchange, (), self._take):
+            self._note_head(exchange)
+            yield line
+
+    def _finding(self, finding: Finding) -> Line | str:
+        if self._as_json:
+            return dump_json({"row": "finding", "exchange": finding.exchange, "finding": finding})
+        location = f"{finding.exchange}" if finding.event is None else f"{finding.exchange}:{finding.event}"
+        return timeline_text.finding_line(finding, f"  at {location}")
 
     def read(self, recording: Recording, after: TailPosition, until: TailPosition) -> Iterator[Line | str]:
         """Yield the lines about what was added between two positions."""
@@ -107,13 +101,13 @@ class _Follower:
             yield from self._observe(recording, seen)
         for finding in recording.findings(after=after, until=until):
             if self._take is None or self._take(finding_subject(finding)):
-                yield self._print.finding(finding)
+                yield self._finding(finding)
 
     def release(self) -> Iterator[Line | str]:
         """Nothing was added: yield the rows that were kept back because they may still grow."""
         for exchange, fold in self._open.values():
             if fold is not None:
-                yield from self._print.rows(exchange, fold.release())
+                yield from self._rows(exchange, fold.release())
 
     def finish(self, recording: Recording) -> Iterator[Line | str]:
         """The recording is closed: yield the lines about exchanges that never ended."""
@@ -134,7 +128,7 @@ class _Follower:
             exchange = recording.exchange(number)
             self._open[number] = (exchange, StreamFold(exchange, (), self._take))
         elif isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE and fold is not None:
-            yield from self._print.rows(exchange, fold.feed(seen))
+            yield from self._rows(exchange, fold.feed(seen))
         elif isinstance(seen, ExchangeEnded):
             yield from self._end(recording, number)
 
@@ -142,6 +136,6 @@ class _Follower:
         _, fold = self._open.pop(number)
         exchange = recording.exchange(number)
         if fold is not None:
-            yield from self._print.rows(exchange, fold.finish(exchange))
+            yield from self._rows(exchange, fold.finish(exchange))
         else:
-            yield from self._print.request(recording, exchange, self._take)
+            yield from self._request(recording, exchange)

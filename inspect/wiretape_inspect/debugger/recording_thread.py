@@ -38,8 +38,8 @@ class RecordingThread:
 
     async def lines(self, make: Callable[[Recording], Iterator[str]]) -> AsyncIterator[bytes]:
         """Yield the lines of `make` in batches, which are made only as fast as they are consumed."""
-        batches = await self.run(lambda recording: _Batches(make(recording)))
-        while data := await self.run(batches.next):
+        batches = await self.run(lambda recording: _batches(make(recording)))
+        while data := await self.run(lambda _: next(batches, b"")):
             yield data
 
     async def close_recording(self) -> None:
@@ -66,28 +66,19 @@ class RecordingThread:
             self._opened.close()
 
 
-class _Batches:
-    """Lines in batches."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self._duration_s = _FIRST_BATCH_S
-        self._error: InputError | None = None
-
-    def next(self, _recording: Recording) -> bytes:
-        """Return the next lines; empty after the last.  Raises the error of the lines, after those before it."""
-        if self._error is not None:
-            raise self._error
-        until, batch, size = time.monotonic() + self._duration_s, list[bytes](), 0
-        try:
-            for line in self._lines:
-                batch.append(line.encode())
-                size += len(batch[-1])
-                if size >= _BATCH_BYTES or time.monotonic() >= until:
-                    break
-        except InputError as error:
-            if not batch:
-                raise
-            self._error = error
-        self._duration_s = _BATCH_S
-        return b"\n".join([*batch, b""])
+def _batches(lines: Iterator[str]) -> Iterator[bytes]:
+    """Yield lines in batches.  Raises the error of the lines after those before it."""
+    until, batch, size = time.monotonic() + _FIRST_BATCH_S, list[bytes](), 0
+    try:
+        for line in lines:
+            batch.append(line.encode() + b"\n")
+            size += len(batch[-1])
+            if size >= _BATCH_BYTES or time.monotonic() >= until:
+                yield b"".join(batch)
+                until, batch, size = time.monotonic() + _BATCH_S, [], 0
+    except InputError:
+        if batch:
+            yield b"".join(batch)
+        raise
+    if batch:
+        yield b"".join(batch)

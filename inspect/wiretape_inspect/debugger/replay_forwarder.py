@@ -1,11 +1,10 @@
 """Forwards the page's requests to the control API of a replay, with a token that the page never gets."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
 from wiretape.addresses import is_loopback_host
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, check_token, replay_url_error
@@ -56,15 +55,21 @@ class ReplayForwarder:
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             connector=TCPConnector(limit=0),
             cookie_jar=DummyCookieJar(),
+            headers={TOKEN_HEADER: self.replay.token, "Content-Type": "application/json"},
         ) as self._session:
             yield
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Forward a request, and pass the response on as it arrives.  Raises UnreachableError."""
+        if self._session is None:
+            raise RuntimeError("the server has not started")
         response: web.StreamResponse | None = None
+        url = f"{self.replay.url}{CONTROL_ROOT}{request.match_info['name']}"
         body = await request.read()
         try:
-            async with self._send(request, body) as received:
+            async with self._session.request(
+                request.method, url, params=dict(request.query), data=body, allow_redirects=False
+            ) as received:
                 if received.status in _TOKEN_REFUSED:
                     raise UnreachableError(
                         f"The replay at {self.replay.url} refused the control token: was the replay restarted?"
@@ -79,12 +84,3 @@ class ReplayForwarder:
                     f"The replay at {self.replay.url} cannot be reached: {shorten(str(error))}."
                 ) from None
         return response or web.Response(status=502)
-
-    def _send(self, request: web.Request, body: bytes) -> AbstractAsyncContextManager[ClientResponse]:
-        if self._session is None:
-            raise RuntimeError("the server has not started")
-        url = f"{self.replay.url}{CONTROL_ROOT}{request.match_info['name']}"
-        headers = {TOKEN_HEADER: self.replay.token, "Content-Type": "application/json"}
-        return self._session.request(
-            request.method, url, params=dict(request.query), data=body, headers=headers, allow_redirects=False
-        )

@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -83,7 +82,7 @@ class RecordingDiff:
         here, there = first.request, second.request
         if here.method != there.method:
             yield Difference("request method", here.method, there.method)
-        if not self._is_same_target(here, there):
+        if self._values.differences(*(_target_document(request, ids=self._options.ids) for request in (here, there))):
             yield Difference("request target", here.target, there.target)
         cursors = (request_cursor(first), request_cursor(second))
         if not self._values.is_same_id(*cursors):
@@ -114,23 +113,6 @@ class RecordingDiff:
         here, there = (_body_document(recording, exchange, side, ignored) for recording, exchange in pairs)
         for found in self._values.differences(here, there):
             yield found._replace(path=f"{side} body {found.path}")
-
-    def _is_same_target(self, first: RequestStarted, second: RequestStarted) -> bool:
-        here, there = _path_segments(first), _path_segments(second)
-        if len(here) != len(there):
-            return False
-        paths = all(self._is_same_segment(*pair) for pair in zip(here, there, strict=True))
-        queries = zip_longest(_query_parameters(first.target), _query_parameters(second.target), fillvalue=("", None))
-        return paths and all(self._is_same_parameter(*pair) for pair in queries)
-
-    def _is_same_segment(self, first: "_Segment", second: "_Segment") -> bool:
-        if self._options.ids and first.may_be_id and second.may_be_id:
-            return self._values.is_same_id(first.text, second.text)
-        return self._values.is_same_text(first.text, second.text)
-
-    def _is_same_parameter(self, first: tuple[str, str | None], second: tuple[str, str | None]) -> bool:
-        is_same = self._values.is_same_id if is_id_name(first[0]) else self._values.is_same_text
-        return first[0] == second[0] and is_same(first[1], second[1])
 
     def _unpaired(self, first: Exchange | None, second: Exchange | None) -> ExchangeDiff:
         diff = ExchangeDiff(first, second, self._options.limit)
@@ -247,6 +229,12 @@ def _path_segments(request: RequestStarted) -> list[_Segment]:
     ids = {session_in(request.target), match.run_id if match else None}
     parts = map(unquote, request.target.partition("#")[0].partition("?")[0].split("/"))
     return [_Segment(part, part in ids or may_be_id(part)) for part in parts]
+
+
+def _target_document(request: RequestStarted, *, ids: bool) -> Any:
+    """What is compared of a target, in the form of JSON."""
+    path = [{"id": part.text} if ids and part.may_be_id else part.text for part in _path_segments(request)]
+    return [path, [{name: value} for name, value in _query_parameters(request.target)]]
 
 
 def _query_parameters(target: str) -> list[tuple[str, str]]:

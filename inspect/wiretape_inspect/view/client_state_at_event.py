@@ -98,7 +98,7 @@ class ClientHistory:
         self._last = EventLocation(exchange.number, 0, exchange.request.time_ns)
 
     def read(self, exchange: Exchange, until: int = _END) -> None:
-        """Read a connection up to an event.  Reads no deltas before those of the current texts."""
+        """Read a connection up to an event.  Reads no deltas except those of the current texts."""
         self._begin(exchange)
         begin = self._read_index(exchange, until)
         for event in self._recording.events(exchange.number, begin):
@@ -107,49 +107,47 @@ class ClientHistory:
             self.add(event)
 
     def _read_index(self, exchange: Exchange, until: int) -> int:
-        """Add what the index holds of the events before the current texts; return the event that begins these."""
+        """Add what the index holds of the events before the first one to read, and return that one."""
         if not is_identity(exchange.content_encoding):
             return 1
         number = exchange.number
         position = self._recording.position_of_event(number, until + 1)
         facts = list(self._recording.indexed_facts(number, position.start if position else _END, DELTA_TYPES))
-        begins = dict.fromkeys(self._texts, 1)
+        begins = dict.fromkeys(self._texts, 0)
         for event, _, type_, *_ in facts:
             begins |= {name: event for name in begins if type_ == _FINAL[name] or name in _RESETS.get(type_, ())}
-        begin = min(begins.values())
+        first = max(facts[-1][0], 1) if facts else 1
+        for name, begin in begins.items():
+            if begin and (began := next(self._recording.events(number, begin), None)):
+                self._add_text(name, began)
+            first = min(first, self._recording.first_event_of_type(number, begin + 1, _DELTA[name]) or _END)
         for event, time_ns, type_, run_id, call, sequence in facts:
-            if event < begin:
-                self._add(type_, run_id, call, sequence, EventLocation(number, event, time_ns))
-        return begin
+            if event < first:
+                self._activity.add(type_, run_id, call, EventLocation(number, event, time_ns))
+                self._note_sequence(sequence)
+        return first
 
     def add(self, event: Event) -> None:
         """Add the next event."""
-        type_ = event.type
         self._last = EventLocation(event.exchange, event.number, event.time_ns)
         if event.id is not None or event.frame.last_event_id:
             self._cursor = event.frame.last_event_id.decode("utf-8", "replace")
-        if type_ not in DELTA_TYPES:
-            self._add(type_, event.run_id, event.tool_call_id, event.sequence, self._last, tool=event.text)
-        for name, text in self._texts.items():
-            if type_ == _DELTA[name]:
-                self._texts[name] = text.with_delta(event.delta_text or "")
-            elif type_ == _FINAL[name]:
-                final = event.final_text
-                self._texts[name] = JoinedText(final[-MAX_TEXT:], len(final), final=True)
-            elif name in _RESETS.get(type_, ()):
-                self._texts[name] = JoinedText()
+        if event.type not in DELTA_TYPES:
+            self._activity.add(event.type, event.run_id, event.tool_call_id, self._last, event.text)
+            self._note_sequence(event.sequence)
+        for name in self._texts:
+            self._add_text(name, event)
 
-    def _add(
-        self,
-        type_: str,
-        run_id: str | None,
-        call: str | None,
-        sequence: int | None,
-        at: EventLocation,
-        *,
-        tool: str = "",
-    ) -> None:
-        self._activity.add(type_, run_id, call, at, tool)
+    def _add_text(self, name: str, event: Event) -> None:
+        if event.type == _DELTA[name]:
+            self._texts[name] = self._texts[name].with_delta(event.delta_text or "")
+        elif event.type == _FINAL[name]:
+            text = event.final_text
+            self._texts[name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
+        elif name in _RESETS.get(event.type, ()):
+            self._texts[name] = JoinedText()
+
+    def _note_sequence(self, sequence: int | None) -> None:
         if sequence is not None and (self._sequence is None or sequence > self._sequence):
             self._sequence = sequence
 
