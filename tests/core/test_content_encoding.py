@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape import content_encoding
-from wiretape.content_encoding import ANY_RATIO, MOST_RATIO, DecodingError, Identity, decoder
+from wiretape.content_encoding import ANY_RATIO, MOST_RATIO, DecodingError, Identity, decode_beginning, decoder
 
 
 def _zlib(data, wbits):
@@ -170,3 +170,22 @@ def test_a_zstd_frame_with_a_larger_window_than_http_allows_is_an_error():
     compressor = zstandard.ZstdCompressor(compression_params=wide).compressobj()
     with pytest.raises(DecodingError):
         decoder("zstd").feed(compressor.compress(b"a" * 1000) + compressor.flush())
+
+
+def test_the_beginning_of_a_body_is_read_and_decoded_no_further_than_needed():
+    """20 MB of zeros are 20 kB of gzip; one more slice than needed would already be 4 MB."""
+    calls = []
+
+    class Bomb(bytes):
+        def __getitem__(self, place):
+            calls.append(place)
+            return bytes.__getitem__(self, place)
+
+    def body(data):
+        yield data
+        raise AssertionError("read on")
+
+    assert decode_beginning(None, body(b"x" * 5000), 400) == (b"x" * 400, "")
+    bomb = Bomb(gzip.compress(b"a" * 600 + b"\n" * 20_000_000))
+    assert decode_beginning("gzip", body(bomb), 400) == (b"a" * 400, "")
+    assert len(calls) == 1

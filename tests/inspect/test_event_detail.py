@@ -3,8 +3,7 @@
 import gzip
 
 import pytest
-
-from wiretape.rules import Finding, Party, Severity
+from findings import finding
 
 HOSTILE = b"event: \x1b]0;x\x07\r\ndata: \xff\x00\xe2\x80\xae\rid: a\n\n"
 
@@ -31,8 +30,7 @@ def stream(tape, message):
     tape.exchange("/x", [(1, b"{}")], headers=())
     tape.exchange()
     tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1))])
-    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, 2, 0, 5, "It is the second."))
-    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 3, 3, 0, 5, "It is the third."))
+    tape.find(finding(2, message="It is the second."), finding(3, message="It is the third."))
     return tape.close(), second
 
 

@@ -6,10 +6,10 @@ import subprocess
 from contextlib import contextmanager
 
 import pytest
+from findings import finding
 from wiretape_process import WiretapeProcess
 
 from wiretape.observations import Ending
-from wiretape.rules import Finding, Party, Severity
 
 
 @contextmanager
@@ -30,10 +30,6 @@ def following(path, *words):
             yield process, until
         finally:
             process.kill()
-
-
-def finding(event):
-    return Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, event, None, None, 5, "It is wrong.")
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import json
 from itertools import accumulate
 
 import pytest
+from findings import finding
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import open_recording
-from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import timeline_text
 from wiretape_inspect.view import filters
 from wiretape_inspect.view.delta_folding import StreamFold
@@ -45,8 +45,7 @@ def test_a_text_over_several_deltas_matches_those_that_have_a_part_of_it(tape, d
 
 def test_pauses_keep_alives_and_findings_do_not_interrupt_a_text(tape, message, delta):
     tape.exchange(chunks=[(1, delta("one ")), (20_000, b": keep-alive\n\n"), (1, delta("two ")), (1, delta("three"))])
-    finding = Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, None, None, 5, "It is wrong.")
-    assert found(tape.close(), '"one two three"', [finding]) == [1, 2, 3]
+    assert found(tape.close(), '"one two three"', [finding(2)]) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -75,19 +74,26 @@ def test_deltas_are_not_held_back_without_limit(monkeypatch, tape, delta):
     assert found(tape.close(), "onetwo") == [23, 24]
 
 
-def test_deltas_that_are_held_back_are_released_while_nothing_arrives(tape, delta):
+@pytest.mark.parametrize(
+    ("written", "texts", "left"),
+    [
+        ('-"two three" kind:delta', (["one ", "two "], ["three"]), [(1, 2)]),
+        ('-"two","two three four" kind:delta', (["two "], ["three"]), [(2, 2)]),
+    ],
+)
+def test_deltas_that_are_held_back_are_released_while_nothing_arrives(tape, delta, written, texts, left):
     """`show --follow` releases them: a text that continues later matches only from there on."""
-    tape.exchange(chunks=[(1, delta(text)) for text in ("one ", "two ", "three")])
+    tape.exchange(chunks=[(1, delta(text)) for part in texts for text in part])
     with open_recording(tape.close()) as recording:
-        fold = StreamFold(recording.exchange(1), (), compile_filter(parse_filter('-"two three" kind:delta')))
-    chunks = (delta("one ") + delta("two "), delta("three"))
+        fold = StreamFold(recording.exchange(1), (), compile_filter(parse_filter(written)))
+    chunks = [b"".join(map(delta, part)) for part in texts]
     middle, end = len(chunks[0]), len(b"".join(chunks))
     parts = [
         BytesArrived(1, Side.RESPONSE, 0, chunks[0], (middle,), (5,)),
         BytesArrived(1, Side.RESPONSE, middle, chunks[1], (end,), (6,)),
     ]
     rows = [*fold.feed(parts[0]), *fold.release(), *fold.feed(parts[1]), *fold.finish()]
-    assert [(row.event, row.last_event) for row in rows] == [(1, 2)]
+    assert [(row.event, row.last_event) for row in rows] == left
 
 
 TEXTS = st.lists(st.text("ab", max_size=3), max_size=12)

@@ -3,12 +3,12 @@
 import gzip
 
 import pytest
+from findings import finding
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import Side
 from wiretape.recording import open_recording
-from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.view import delta_folding
 from wiretape_inspect.view.delta_folding import StreamFold
 
@@ -27,10 +27,6 @@ def chunk(message, kind, number):
     if kind == "message.delta":
         return 1, message(kind, run_id="r1", delta={"text": "ab"})
     return 1, message(kind, id=f"e{number}", sequence=number)
-
-
-def finding(event=None, offset=None):
-    return Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, event, None, offset, 0, "It is wrong.")
 
 
 def rows_from(recording, findings, checkpoint=None):
@@ -52,7 +48,9 @@ def assert_checkpoints_hold(path, findings):
 
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=5, max_size=25),
-    findings=st.lists(st.builds(finding, st.none() | st.integers(1, 20), st.none() | st.integers(0, 2000)), max_size=3),
+    findings=st.lists(
+        st.builds(finding, st.none() | st.integers(1, 20), offset=st.none() | st.integers(0, 2000)), max_size=3
+    ),
 )
 def test_rows_from_a_checkpoint_equal_the_rest_of_all_rows(new_tape, message, kinds, findings):
     tape = new_tape()

@@ -7,12 +7,12 @@ import subprocess
 
 import click
 import pytest
+from findings import finding
 from rich.cells import cell_len
 from wiretape_process import WiretapeProcess
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
-from wiretape.rules import Finding, Party, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.terminal import Terminal
 from wiretape_inspect.timeline_text import exchange_lines
@@ -21,10 +21,6 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\x00\x9b31m\r\u2028"
 """Sets the title, clears the screen, reverses the text, is NUL, colours, overwrites and breaks the line."""
 
 NO_NUL = HOSTILE.replace("\x00", "")
-
-
-def finding(number, *, event=None, offset=None, code="SEQ001", message="sequence 2 does not come after 2"):
-    return Finding(code, Severity.ERROR, Party.SERVICE, number, event, 2, offset, 5, message)
 
 
 def the_line(output, *words):
@@ -42,7 +38,7 @@ def test_an_exchange_without_stream_shows_both_bodies(run, session):
 
 def test_an_exchange_without_a_response_is_marked_and_findings_come_last(tape, run):
     tape.exchange("/x", status=None, ending=Ending.SERVICE_UNREACHABLE, detail="connection refused")
-    tape.find(finding(1, code="ERR001", message="the body is no envelope"))
+    tape.find(finding(code="ERR001", message="the body is no envelope"))
     output = run("show", tape.close()).output
     assert "---  service unreachable" in output
     assert "! connection refused" in output
@@ -73,6 +69,23 @@ def test_lost_bytes_are_shown(tape, run, message):
     output = run("show", tape.close()).output
     assert "70 B not recorded" in output.splitlines()[0]
     assert "70 B not recorded  disk full" in output
+
+
+def test_the_preview_of_a_body_ends_before_lost_bytes(tape, run):
+    chunks = [(1, b"ab"), BytesLost(1, 0, Side.RESPONSE, 0, 3, "disk full"), (1, b"cd")]
+    tape.exchange("/x", chunks, headers=())
+    assert run("show", tape.close()).output.splitlines()[1].split() == ["←", "ab"]
+
+
+def test_failures_have_the_style_of_errors(tape, message):
+    types = ("tool.started", "tool.completed", "tool.failed", "run.failed", "session.error", "run.completed")
+    tape.exchange(chunks=[(1, message(type_, id=f"e{n}", sequence=n)) for n, type_ in enumerate(types)])
+    with open_recording(tape.close()) as recording:
+        lines = exchange_lines(recording, recording.exchange(1), ())
+        styles = {part[0].strip(): part[1] for line in lines for part in line.parts if part[1:]}
+    assert {type_: styles[type_] for type_ in types} == {
+        type_: "bad" if type_.endswith(("failed", "error")) else "durable" for type_ in types
+    }
 
 
 def test_one_session_is_shown_alone(run, session):
@@ -189,7 +202,7 @@ def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, messag
 
 def test_a_finding_wraps_instead_of_being_cut(tape, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=2))])
-    tape.find(finding(1, event=1, message="word " * 40 + "end."))
+    tape.find(finding(1, message="word " * 40 + "end."))
     output = on_terminal("show", tape.close(), PAGER="cat", NO_COLOR="1")
     at = output.index(" " * 16 + "└ SEQ001")
     first, *more = output[at:].split("    end ")[0].splitlines()

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from findings import finding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.recording import open_recording
-from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import timeline_text
 from wiretape_inspect.view.filters import compile_filter, parse_filter
 from wiretape_inspect.view.timeline_rows import DeltaRow
@@ -42,10 +42,7 @@ def test_messages_are_filtered_before_deltas_are_folded(run, tape, message):
 def test_findings_are_filtered_by_rule(run, tape, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=1)), (1, message("a", id="e2", sequence=1))])
     tape.exchange("/x", status=500, headers=())
-    tape.find(
-        Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, None, None, 5, "It is wrong."),
-        Finding("ERR001", Severity.ERROR, Party.SERVICE, 2, None, None, None, 5, "It is no envelope."),
-    )
+    tape.find(finding(2), finding(exchange=2, code="ERR001"))
     path = tape.close()
     assert shown(run, path, "rule:SEQ*") == ["1", "1:2"]
     assert shown(run, path, "rule:*") == ["1", "1:2", "2"]

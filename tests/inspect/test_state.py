@@ -70,6 +70,13 @@ def test_tool_calls_are_open_between_their_start_and_their_end(at):
     assert (call.name, call.run_id, call.began.event, call.outcome) == ("g({})", "r1", 6, "")
 
 
+def test_a_tool_call_has_the_name_of_its_first_event_which_is_not_read_before_the_current_texts(tape, message):
+    starts = [message("tool.started", content={"tool_call_id": "t1", "name": name, "input": 1}) for name in "fg"]
+    tape.exchange(chunks=[(1, starts[0]), (1, message("run.started", run_id="r1")), (1, starts[1])])
+    with open_recording(tape.close()) as recording:
+        assert [call.name for call in state_at(recording, recording.exchange(1), 3).open_calls] == ["f(1)"]
+
+
 def test_the_session_is_running_until_it_reports_idle(at):
     assert [at(event).session for event in (1, 11, 12, 13)] == ["running", "running", "unknown", "idle"]
     (run,) = at(12).runs
@@ -84,7 +91,8 @@ def test_the_cursor_is_the_last_id(at):
 def test_a_resumed_connection_knows_earlier_connections(tape, message, stream):
     tape.exchange(chunks=stream[:8], ending=Ending.SERVICE_RESET)
     tape.exchange("/v1/sessions/other/events/stream", [(1, message("run.started", id="e5", sequence=5, run_id="r9"))])
-    tape.exchange(chunks=stream[9:10], request_headers=(("Last-Event-ID", "e5"),))
+    repeated = stream[6]
+    tape.exchange(chunks=[repeated, stream[9]], request_headers=(("Last-Event-ID", "e5"),))
     tape.exchange(chunks=stream[11:12], request_headers=(("last-event-id", "e6"),))
     with open_recording(tape.close()) as recording:
         state = state_at(recording, recording.exchange(4), 1)

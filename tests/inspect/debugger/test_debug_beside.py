@@ -3,9 +3,9 @@
 import json
 import re
 import signal
-import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
 import pytest
@@ -25,34 +25,17 @@ def with_debugger(*args):
                 lines.append(line)
                 assert line, (lines, process.wait(30))
             url = urlsplit(printed[1])
-            with socket.create_connection((url.hostname, url.port), timeout=45) as connection:
-                cookie = re.search(r"Set-Cookie: ([^;]+)", get(connection, f"/?{url.query}"))[1]
-                yield process, connection, lambda path: body(get(connection, path, cookie))
+            with closing(HTTPConnection(url.hostname, url.port, timeout=45)) as connection:
+
+                def get(path, **headers):
+                    connection.request("GET", path, headers=headers)
+                    response = connection.getresponse()
+                    return response.headers, response.read()
+
+                cookie = get(f"/?{url.query}")[0]["Set-Cookie"].partition(";")[0]
+                yield process, connection.sock, lambda path: json.loads(get(path, Cookie=cookie)[1])
         finally:
             process.kill()
-
-
-def body(response):
-    return json.loads(response.partition("\r\n\r\n")[2])
-
-
-def get(connection, path, cookie=""):
-    """Return the head and the body of a response that has a Content-Length."""
-    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode())
-    received = b""
-    while b"\r\n\r\n" not in received:
-        received += receive(connection)
-    length = re.search(rb"Content-Length: (\d+)", received)
-    until = received.index(b"\r\n\r\n") + 4 + int(length[1])
-    while len(received) < until:
-        received += receive(connection)
-    return received.decode()
-
-
-def receive(connection):
-    data = connection.recv(65536)
-    assert data, "the connection was closed"
-    return data
 
 
 def test_proxy_shows_its_recording_until_it_stops(tmp_path):

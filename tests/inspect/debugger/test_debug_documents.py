@@ -9,11 +9,11 @@ from base64 import b64decode
 from contextlib import closing
 
 import pytest
+from findings import finding
 
 from wiretape.json_codec import dump_json
 from wiretape.observations import Side
 from wiretape.recording import open_recording
-from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import timeline_json
 from wiretape_inspect.view.delta_folding import stream_rows
 
@@ -23,7 +23,7 @@ NO_STREAM = "Exchange 1 is not an event stream."
 async def test_recording_has_its_exchanges_findings_and_rules(tape, message, open_debugger):
     number = tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1))])
     tape.exchange("/v1/runs", method="POST", status=409, headers=())
-    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 1, 1, None, 5, "It is wrong."))
+    tape.find(finding(1, exchange=number))
     async with open_debugger(tape.close()) as client:
         _, document = await client.get("/api/recording")
     assert (document["file"], document["upstream"], document["live"], document["replay"]) == (

@@ -4,13 +4,9 @@ import gzip
 import sqlite3
 
 import pytest
+from findings import finding
 
 from wiretape.observations import Ending
-from wiretape.rules import Finding, Party, Severity
-
-
-def finding(event, byte_offset=None):
-    return Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, event, None, byte_offset, 5, "It is wrong.")
 
 
 class Page:

@@ -7,13 +7,13 @@ from base64 import b64decode, b64encode
 from urllib.parse import parse_qsl
 
 import pytest
+from findings import finding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
-from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.page_export import export_page
 
@@ -151,7 +151,7 @@ def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_pat
         detail=evil,
         ending=Ending.SERVICE_RESET,
     )
-    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 1, 1, None, 5, evil))
+    tape.find(finding(1, message=evil))
     path = tape.close()
     with open_recording(path) as recording:
         page = b"".join(export_page(recording))

@@ -4,9 +4,8 @@ import re
 from itertools import count
 
 import pytest
+from findings import finding
 from playwright.async_api import expect
-
-from wiretape.rules import Finding, Party, Severity
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -327,7 +326,7 @@ async def test_link_to_a_missing_exchange_or_event_is_reported(debugging, sessio
 
 async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, message):
     numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in (1, 2)]
-    tape.find(*(Finding("SEQ001", Severity.ERROR, Party.SERVICE, n, 1, n, 0, 5 + n, f"Wrong {n}.") for n in numbers))
+    tape.find(*(finding(1, exchange=n, message=f"Wrong {n}.") for n in numbers))
     async with debugging(tape.close(), "#x=1&tab=bytes") as shown:
         await expect(shown.rows()).to_have_count(2)
         await expect(shown.page.locator("#facts")).to_contain_text("· 1 finding ·")
@@ -344,9 +343,7 @@ async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, mess
 async def test_next_finding_stops_once_at_an_exchange_without_a_stream(debugging, tape):
     for number in (1, 2):
         tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
-        tape.find(
-            Finding("ERR001", Severity.ERROR, Party.SERVICE, number, None, None, None, 5, "Expected an envelope.")
-        )
+        tape.find(finding(exchange=number, code="ERR001"))
     async with debugging(tape.close(), "#x=1&r=0") as shown:
         await expect(shown.chosen().locator(".type")).to_have_text("POST")
         await shown.keys("n")
