@@ -1,9 +1,17 @@
-"""The HTTP server of the debugger: the page with its modules, and the API, which the package describes."""
+"""The HTTP server of the debugger: the page with its modules, the API, which the package describes, and their access.
 
+Only the owner can read a recording's file, but every user of the machine can connect to a port, and so can every
+page that a browser on this machine shows.  So a request needs the cookie that the URL with the token sets.  A page
+of another site is recognized by its Origin; a site whose name points here (DNS rebinding) by the Host.  Browsers
+send cookies to every port of a host, so the name of the cookie contains the port.
+"""
+
+import hmac
 import logging
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -11,7 +19,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from wiretape.addresses import is_loopback, listen_error, origin_of
+from wiretape.addresses import is_loopback, is_loopback_host, listen_error, origin_of
 from wiretape.errors import InputError, RecordingError
 from wiretape.json_codec import dump_json
 from wiretape.recording import Recording, open_recording
@@ -22,7 +30,6 @@ from wiretape_inspect.debugger.api_endpoints import (
     error_document,
     parse_query,
 )
-from wiretape_inspect.debugger.debugger_access import Access, add_security_headers, find_refusal
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.debugger.replay_forwarder import ReplayAddress, ReplayForwarder, UnreachableError
@@ -35,6 +42,43 @@ from wiretape_inspect.timeline_json import recording_document
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _Reader = Callable[[web.Request, RecordingThread], Awaitable[web.StreamResponse]]
 _NO_TOKEN = "Open the URL that `wiretape debug` printed: it contains the access token."  # noqa: S105 - a sentence
+
+
+_WRITE_HEADER = "X-Wiretape-Debug"
+"""Requests that change something need this header: no form and no page of another origin can send it."""
+_NO_CONTENT_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""The Content-Security-Policy of responses other than the page."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": _NO_CONTENT_POLICY,
+}
+_WRITING = frozenset({"POST", "DELETE"})
+_OWN_SITE = frozenset({"same-origin", "none"})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The secrets of one debugger: the token in its URL, and the cookie that the browser gets for it."""
+
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    cookie: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def has_token(self, request: web.Request) -> bool:
+        """Whether the URL contains the token."""
+        return _is_equal(request.query.get("token", ""), self.token)
+
+    def has_cookie(self, request: web.Request) -> bool:
+        """Whether the browser was let in before."""
+        return _is_equal(request.cookies.get(_cookie_name(request), ""), self.cookie)
+
+    def set_cookie(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Let the browser in from now on."""
+        response.set_cookie(_cookie_name(request), self.cookie, httponly=True, samesite="Strict", path="/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +171,14 @@ class _Routes:
             app.router.add_get("/api/other/event", self._in_thread(event, self.compare), allow_head=False)
             app.router.add_get("/api/differences", self._in_thread(differences, self.opening), allow_head=False)
         app.router.add_route("*", "/api/replay/{name:[a-z]+}", self._forward)
-        app.on_response_prepare.append(add_security_headers)
+        app.on_response_prepare.append(_add_security_headers)
         if self.forwarder is not None:
             app.cleanup_ctx.append(self.forwarder.lifetime)
         return app
 
     @web.middleware
     async def _check_access(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        refusal = find_refusal(request)
+        refusal = _find_refusal(request)
         if refusal is not None:
             return _error_response(403, refusal)
         if request.path == "/" and self.access.has_token(request):
@@ -186,6 +230,39 @@ class _Routes:
                 thread.stop()
 
         return handle
+
+
+def _find_refusal(request: web.Request) -> str | None:
+    """Return why a request is refused with status 403, whatever its cookie; None if it is not."""
+    hosts, origins = request.headers.getall("Host", []), request.headers.getall("Origin", [])
+    if not is_loopback(request.remote or ""):
+        return "The debugger serves only this machine."
+    if len(hosts) != 1 or not is_loopback_host(hosts[0]):
+        return "The debugger responds only to loopback host names, such as 127.0.0.1 or localhost."
+    if origins and origins != [f"http://{hosts[0]}"]:
+        return "The debugger does not serve pages of other origins."
+    if request.path.startswith("/api/") and request.headers.get("Sec-Fetch-Site", "none") not in _OWN_SITE:
+        return "The debugger does not serve pages of other origins."
+    if request.method in _WRITING and request.headers.get(_WRITE_HEADER) != "1":
+        return f"{request.method} requests need the header {_WRITE_HEADER}: 1."
+    return None
+
+
+async def _add_security_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Forbid caching, framing and use by other sites; an `on_response_prepare` signal of aiohttp."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+def _cookie_name(request: web.Request) -> str:
+    transport = request.transport
+    name = transport.get_extra_info("sockname") if transport is not None else None
+    return f"wiretape-{name[1]}" if name else "wiretape"
+
+
+def _is_equal(given: str, secret: str) -> bool:
+    # aiohttp keeps bytes that are not UTF-8 as lone surrogates.
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode())
 
 
 async def _document_response(

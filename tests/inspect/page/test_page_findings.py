@@ -2,12 +2,14 @@
 
 import re
 import shlex
+from dataclasses import replace
 
 import pytest
+from findings import finding
 from playwright.async_api import expect
 
 from wiretape.recording import open_recording
-from wiretape.rules import Finding, Party, Severity
+from wiretape.rules import Party, Severity
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,30 +35,14 @@ def recording(new_tape, message):
         status=429,
         headers=(("content-type", "application/json"),),
     )
+    missing = finding(exchange=other, code="CLI001", message="Expected the header `Authorization: Bearer …`, got none.")
+    with_id = "Expected no `id` line in a message.delta, got the id `live_7`."
     tape.find(
-        Finding(
-            "DUR004",
-            Severity.ERROR,
-            Party.SERVICE,
-            number,
-            2,
-            None,
-            77,
-            13,
-            "Expected no `id` line in a message.delta, got the id `live_7`.",
+        finding(2, exchange=number, code="DUR004", offset=77, message=with_id),
+        replace(
+            finding(3, exchange=number, message="Expected a sequence above 4, got 3."), sequence=3, byte_offset=200
         ),
-        Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 3, 3, 200, 18, "Expected a sequence above 4, got 3."),
-        Finding(
-            "CLI001",
-            Severity.WARNING,
-            Party.CLIENT,
-            other,
-            None,
-            None,
-            None,
-            22,
-            "Expected the header `Authorization: Bearer …`, got none.",
-        ),
+        replace(missing, severity=Severity.WARNING, side=Party.CLIENT),
     )
     return tape.close()
 
