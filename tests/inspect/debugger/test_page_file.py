@@ -15,7 +15,7 @@ from wiretape.json_codec import dump_json
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
-from wiretape_inspect.page_export import export_page
+from wiretape_inspect.page_export import PageContent, document_parts, export_page
 
 _DATA = re.compile(rb'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
@@ -171,6 +171,18 @@ def test_long_stream_is_split_into_blocks(tape, message):
     tape.exchange(chunks=[(1, large), *((1, data) for data in small)])
     document = embedded(tape.close())
     assert [(block["first"], block["last"]) for block in document["events"]["1"]] == [(1, 1), (2, 257), (258, 301)]
+
+
+def test_page_of_events_near_findings_has_a_block_for_each_place(tape, message):
+    tape.exchange(chunks=[(1, message("run.started", id=f"e{number}", sequence=number)) for number in range(1, 11)])
+    with open_recording(tape.close()) as recording:
+        near = PageContent(recording, [recording.exchange(1)], {1: [finding(2), finding(8)]}, radius=1)
+        document = json.loads(b"".join(document_parts(near)))
+    for blocks in (document["events"]["1"], document["states"]["1"]):
+        assert [(block["first"], block["last"]) for block in blocks] == [(1, 3), (7, 9)]
+    assert [event for event, item in details_of(document, 1).items() if item["event"] == event] == [1, 2, 3, 7, 8, 9]
+    assert [state["cursor"] for _, state in states_of(document, 1)] == ["e1", "e2", "e3", "e7", "e8", "e9"]
+    assert [row.get("first") for row in rows_of(document, 1) if row["row"] == "omitted"] == [4, 10]
 
 
 def test_events_have_their_chunks_wherever_these_split_them(tape, message):
