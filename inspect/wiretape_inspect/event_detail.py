@@ -16,7 +16,7 @@ from wiretape.rules import CATALOGUE
 from wiretape.rules.state.client_state import may_be_unread
 from wiretape.sse import FrameKind
 from wiretape.units import format_integer, format_size, format_time
-from wiretape_inspect.rule_explanation import reason_lines
+from wiretape_inspect.rule_output import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.view.client_state_at_event import JoinedText, State, state_at

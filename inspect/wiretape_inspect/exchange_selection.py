@@ -2,12 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from wiretape.errors import InputError
-from wiretape.observations import BytesArrived, Observation
-from wiretape.recording import Exchange, Recording
+from wiretape.observations import BytesArrived, Observation, last_time_ns
+from wiretape.recording import Capture, Exchange, Recording
 from wiretape.safe_text import printable
 
 ObservationReader = Callable[[], Iterator[Observation]]
@@ -111,3 +111,12 @@ def cut_after(observations: Iterable[Observation], until_ns: int | None) -> Iter
             yield BytesArrived(seen.exchange, seen.side, seen.start, data, ends, seen.times[:count])
         else:
             yield seen
+
+
+def closed_captures(recording: Recording) -> tuple[Capture, ...]:
+    """The captures of a recording; if it was never closed, the last one ends with the last observation."""
+    captures = recording.captures()
+    if captures[-1].ended_ns is None:
+        times = (last_time_ns(seen) for seen in recording.observations())
+        captures[-1] = replace(captures[-1], ended_ns=max(captures[-1].began_ns, max(times, default=0)))
+    return tuple(captures)

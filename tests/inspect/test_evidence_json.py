@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape_inspect.report.evidence_json import find_offending
+from wiretape_inspect.report.evidence import find_offending
 
 
 @pytest.mark.parametrize(

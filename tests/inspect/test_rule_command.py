@@ -9,7 +9,7 @@ from for_each import for_each
 
 from wiretape.rules import CATALOGUE, explanation_of
 from wiretape.rules.vectors import vectors, vectors_of
-from wiretape_inspect import rule_explanation
+from wiretape_inspect import rule_output
 
 FOLDER = Path(__file__).parents[2] / "docs" / "rules"
 NAMES = ["README.md", *(f"{code}.md" for code in CATALOGUE)]
@@ -18,7 +18,7 @@ NAMES = ["README.md", *(f"{code}.md" for code in CATALOGUE)]
 @pytest.fixture(scope="module")
 def pages():
     """Made where a test wants them, not where tests are collected."""
-    return rule_explanation.pages()
+    return rule_output.pages()
 
 
 def test_without_a_code_all_rules_are_listed(run):
@@ -44,7 +44,7 @@ def test_a_rule_is_explained_with_both_examples(run):
 
 
 def test_explanations_fit_the_terminal():
-    lines = rule_explanation.text_lines(CATALOGUE["SEQ001"], width=50)
+    lines = rule_output.text_lines(CATALOGUE["SEQ001"], width=50)
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 50
 
 

@@ -19,8 +19,7 @@ from wiretape.rules import Severity
 from wiretape_inspect.probe import probe_client
 from wiretape_inspect.report import ReportOptions, baseline
 from wiretape_inspect.report.case_results import CaseVerdict
-from wiretape_inspect.report.gitlab_format import gitlab_lines
-from wiretape_inspect.report.junit_format import junit_lines
+from wiretape_inspect.report.ci_formats import gitlab_lines, junit_lines
 
 CASES = ("sessions", "errors/unknown-path", "errors/malformed-json")
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<h1>Hi.</h1>\n"

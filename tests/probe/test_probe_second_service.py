@@ -24,7 +24,7 @@ from wiretape_inspect.probe.probe_case import CASES, ENDED_BEFORE_COMMENT, LOST
 from wiretape_inspect.probe.probe_file import decode_probe_file
 from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict
-from wiretape_inspect.report.junit_format import junit_lines
+from wiretape_inspect.report.ci_formats import junit_lines
 
 PAGE = Path(__file__).parents[2] / "docs" / "probe.md"
 TOO_SHORT = "a run of kind runs.long ends too soon"

@@ -4,9 +4,9 @@ import pytest
 
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.report import check_recording, evidence
-from wiretape_inspect.report.evidence import locate
-from wiretape_inspect.report.evidence_json import Mark
+from wiretape_inspect.report import check_recording, finding_location
+from wiretape_inspect.report.evidence import Mark
+from wiretape_inspect.report.finding_location import locate
 from wiretape_inspect.report.text_format import _evidence_lines, _margin
 
 STREAMS = 5
@@ -29,7 +29,7 @@ def interleaved():
 
 @pytest.mark.parametrize("most", [1, 2, STREAMS])
 def test_findings_of_interleaved_streams_are_located_with_few_streams_open(record, monkeypatch, most):
-    monkeypatch.setattr(evidence, "_MAX_STREAMS", most)
+    monkeypatch.setattr(finding_location, "_MAX_STREAMS", most)
     with open_recording(record(interleaved())) as recording:
         found = list(check_recording(recording, "run.db").findings)
         located = list(locate(recording, found))
@@ -42,7 +42,7 @@ def test_findings_of_interleaved_streams_are_located_with_few_streams_open(recor
         event = one.finding.event
         assert f"data: {{{one.finding.exchange}:{event}}}".encode() in one.frame.seen.frame.raw
         assert one.frame.line == 3 * event - 2
-        assert (one.before and one.before.event.number) == (event - 1 or None)
+        assert (one.before and one.before.number) == (event - 1 or None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.report.finding_store import FindingStore
+from wiretape_inspect.report.recording_report import FindingStore
 
 
 def finding(number, code="SEQ001", *, event=1, offset=0, exchange=1, message="Expected `é\\ud800`, got 0."):
@@ -68,7 +68,7 @@ def test_suppressed_findings_have_a_reason_and_are_not_new():
     given = [finding(number) for number in range(5)]
     kept = FindingStore(given)
     kept.suppress(iter([(1, "a"), (3, "")]))
-    assert [kept.reason(index) for index in range(5)] == [None, "a", None, "", None]
+    assert list(kept.reasons()) == [None, "a", None, "", None]
     assert list(kept.new()) == [given[0], given[2], given[4]]
     assert list(kept) == given
     assert kept.suppressed_counts == Counter((given[at].code, given[at].severity) for at in (1, 3))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from wiretape.cli import wiretape
 from wiretape.recording import Writer
 from wiretape.rules.vectors import vectors
-from wiretape_inspect.report import parallel_check
+from wiretape_inspect.report import file_checks
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +33,18 @@ def report(*arguments):
     return result
 
 
-@pytest.mark.parametrize("most_findings", [parallel_check.MOST_FINDINGS, 0])
+@pytest.mark.parametrize("most_findings", [file_checks.MOST_FINDINGS, 0])
 def test_several_processes_write_the_same_bytes_as_one(recordings, monkeypatch, tmp_path, most_findings):
     damaged = tmp_path / "damaged.db"
     shutil.copy(recordings[0], damaged)
     with damaged.open("r+b") as file:
         file.seek(100)
         file.write(b"\xff" * 60_000)
-    monkeypatch.setattr("wiretape_inspect.commands.report.SMALL", 0)
-    monkeypatch.setattr(parallel_check, "MOST_FINDINGS", most_findings)
+    monkeypatch.setattr("wiretape_inspect.report.file_checks.SMALL", 0)
+    monkeypatch.setattr(file_checks, "MOST_FINDINGS", most_findings)
     if not most_findings:
         # In this process, so that the limit holds.
-        monkeypatch.setattr("wiretape_inspect.commands.report.process_pool", ThreadPoolExecutor)
+        monkeypatch.setattr("wiretape_inspect.report.file_checks.process_pool", ThreadPoolExecutor)
     one, two = (report(*recordings, damaged, "--jobs", jobs) for jobs in (1, 2))
     assert one.stdout_bytes == two.stdout_bytes
     assert one.stdout_bytes.count(b'"sha256"') == len(recordings)
@@ -83,7 +83,7 @@ def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(recordings):
 
 
 def test_an_address_without_a_scheduler_is_reported(recordings, monkeypatch):
-    monkeypatch.setattr("wiretape_inspect.report.parallel_check._SCHEDULER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("wiretape_inspect.report.file_checks._SCHEDULER_TIMEOUT_S", 0.2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"

@@ -96,7 +96,8 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
         return (f"{line}\n".encode() for line in lines)
     if kind == "html":
         from wiretape_inspect.page_export import export_page  # noqa: PLC0415 - loaded only when it is used
-        from wiretape_inspect.report.evidence_json import evidence_document, locate_one  # noqa: PLC0415 - the same
+        from wiretape_inspect.report.evidence import evidence_document  # noqa: PLC0415 - the same
+        from wiretape_inspect.report.finding_location import locate_one  # noqa: PLC0415 - the same
 
         found = recording.findings(number)
         findings = [evidence_document(recording, locate_one(recording, finding)) for finding in found]

@@ -16,8 +16,7 @@ from wiretape.recording import RecordingSource, lock_for_writing
 from wiretape.recording.compressed_file import decompressed_parts, is_compressed
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
-from wiretape_inspect.recover.readable_rows import ReadableRows
-from wiretape_inspect.recover.recovered_rows import RecoveredRows
+from wiretape_inspect.recovered_rows import ReadableRows, RecoveredRows
 
 
 @click.command()

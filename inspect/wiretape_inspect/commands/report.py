@@ -4,11 +4,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,23 +15,21 @@ from wiretape.config import override_base
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
-from wiretape.observations import BytesArrived, Observation
-from wiretape.recording import Recording, recording_opener
 from wiretape.recording.rotated_parts import open_wholes
 from wiretape.rules import Settings
 from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
-from wiretape_inspect.report import Report, ReportOptions, check_recording
-from wiretape_inspect.report.file_summaries import Totals, print_note, summarize_files
-from wiretape_inspect.report.parallel_check import (
-    SMALL,
+from wiretape_inspect.report import ReportOptions
+from wiretape_inspect.report.file_checks import (
+    Totals,
     body_bytes,
     check_recordings,
-    dask_executor,
-    process_pool,
-    rare_collections,
+    executor_for,
+    open_file,
+    print_note,
+    summarize_files,
 )
 from wiretape_inspect.report.recording_report import add_cases
-from wiretape_inspect.report.remote_files import absolute_name, expand_name, is_url, local_copy, shown_name
+from wiretape_inspect.report.remote_files import expand_name, is_url, shown_name
 
 _NOT_WITH_SUMMARY = {
     "formats": "--format",
@@ -125,60 +121,13 @@ def report(
     _check_formats({output.format for output in writing.outputs}, all_findings=all_findings, statistics=statistics)
     settings = override_base(writing.config.settings, base)
     codes = writing.config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
+    if summary and (given := [option for name, option in _NOT_WITH_SUMMARY.items() if ctx.params[name]]):
+        raise click.UsageError(f"--summary and {given[0]} cannot be combined.")
+    files_and_urls = list(chain.from_iterable(map(expand_name, names)))
     if summary:
-        if given := [option for name, option in _NOT_WITH_SUMMARY.items() if ctx.params[name]]:
-            raise click.UsageError(f"--summary and {given[0]} cannot be combined.")
-        status = _summarize(names, jobs, settings, codes, writing.options, dask=dask)
+        status = _summarize(files_and_urls, executor_for(jobs, dask), settings, codes, writing.options)
         ctx.exit(0 if exit_zero and status == 1 else status)
-    with ExitStack() as opened:
-        failed: list[InputError] = []
-        reports = _check(names, jobs, settings, codes, dask=dask, opened=opened, failed=failed)
-        if not reports:
-            raise InputError("None of the files can be checked.")
-        reports = [add_cases(each) for each in reports]
-        writing.apply_baseline(reports)
-        fails = writing.write(reports)
-    ctx.exit(2 if failed else int(fails and not exit_zero))
-
-
-def _summarize(
-    names: Sequence[str],
-    jobs: int,
-    settings: Settings,
-    codes: frozenset[str],
-    options: ReportOptions,
-    *,
-    dask: str | None,
-) -> int:
-    """Print a summary of each file and totals; return the exit status."""
-    totals = Totals()
-    with ExitStack() as opened:
-        executor = None
-        if dask is not None:
-            executor = opened.enter_context(dask_executor(dask))
-        elif jobs > 1:
-            executor = opened.enter_context(process_pool(jobs))
-        for each in summarize_files(chain.from_iterable(map(expand_name, names)), executor, settings, codes):
-            totals.add(each)
-            click.echo(dump_json(each.document()))
-    click.echo(dump_json(totals.document()))
-    if totals.unreadable:
-        return 2
-    has_failed = any(severity.reaches(options.threshold) for severity in totals.severities)
-    return int(has_failed or (options.fail_on_inconclusive and totals.has_inconclusive))
-
-
-def _check(
-    names: Sequence[str],
-    jobs: int,
-    settings: Settings,
-    codes: frozenset[str],
-    *,
-    dask: str | None,
-    opened: ExitStack,
-    failed: list[InputError],
-) -> list[Report]:
-    """Check the files that can be read, and name the others.  Raises InputError if there is only one file."""
+    failed: list[InputError] = []
 
     def fail(error: InputError) -> None:
         if len(names) == 1:
@@ -186,46 +135,45 @@ def _check(
         failed.append(error)
         click.echo(f"Error: {error}", err=True)
 
-    def open_file(name: str) -> Recording:
-        file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
-        return opened.enter_context(opened.enter_context(recording_opener(file))())
-
-    wholes = {
-        id(recording): (whole, recording)
-        for whole, recording in open_wholes(
-            list(chain.from_iterable(map(expand_name, names))),
-            open_file,
-            opened,
-            note=print_note,
-            fail=lambda _name, error: fail(error),
-            shown_name=shown_name,
+    with ExitStack() as opened:
+        wholes = list(
+            open_wholes(
+                files_and_urls,
+                lambda name: open_file(name, opened),
+                opened,
+                note=print_note,
+                fail=lambda _name, error: fail(error),
+                shown_name=shown_name,
+            )
         )
-    }
-    recordings = [(whole.name, recording) for whole, recording in wholes.values()]
+        with _progress_bar(sum(body_bytes(recording) for _, recording in wholes)) as advance:
+            checked = check_recordings(wholes, jobs, dask, settings, codes, advance=advance, fail=fail)
+            reports = [add_cases(each) for each in checked]
+        if not reports:
+            raise InputError("None of the files can be checked.")
+        writing.apply_baseline(reports)
+        fails = writing.write(reports)
+    ctx.exit(2 if failed else int(fails and not exit_zero))
 
-    def sources_of(recording: Recording) -> tuple[str, ...]:
-        return tuple(map(absolute_name, wholes[id(recording)][0].files))
 
-    def check() -> Iterator[Report]:
-        total = sum(body_bytes(recording) for _, recording in recordings)
-        with ExitStack() as used:
-            advance = used.enter_context(_progress_bar(total))
-            if dask is not None or (jobs > 1 and len(recordings) > 1 and total > SMALL):
-                executor = used.enter_context(process_pool(jobs) if dask is None else dask_executor(dask))
-                sources = None if dask is None else sources_of
-                yield from check_recordings(
-                    recordings, executor, settings, codes, sources_of=sources, advance=advance, fail=fail
-                )
-                return
-            for name, recording in recordings:
-                try:
-                    with rare_collections():
-                        watch = partial(_watch, advance)
-                        yield check_recording(recording, name, watch, settings=settings, selected=codes)
-                except InputError as error:
-                    fail(error)
-
-    return [replace(report, partial=wholes[id(report.recording)][0].partial) for report in check()]
+def _summarize(
+    files: Iterable[str],
+    executor: AbstractContextManager[Executor | None],
+    settings: Settings,
+    codes: frozenset[str],
+    options: ReportOptions,
+) -> int:
+    """Print a summary of each file and totals; return the exit status."""
+    totals = Totals()
+    with executor as running:
+        for each in summarize_files(files, running, settings, codes):
+            totals.add(each)
+            click.echo(dump_json(each.document))
+    click.echo(dump_json(totals.document()))
+    if totals.unreadable:
+        return 2
+    has_failed = any(severity.reaches(options.threshold) for severity in totals.severities)
+    return int(has_failed or (options.fail_on_inconclusive and totals.has_inconclusive))
 
 
 def _check_formats(formats: Collection[str], *, all_findings: bool, statistics: bool) -> None:
@@ -241,13 +189,6 @@ def _split_codes(option: str, values: Sequence[str]) -> list[str]:
     if not all(lists):
         raise InputError(f"{option} matches no rules: use codes or code prefixes, such as SEQ,RES001.")
     return [prefix for prefixes in lists for prefix in prefixes]
-
-
-def _watch(advance: Callable[[int], None], observations: Iterable[Observation]) -> Iterator[Observation]:
-    for observation in observations:
-        if isinstance(observation, BytesArrived):
-            advance(len(observation.data))
-        yield observation
 
 
 @contextmanager

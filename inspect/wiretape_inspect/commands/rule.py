@@ -11,7 +11,7 @@ from wiretape.files import PATH, write_error
 from wiretape.json_codec import dump_json
 from wiretape.rules import CATALOGUE, EVERY, Rule, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
-from wiretape_inspect import rule_explanation
+from wiretape_inspect import rule_output
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
 _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
@@ -64,22 +64,20 @@ def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> 
 
 def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
     if format_ == "json":
-        documents = [rule_explanation.explanation_document(each) for each in rules]
+        documents = [rule_output.explanation_document(each) for each in rules]
         yield dump_json(documents[0] if len(rules) == 1 else documents, indent=True)
         return
     if len(rules) > 1 and not all_:
-        yield from rule_explanation.table_lines(rules) if format_ == "text" else rule_explanation.index_lines(rules)
+        yield from rule_output.table_lines(rules) if format_ == "text" else rule_output.index_lines(rules)
         return
     terminal = find_terminal()
-    width = (
-        min(terminal.width, rule_explanation.MAX_WIDTH) if terminal and terminal.width else rule_explanation.MAX_WIDTH
-    )
+    width = min(terminal.width, rule_output.MAX_WIDTH) if terminal and terminal.width else rule_output.MAX_WIDTH
     for number, each in enumerate(rules):
         yield from [""] if number else []
         if format_ == "text":
-            yield from rule_explanation.text_lines(each, all_examples=all_, width=width)
+            yield from rule_output.text_lines(each, all_examples=all_, width=width)
         else:
-            yield from rule_explanation.markdown_lines(each)
+            yield from rule_output.markdown_lines(each)
 
 
 def _find_rules(code: str | None) -> list[Rule]:
@@ -97,7 +95,7 @@ def _find_rules(code: str | None) -> list[Rule]:
 
 
 def _write_pages(folder: Path) -> None:
-    pages = rule_explanation.pages()
+    pages = rule_output.pages()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob("*.md"):

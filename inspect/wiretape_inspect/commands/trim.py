@@ -14,10 +14,9 @@ from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape.units import Duration, format_size
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording
-from wiretape_inspect.exchange_selection import ObservationReader, RecordingPart, read_part
-from wiretape_inspect.recording_merge import closed_captures
-from wiretape_inspect.trim.minimize import MinimalRecording, find_finding, minimize
-from wiretape_inspect.trim.recording_redaction import RecordingRedaction, parse_targets
+from wiretape_inspect.exchange_selection import ObservationReader, RecordingPart, closed_captures, read_part
+from wiretape_inspect.minimize import MinimalRecording, find_finding, minimize
+from wiretape_inspect.recording_redaction import RecordingRedaction, parse_targets
 
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:

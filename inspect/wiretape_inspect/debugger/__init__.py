@@ -19,7 +19,7 @@ brackets are optional.
 `event?exchange=N&event=M`
     `timeline_json.detail_document`, with `text` instead of `base64` if the bytes are UTF-8.
 `findings?exchange=N[&event=M]`
-    The findings about an event, or about the exchange as a whole, each as `report.evidence_json.evidence_document`.
+    The findings about an event, or about the exchange as a whole, each as `report.evidence.evidence_document`.
 `test?exchange=N&event=M`
     `{code}`: a pytest test about the bytes of an event.
 `cut?exchange=N&start=A&event=M`

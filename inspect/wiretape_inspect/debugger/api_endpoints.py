@@ -15,7 +15,8 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.event_export import bodies, content, event_as_test
-from wiretape_inspect.report.evidence_json import evidence_document, locate_one
+from wiretape_inspect.report.evidence import evidence_document
+from wiretape_inspect.report.finding_location import locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.filters import compile_filter, parse_filter
 from wiretape_inspect.view.runs_and_calls import longest_silence, overview

@@ -15,6 +15,7 @@ from wiretape.observations import BytesArrived, Observation, RequestStarted, Res
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.recording.formats import find_format
 from wiretape.rules import Checker, Finding, Severity
+from wiretape_inspect.minimize import minimize
 from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_runner import ProbeRunner, uses_ready_session
@@ -23,7 +24,6 @@ from wiretape_inspect.probe.reproduction_script import Defect, curl_lines
 from wiretape_inspect.report import Report, check_recording
 from wiretape_inspect.report.case_results import SETUP, CaseResults, Reproduction, case_name_of
 from wiretape_inspect.report.recording_report import add_cases, check_observations
-from wiretape_inspect.trim.minimize import minimize
 
 _MOST_TRIES = 40
 _MOST_SECONDS = 60.0

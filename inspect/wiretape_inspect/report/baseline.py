@@ -1,50 +1,60 @@
 """Baselines: a file that lists the known findings of a project, how many there may be of each kind, and why.
 
 The file is JSON, so that it can be read, edited and written again without losing anything that a person wrote.
+A fingerprint is what stays the same of a finding when the same defect is recorded again.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
+from wiretape import contract
+from wiretape.contract import TOOL_TYPES, operation_of
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.input_validation import Source, validate
 from wiretape.safe_text import printable
-from wiretape_inspect.report.case_results import CaseResult
-from wiretape_inspect.report.evidence import locate
-from wiretape_inspect.report.fingerprint import DefectKind
+from wiretape_inspect.report.case_results import CaseDescription, CaseResult
+from wiretape_inspect.report.evidence import split_message
+from wiretape_inspect.report.finding_location import LocatedFinding, locate
 from wiretape_inspect.report.recording_report import Report
 
 FORMAT = 1
 MAX_KINDS = 50_000
 """Kinds of findings in a baseline: nobody would review more."""
-_KEY_ORDER = ("code", "request", "about", "tool", "expected", "fingerprint", "count", "reason")
+_QUOTED = re.compile(r"`([^`]*)`")
+_NUMBER = re.compile(r"\d[\d.,]*(?<![.,])")
+_INDEX = re.compile(r"\[\d+\]")
+_VERSION = re.compile(r"v\d+")
+_LONG_SEGMENT = 20
+# A recording with many findings has few kinds of them.
+_CACHE_SIZE = 4096
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One kind of known finding."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One kind of known finding.  The order of the members is that of the keys, and of the entries."""
 
-    fingerprint: str
     code: str
+    request: str = ""
+    """Method and path, with `{…}` in place of identifiers."""
+    about: str = ""
+    """The type of the event, or the status of the response; empty if there is neither."""
+    tool: str = ""
+    """The tool that the event is about; empty for other events."""
+    expected: str = ""
+    """What was expected, without recorded values."""
+    fingerprint: str
     count: Annotated[int, msgspec.Meta(ge=1)]
     """How many findings there may be, in all recordings of a run."""
     reason: str = ""
     """Why they are accepted; written by people."""
-    request: str = ""
-    about: str = ""
-    tool: str = ""
-    expected: str = ""
-
-    @classmethod
-    def of(cls, kind: DefectKind, count: int, reason: str) -> "Entry":
-        """The entry for `count` findings of a kind."""
-        texts = map(printable, (kind.request, kind.about, kind.tool, kind.expected))
-        return cls(kind.fingerprint, kind.code, count, reason, *texts)
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,20 +64,17 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 def load(path: Path, *, to_replace: bool = False) -> list[Entry]:
     """Load the entries of a baseline.  Raises InputError; for a file `to_replace` it tells to choose another name."""
-    hint = ", so it is not replaced: choose another name for --write-baseline" if to_replace else ""
     try:
-        document = json.loads(path.read_text("utf-8"))
+        return _entries(json.loads(path.read_text("utf-8")), path)
     except OSError as error:
         create = " Create it with --write-baseline." if isinstance(error, FileNotFoundError) else ""
         raise InputError(read_error(path, error) + create) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not a baseline ({error}){hint}.") from None
-    try:
-        return _entries(document, path)
+        problem = f"{path} is not a baseline ({error})"
     except InputError as error:
-        if not to_replace:
-            raise
-        raise InputError(f"{error.message.rstrip('.')}{hint}.") from None
+        problem = error.message.rstrip(".")
+    hint = ", so it is not replaced: choose another name for --write-baseline" if to_replace else ""
+    raise InputError(f"{problem}{hint}.")
 
 
 def _entries(document: object, path: Path) -> list[Entry]:
@@ -76,19 +83,20 @@ def _entries(document: object, path: Path) -> list[Entry]:
     if (version := document.get("format", FORMAT)) != FORMAT:
         raise InputError(f"{path} has format {version!r:.20}; this version of wiretape reads format {FORMAT}.")
     entries = validate(document, _Document, Source(str(path))).findings
-    fingerprint, times = next(iter(Counter(entry.fingerprint for entry in entries).most_common(1)), ("", 0))
-    if times > 1:
-        raise InputError(f"{path} has several entries with the fingerprint {fingerprint}: merge them.")
+    for fingerprint, times in Counter(entry.fingerprint for entry in entries).most_common(1):
+        if times > 1:
+            raise InputError(f"{path} has several entries with the fingerprint {fingerprint}: merge them.")
     return entries
 
 
 def dump(entries: Iterable[Entry]) -> str:
     """Encode a baseline: entries in a stable order, one key per line, so that changes are easy to review."""
-    ordered = sorted(entries, key=lambda e: (e.code, e.request, e.about, e.tool, e.expected, e.fingerprint))
-    items = [{key: getattr(entry, key) for key in _KEY_ORDER if getattr(entry, key) != ""} for entry in ordered]
-    for item in items:
-        item.setdefault("reason", "")
+    items = [{**msgspec.to_builtins(entry), "reason": entry.reason} for entry in sorted(entries, key=_order)]
     return json.dumps({"format": FORMAT, "findings": items}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _order(entry: Entry) -> tuple[Any, ...]:
+    return msgspec.structs.astuple(entry)
 
 
 def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> list[Entry]:
@@ -99,19 +107,17 @@ def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> list[Entry]:
     left = {entry.fingerprint: entry.count for entry in entries}
     reasons = {entry.fingerprint: entry.reason for entry in entries}
 
-    def known(report: Report) -> Iterator[tuple[int, str]]:
-        for located in locate(report.recording, report.findings):
-            fingerprint = located.kind.fingerprint
-            if left.get(fingerprint, 0) > 0:
-                left[fingerprint] -= 1
-                yield located.index, reasons[fingerprint]
+    def is_known(fingerprint: str) -> bool:
+        known = left.get(fingerprint, 0) > 0
+        if known:
+            left[fingerprint] -= 1
+        return known
 
     for report in reports:
-        report.findings.suppress(known(report))
+        fingerprints = (fingerprint_of(located) for located in locate(report.recording, report.findings))
+        report.findings.suppress((index, reasons[each]) for index, each in enumerate(fingerprints) if is_known(each))
         for result in _case_results([report]):
-            if result.is_unexplained and left.get(result.case.fingerprint, 0) > 0:
-                left[result.case.fingerprint] -= 1
-                result.is_suppressed = True
+            result.is_suppressed = result.is_unexplained and is_known(result.case.fingerprint)
     checked = _checked_rules(reports)
     return [
         msgspec.structs.replace(entry, count=left[entry.fingerprint])
@@ -132,27 +138,33 @@ def build(reports: Sequence[Report], earlier: Iterable[Entry]) -> list[Entry]:
 
     Keeps the reasons of `earlier` entries, and earlier entries of rules that were not checked.
     """
-    kinds: Counter[DefectKind] = Counter()
-    for located in (located for report in reports for located in locate(report.recording, report.findings)):
-        kinds[located.kind] += 1
-        if len(kinds) > MAX_KINDS:
+    found: dict[str, Entry] = {}
+    counts: Counter[str] = Counter()
+    for entry in (entry for report in reports for entry in _found_entries(report)):
+        found.setdefault(entry.fingerprint, entry)
+        counts[entry.fingerprint] += 1
+        if len(found) > MAX_KINDS:
             raise InputError(
                 f"There are more than {MAX_KINDS:,} kinds of findings, too many for a baseline: "
                 "exclude rules with --ignore, or fix some findings first."
             )
-    older: Mapping[str, Entry] = {entry.fingerprint: entry for entry in earlier}
-    built = []
-    for kind, count in kinds.items():
-        before = older.get(kind.fingerprint)
-        built.append(Entry.of(kind, count, before.reason if before else ""))
-    cases = [each.case for each in _case_results(reports) if each.is_unexplained]
-    times = Counter(case.fingerprint for case in cases)
-    for case in {case.fingerprint: case for case in cases}.values():
-        before = older.get(case.fingerprint)
-        reason = before.reason if before else ""
-        built.append(Entry(case.fingerprint, case.name, times[case.fingerprint], reason, expected=case.about))
+    older = {entry.fingerprint: entry for entry in earlier}
+    reasons = {fingerprint: entry.reason for fingerprint, entry in older.items()}
     checked = _checked_rules(reports)
+    built = [
+        msgspec.structs.replace(each, count=counts[key], reason=reasons.get(key, "")) for key, each in found.items()
+    ]
     return built + [entry for entry in older.values() if entry.code not in checked]
+
+
+def _found_entries(report: Report) -> Iterator[Entry]:
+    """Yield an entry for each finding, and for each probe case that no rule explains."""
+    yield from map(_entry_of, locate(report.recording, report.findings))
+    yield from (_entry_of_case(each.case) for each in _case_results([report]) if each.is_unexplained)
+
+
+def _entry_of_case(case: CaseDescription) -> Entry:
+    return Entry(code=case.name, expected=case.about, fingerprint=case.fingerprint, count=1)
 
 
 def _checked_rules(reports: Sequence[Report]) -> frozenset[str]:
@@ -163,3 +175,71 @@ def _checked_rules(reports: Sequence[Report]) -> frozenset[str]:
 
 def _case_results(reports: Sequence[Report]) -> Iterator[CaseResult]:
     return (result for report in reports if report.cases is not None for result in report.cases.results)
+
+
+def fingerprint_of(located: LocatedFinding) -> str:
+    """Return 32 hexadecimal digits that findings of the same defect have in common."""
+    return _entry_of(located).fingerprint
+
+
+def _entry_of(located: LocatedFinding) -> Entry:
+    finding, exchange, event = located.finding, located.exchange, located.event
+    about = event.type if event is not None else ""
+    if finding.event is None and exchange.response is not None and not exchange.is_stream:
+        about = f"status {exchange.response.status}"
+    request = request_template(exchange.request.method, exchange.request.target)
+    tool = (event.tool_name or "") if event is not None and event.type in TOOL_TYPES else ""
+    return _entry(finding.code, request, about, tool, expected_pattern(finding.message))
+
+
+@lru_cache(_CACHE_SIZE)
+def _entry(code: str, request: str, about: str, tool: str, expected: str) -> Entry:
+    parts = {"about": about, "code": code, "expected": expected, "request": request, "tool": tool}
+    fingerprint = sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return Entry(**{name: printable(text) for name, text in parts.items()}, fingerprint=fingerprint, count=1)
+
+
+@lru_cache(_CACHE_SIZE)
+def expected_pattern(message: str) -> str:
+    """Return what was expected, or the whole message, without recorded values and numbers."""
+    parts = split_message(message)
+    return _NUMBER.sub("#", _QUOTED.sub(_generalize, parts[0] if parts else message)).replace("# bytes", "# byte")
+
+
+@lru_cache(_CACHE_SIZE)
+def request_template(method: str, target: str) -> str:
+    """Return a request with its identifiers replaced: `GET /v1/sessions/{session_id}/events/stream`."""
+    match = operation_of(method, target)
+    if match is not None:
+        return f"{method} {match.operation.path}"
+    path = target.partition("?")[0].partition("#")[0]
+    return f"{method} {'/'.join(map(_segment, path.split('/')))}"
+
+
+def _segment(segment: str) -> str:
+    if _VERSION.fullmatch(segment):
+        return segment
+    return "{}" if len(segment) >= _LONG_SEGMENT or any(map(str.isdigit, segment)) else segment
+
+
+def _generalize(quoted: re.Match[str]) -> str:
+    """Keep a name of the specification; anything else may be a recorded value."""
+    name = _INDEX.sub("[]", quoted[1])
+    is_name = name in _vocabulary() or all(part in _vocabulary() for part in name.replace("[]", "").split("."))
+    return f"`{name}`" if is_name else "`…`"
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Return the names that the specification gives to types, codes, fields and headers."""
+    names = {*contract.EVENT_TYPES, *contract.ERROR_CODES, *contract.ENVELOPE_FIELDS, contract.ENVELOPE_KEY}
+    names |= {contract.CURSOR_HEADER, contract.AUTHORIZATION, contract.RETRY_AFTER, "Content-Type"}
+    names |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
+
+    def add_properties(schema: dict[str, Any]) -> dict[str, Any]:
+        names.update(schema.get("properties", ()))
+        return schema
+
+    for path in Path(contract.__file__).parent.rglob("*.json"):
+        json.loads(path.read_text("utf-8"), object_hook=add_properties)
+    return frozenset(names)

@@ -12,8 +12,8 @@ from wiretape.json_codec import dump_json
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
 from wiretape_inspect.report.case_results import case_lines
-from wiretape_inspect.report.evidence import LocatedFinding, locate
-from wiretape_inspect.report.evidence_json import evidence_document
+from wiretape_inspect.report.evidence import evidence_document
+from wiretape_inspect.report.finding_location import LocatedFinding, locate
 from wiretape_inspect.report.json_format import rule_document
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import inconclusive_lines, scope_lines, show_command, summary_text

@@ -17,9 +17,10 @@ from wiretape import __version__
 from wiretape.event import Event
 from wiretape.rules import CATALOGUE, EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
 from wiretape.safe_text import printable
+from wiretape_inspect.report.baseline import fingerprint_of
 from wiretape_inspect.report.case_results import case_document, probe_document
-from wiretape_inspect.report.evidence import LocatedFinding, bytes_at, locate
-from wiretape_inspect.report.fingerprint import split_message
+from wiretape_inspect.report.evidence import bytes_at, split_message
+from wiretape_inspect.report.finding_location import LocatedFinding
 from wiretape_inspect.report.recording_report import Report, ReportOptions, total_severities
 from wiretape_inspect.report.text_format import show_command
 
@@ -62,7 +63,7 @@ def ndjson_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[
         file = {"file": _file(report)}
         for rule in CATALOGUE.values():
             yield ascii_json({"kind": "rule", **file, **rule_document(report, rule, options)})
-        for located in locate(report.recording, report.findings):
+        for located in report.located_findings():
             yield ascii_json({"kind": "finding", **file, **finding_document(report, located)})
         if report.cases is not None:
             for result in report.cases.results:
@@ -96,7 +97,7 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield from array_items(rule_document(report, rule, options) for rule in CATALOGUE.values())
     yield "],"
     yield '"findings": ['
-    yield from array_items(finding_document(report, located) for located in locate(report.recording, report.findings))
+    yield from array_items(finding_document(report, located) for located in report.located_findings())
     yield "],"
     if report.cases is not None:
         yield '"cases": ['
@@ -158,9 +159,8 @@ def rule_document(report: Report, rule: Rule, options: ReportOptions) -> dict[st
 def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
     """Return a finding with its evidence."""
     frame, finding, request = located.frame, located.finding, located.exchange.request
-    event = frame.event if frame else None
+    event, reason = located.event, located.suppressed_by
     data = bytes_at(report.recording, located)
-    reason = report.findings.reason(located.index)
     expected, actual = split_message(finding.message) or (None, None)
     return {
         **msgspec.to_builtins(finding),
@@ -172,8 +172,8 @@ def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
         "base64": None if data is None else b64encode(data).decode(),
         "expected": expected,
         "actual": actual,
-        "related": [_related(located.before.event)] if located.before and located.before.event else [],
-        "fingerprint": located.kind.fingerprint,
+        "related": [_related(located.before)] if located.before else [],
+        "fingerprint": fingerprint_of(located),
         "suppressed_by": None if reason is None else {"kind": "baseline", "reason": reason},
         "see": show_command(PurePath(report.file).name, finding),
     }

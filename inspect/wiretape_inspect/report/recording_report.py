@@ -1,9 +1,17 @@
 """Check a whole recording, and hold what it shows about each rule."""
 
+import sqlite3
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
+from typing import Any
 
+import msgspec
+
+from wiretape.errors import InputError
 from wiretape.observations import Observation, header
 from wiretape.recording import Recording
 from wiretape.rules import CATALOGUE, Checker, Finding, ScopeCount, Settings, Severity, Tally, Verdict
@@ -15,10 +23,94 @@ from wiretape_inspect.report.case_results import (
     decode_results,
     why_not_reached,
 )
-from wiretape_inspect.report.finding_store import FindingStore
+from wiretape_inspect.report.finding_location import LocatedFinding, locate
 
 ALL_RULES = frozenset(CATALOGUE)
 """The codes of all rules."""
+
+
+_FIELDS = [each.name for each in fields(Finding)]
+_COLUMNS, _MARKS = ", ".join(_FIELDS), ", ".join("?" for _ in _FIELDS)
+# At the same time, findings about no event come before those about the first event.
+_ORDER = "time_ns, exchange, ifnull(event, 0), ifnull(byte_offset, 0), code, message, rowid"
+
+
+class FindingStore:
+    """Findings sorted by time, then by exchange, event, offset and code.  Can be iterated repeatedly.
+
+    A finding that is in the baseline is suppressed, with the reason that the baseline gives; all others are new.
+
+    SQLite keeps a database with an empty name in memory up to 2 MB, and beyond that in a file that is removed with
+    the connection, so memory does not grow.  Raises InputError if that file cannot be written.
+    """
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        # The garbage collector, which runs in any thread, may be what closes it.
+        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._connection.close)
+        with _sqlite_errors():
+            self._connection.execute("PRAGMA journal_mode = OFF")
+            self._connection.execute(f"CREATE TABLE unsorted ({_COLUMNS})")
+            # One transaction: without a journal it only saves ending one for each row.
+            self._connection.execute("BEGIN")
+            self._connection.executemany(f"INSERT INTO unsorted VALUES ({_MARKS})", map(attrgetter(*_FIELDS), findings))  # noqa: S608
+            self._connection.execute(f"CREATE TABLE sorted AS SELECT *, NULL AS reason FROM unsorted ORDER BY {_ORDER}")  # noqa: S608
+            self._connection.execute("DROP TABLE unsorted")
+            self._connection.execute("COMMIT")
+            self.counts = self._count("true")
+            """The number of findings for each rule and severity, in order of first appearance."""
+        self.suppressed_counts: Counter[tuple[str, Severity]] = Counter()
+        """The number of these that are suppressed."""
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    def __iter__(self) -> Iterator[Finding]:
+        return self._findings("true")
+
+    def new(self) -> Iterator[Finding]:
+        """Yield the findings that are not suppressed."""
+        return self._findings("reason IS NULL")
+
+    def reasons(self) -> Iterator[str | None]:
+        """Yield why each finding is suppressed; None if it is new."""
+        return (reason for (reason,) in self._select("reason", "true"))
+
+    def suppress(self, reasons: Iterable[tuple[int, str]]) -> None:
+        """Suppress findings by their indices, each with the reason."""
+        rows = ((reason, index + 1) for index, reason in reasons)
+        with _sqlite_errors():
+            self._connection.execute("BEGIN")
+            self._connection.executemany("UPDATE sorted SET reason = ? WHERE rowid = ?", rows)
+            self._connection.execute("COMMIT")
+            self.suppressed_counts = self._count("reason IS NOT NULL")
+
+    def is_new(self, index: int) -> bool:
+        """Whether the finding with this index is not suppressed."""
+        return any(self._select("1", f"rowid = {index + 1} AND reason IS NULL"))
+
+    def _count(self, condition: str) -> Counter[tuple[str, Severity]]:
+        query = f"SELECT code, severity, count(*) FROM sorted WHERE {condition} GROUP BY code, severity"  # noqa: S608
+        counts = self._connection.execute(f"{query} ORDER BY min(rowid)")
+        return Counter({(code, Severity(severity)): number for code, severity, number in counts})
+
+    def _findings(self, condition: str) -> Iterator[Finding]:
+        for row in self._select(_COLUMNS, condition):
+            yield msgspec.convert(dict(zip(_FIELDS, row, strict=True)), Finding)
+
+    def _select(self, columns: str, condition: str) -> Iterator[tuple[Any, ...]]:
+        with _sqlite_errors():
+            yield from self._connection.execute(f"SELECT {columns} FROM sorted WHERE {condition} ORDER BY rowid")  # noqa: S608
+
+
+@contextmanager
+def _sqlite_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise InputError(
+            f"Cannot store findings in a temporary file ({error}): set TMPDIR to a folder with more space."
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +141,6 @@ class Outcomes:
     events: int
     scopes: Sequence[ScopeCount]
     """How many exchanges were judged by which rules, and why."""
-
-    @classmethod
-    def of(cls, checker: Checker) -> "Outcomes":
-        """Return the outcomes of a checker that has finished."""
-        return cls(checker.tallies(), checker.exchanges, checker.events, checker.scopes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +204,10 @@ class Report:
         for (_, severity), number in self.counts.items():
             numbers[severity] += number
         return numbers
+
+    def located_findings(self) -> Iterator[LocatedFinding]:
+        """Yield all findings with their locations, and with the reasons why they are suppressed."""
+        return locate(self.recording, self.findings, self.findings.reasons())
 
     def first_findings(self, most: int | None) -> Iterator[Finding]:
         """Yield the first `most` new findings of each rule, in order; all of them for None."""
@@ -193,13 +284,21 @@ def check_recording(
     *,
     settings: Settings | None = None,
     selected: frozenset[str] = ALL_RULES,
+    checked: tuple[Iterable[Finding], Outcomes] | None = None,
 ) -> Report:
-    """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged."""
+    """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged.
+
+    `checked` are the findings and the outcomes, if another process found them.
+    """
     settings, selected = applicable(recording, settings or Settings(), selected)
     selected -= settings.off
-    checker = Checker(replace(settings, off=ALL_RULES - selected), upstream=recording.info.upstream)
-    findings = FindingStore(check_observations(checker, watch(recording.observations())))
-    return Report(file, recording, findings, Outcomes.of(checker), selected=selected, settings=settings)
+    if checked is None:
+        checker = Checker(replace(settings, off=ALL_RULES - selected), upstream=recording.info.upstream)
+        findings = FindingStore(check_observations(checker, watch(recording.observations())))
+        outcomes = Outcomes(checker.tallies(), checker.exchanges, checker.events, checker.scopes())
+    else:
+        findings, outcomes = FindingStore(checked[0]), checked[1]
+    return Report(file, recording, findings, outcomes, selected=selected, settings=settings)
 
 
 def add_cases(report: Report, cases: CaseResults | None = None) -> Report:

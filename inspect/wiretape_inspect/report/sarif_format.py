@@ -13,13 +13,13 @@ from urllib.parse import quote
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule, explanation_of
 from wiretape.safe_text import printable
+from wiretape_inspect.report.baseline import fingerprint_of
 from wiretape_inspect.report.case_results import CaseResult
-from wiretape_inspect.report.evidence import LocatedFinding, locate
+from wiretape_inspect.report.finding_location import LocatedFinding, SourceMap
 from wiretape_inspect.report.json_format import array_items, ascii_json
 from wiretape_inspect.report.recording_report import Report, ReportOptions
-from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.report.text_format import show_command
-from wiretape_inspect.rule_explanation import markdown_lines, paragraphs, text_lines
+from wiretape_inspect.rule_output import markdown_lines, paragraphs, text_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINE_ENDS = ["\r\n", "\n", "\r"]
@@ -101,7 +101,7 @@ def _case_result(report: Report, result: CaseResult) -> dict[str, Any]:
 
 def _results(report: Report) -> Iterator[dict[str, Any]]:
     source = SourceMap(report.recording.path)
-    return (_result(report, located, source) for located in locate(report.recording, report.findings))
+    return (_result(report, located, source) for located in report.located_findings())
 
 
 def _result(report: Report, located: LocatedFinding, source: SourceMap) -> dict[str, Any]:
@@ -112,10 +112,10 @@ def _result(report: Report, located: LocatedFinding, source: SourceMap) -> dict[
         "level": finding.severity,
         "message": {"text": f"{finding.message} See: {show_command(PurePath(report.file).name, finding)}"},
         "locations": [_location(report, located, source)],
-        "partialFingerprints": {"wiretape/v1": located.kind.fingerprint},
+        "partialFingerprints": {"wiretape/v1": fingerprint_of(located)},
         "properties": {"sequence": finding.sequence, "time_ns": finding.time_ns},
     }
-    if (reason := report.findings.reason(located.index)) is not None:
+    if (reason := located.suppressed_by) is not None:
         document["suppressions"] = [{"kind": "external", "justification": reason or "in the baseline"}]
     return document
 
@@ -136,24 +136,10 @@ def _location(report: Report, located: LocatedFinding, source: SourceMap) -> dic
     }
 
 
-def file_and_line(report: Report, located: LocatedFinding, source: SourceMap) -> tuple[str, int, int]:
-    """Return the file name, the line and the column of a finding.
-
-    The file is the recording if it is text, or else the exported stream.  Viewers of code require a line, so a finding
-    about no event of a database points at its first one.
-    """
-    name = PurePath(report.file)
-    if (found := source.find(located.finding, located.exchange)) is not None:
-        return name.name if name.is_absolute() else name.as_posix(), *found
-    if located.frame is None:
-        return name.name, 1, 1
-    return f"{name.stem}.exchange-{located.exchange.number}.sse", located.frame.line, 1
-
-
 def _physical(report: Report, located: LocatedFinding, source: SourceMap) -> dict[str, Any]:
-    name, line, column = file_and_line(report, located, source)
+    name, line, column = source.find_in_code(report.file, located)
     region = {"startLine": line}
-    if source.is_text:
+    if column is not None:
         region["startColumn"] = column
     elif (frame := located.frame) is not None:
         region |= {"byteOffset": frame.exported, "byteLength": len(frame.seen.frame.raw)}

@@ -5,29 +5,28 @@ from collections.abc import Iterator, Sequence
 from unicodedata import combining, east_asian_width
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict
+from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape.units import format_time
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.evidence import (
-    EVIDENCE_WIDTH,
-    Evidence,
-    LocatedFinding,
+    EvidenceLine,
+    Mark,
     evidence,
-    locate,
+    find_offending,
+    mark_offending,
     request_headers,
     shorten_line,
 )
-from wiretape_inspect.report.evidence_json import Mark, find_offending, mark_offending
+from wiretape_inspect.report.finding_location import LocatedFinding, SourceMap, locate
 from wiretape_inspect.report.recording_report import Report, ReportOptions, total_severities
-from wiretape_inspect.report.source_map import SourceMap
-from wiretape_inspect.rule_explanation import reason_lines
+from wiretape_inspect.rule_output import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
 
 MAX_FINDINGS = 5
 """Findings of one rule that are shown, unless all are requested."""
-_SEARCHED_WIDTH = 1000
-"""Characters of a line of evidence in which the offending ones are looked for."""
+_EVIDENCE_WIDTH = 109
+"""Characters of a line of evidence unless the width is known: with the margin they fit into 120 columns."""
 _MAX_NAMED_RULES = 8
 """Rules that are named for one reason."""
 
@@ -158,25 +157,25 @@ def _blocks(report: Report, options: ReportOptions, most: int | None) -> Iterato
 def _block(report: Report, located: LocatedFinding, width: int | None, *, is_first: bool) -> Iterator[Line]:
     """Yield the lines about a finding; the first one of a rule also has why the rule matters, and its usual fix."""
     finding, exchange = located.finding, located.exchange
-    room = EVIDENCE_WIDTH if width is None else width - len(_margin(""))
+    room = _EVIDENCE_WIDTH if width is None else width - len(_margin(""))
     rule = CATALOGUE[finding.code]
-    found = evidence(report.recording, located, _SEARCHED_WIDTH)
+    lines = evidence(report.recording, located)
     yield wrapped((f"{rule.code} {rule.name}", finding.severity), f"  {finding.severity} in the {finding.side}")
     yield labelled("  ", finding.message)
-    yield labelled(("  --> ", "dim"), (", ".join(_location(report, finding, found)), "dim"))
+    yield labelled(("  --> ", "dim"), (", ".join(_location(report, located)), "dim"))
     yield labelled(
         ("      ", "dim"), (f"{exchange.request.method} {shorten_line(exchange.request.target, 100)}", "dim")
     )
-    headers = request_headers(exchange, _SEARCHED_WIDTH) if finding.side is Party.CLIENT else []
+    headers = request_headers(located)
     mark = find_offending(finding.message, headers)
     yield from _evidence_lines([(">", line) for line in headers], mark, room, finding)
-    yield from _evidence_lines(found.lines, None if mark else mark_offending(located, found), room, finding)
+    yield from _evidence_lines(lines, None if mark else mark_offending(located, lines), room, finding)
     yield from reason_lines(rule, clause_only=not is_first)
     yield Line([(f"    = see: {show_command(report.file, finding)}", "dim")], "keep")
     yield Line([(f"    = explain: wiretape rule {rule.code}", "dim")], "keep")
 
 
-def _evidence_lines(lines: Sequence[tuple[str, str]], mark: Mark | None, room: int, finding: Finding) -> Iterator[Line]:
+def _evidence_lines(lines: Sequence[EvidenceLine], mark: Mark | None, room: int, finding: Finding) -> Iterator[Line]:
     """Yield lines of `room` characters, and a line of ^^^ below what is marked."""
     for number, (margin, line) in enumerate(lines):
         if mark is None or mark.line != number:
@@ -200,14 +199,15 @@ def _margin(mark: str) -> str:
     return f"{mark:>8} | "
 
 
-def _location(report: Report, finding: Finding, found: Evidence) -> Iterator[str]:
+def _location(report: Report, located: LocatedFinding) -> Iterator[str]:
+    finding = located.finding
     yield report.file
     yield f"exchange {finding.exchange}"
     if finding.event is not None:
         yield f"event {finding.event}"
     if finding.byte_offset is not None:
         begin = finding.byte_offset
-        yield f"from byte {begin}" if found.end is None else f"bytes {begin}-{found.end}"
+        yield f"from byte {begin}" if located.frame is None else f"bytes {begin}-{located.frame.seen.frame.end}"
     yield format_time(finding.time_ns)
 
 

@@ -17,8 +17,8 @@ from wiretape.recording import RecordingMetadata, RecordingSource, open_recordin
 from wiretape.rules import Checker
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.atomic_output import write_recording
-from wiretape_inspect.trim.minimize import split_streams
-from wiretape_inspect.trim.recording_redaction import RedactedBody, Replacement
+from wiretape_inspect.minimize import split_streams
+from wiretape_inspect.recording_redaction import RedactedBody, Replacement
 
 TEN = ["SEQ004", "SEQ001", "RES003", "RUN002", "TOOL005", "CLI002", "DUR003", "KAL001", "EVT010", "REC001"]
 
