@@ -91,9 +91,13 @@ def write_recording(source: RecordingSource, path: Path, check: Callable[[Record
 
 
 def describe_contents(recording: Recording) -> str:
-    """Return how many exchanges and findings a recording has, as a sentence."""
-    exchanges, findings = (sum(1 for _ in each) for each in (recording.exchanges(), recording.findings()))
-    return f"{count_of(exchanges, 'exchange')}, {count_of(findings, 'finding')}."
+    """Return how many exchanges, streams and findings a recording has."""
+    exchanges = streams = 0
+    for exchange in recording.exchanges():
+        exchanges += 1
+        streams += exchange.is_stream
+    findings = count_of(sum(1 for _ in recording.findings()), "finding")
+    return f"{count_of(exchanges, 'exchange')}, {count_of(streams, 'stream')}, {findings}"
 
 
 def print_sentences(sentences: Sequence[str], more: str, indent: str = "") -> None:

@@ -11,7 +11,16 @@ from wiretape.content_encoding import is_identity
 from wiretape.contract import operation_of
 from wiretape.errors import InputError
 from wiretape.frame_reader import StreamReaders
-from wiretape.observations import BytesArrived, BytesLost, Observation, RequestStarted, ResponseStarted, Side, header
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    Observation,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+    header,
+    last_time_ns,
+)
 from wiretape.rules import EVERY, Checker, Finding, codes_of
 from wiretape_inspect.exchange_selection import ObservationReader, cut_after
 
@@ -63,39 +72,25 @@ class SplitObservations:
 
 
 def split_streams(observations: list[Observation]) -> SplitObservations:
-    """Split streams into pieces; streams with a content encoding or a Content-Length stay split."""
+    """Split streams into pieces at their frames; those with a content encoding or a Content-Length stay whole."""
     split = SplitObservations()
-    divisible = _divisible(observations)
-    bodies: dict[int, list[Part]] = defaultdict(list)
+    bodies: dict[int, list[Part]] = {}
     cuts: dict[int, list[int]] = defaultdict(list)
     readers = StreamReaders()
     for seen in observations:
-        read = readers.read(seen)
-        if seen.exchange in divisible:
-            cuts[seen.exchange] += [frame.frame.end for frame in read.frames]
-        if (
-            not isinstance(seen, BytesArrived | BytesLost)
-            or seen.side is not Side.RESPONSE
-            or seen.exchange not in divisible
-        ):
-            split.fixed.append(seen)
-        else:
+        cuts[seen.exchange] += [frame.frame.end for frame in readers.read(seen).frames]
+        if isinstance(seen, ResponseStarted):
+            encoding, length = (header(seen.headers, name) for name in ("content-encoding", "content-length"))
+            if is_identity(encoding) and length is None:
+                bodies[seen.exchange] = []
+        if isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE and seen.exchange in bodies:
             bodies[seen.exchange] += seen.chunks() if isinstance(seen, BytesArrived) else [seen]
+        else:
+            split.fixed.append(seen)
     for number, parts in bodies.items():
         split.pieces += _pieces(number, parts, cuts[number])
     split.pieces.sort(key=lambda piece: (piece.time_ns, piece.exchange, piece.position))
     return split
-
-
-def _divisible(observations: Iterable[Observation]) -> Collection[int]:
-    """The exchanges whose stream can be split at its frames."""
-    found: set[int] = set()
-    for seen in observations:
-        if isinstance(seen, ResponseStarted):
-            is_plain = is_identity(header(seen.headers, "content-encoding"))
-            if is_plain and header(seen.headers, "content-length") is None:
-                found.add(seen.exchange)
-    return found
 
 
 def _append(parts: list[Part], part: Part) -> None:
@@ -169,10 +164,11 @@ def minimize(read: ObservationReader, prefix: str = EVERY, *, upstream: str | No
     numbers = _needed_exchanges(read_until_finding, finding, holds)
     kept = [seen for seen in read_until_finding() if seen.exchange in numbers]
     split = split_streams(kept)
-    observations = split.join(_needed_pieces(split, holds))
-    if not holds(observations):
-        # Joining the streams again changed something that matters, such as the times of empty chunks.
-        observations = kept
+    observations = kept
+    # Splitting and joining the streams may change something that matters, such as the times of empty chunks.
+    if holds(split.join(split.pieces)):
+        budget = Budget(_MAX_TRIES, _MAX_FRAMES)
+        observations = split.join(reduce_items(split.pieces, lambda pieces: holds(split.join(pieces)), budget))
     exchanges, frames = _count(read(), numbers)
     return MinimalRecording(finding, observations, exchanges - len(numbers), frames - _count(observations, numbers)[1])
 
@@ -192,14 +188,9 @@ def _first_finding(
 ) -> tuple[Finding, int | None]:
     """The first finding, and when it was certain; None: only at the end of the recording."""
     codes = codes_of(prefix)
-    checker = Checker(upstream=upstream)
-    for seen in observations:
-        for finding in checker.feed(seen):
-            if finding.code in codes:
-                return finding, seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
-    for finding in checker.finish():
+    for finding, time_ns in _findings(observations, upstream):
         if finding.code in codes:
-            return finding, None
+            return finding, time_ns
     which = "" if prefix == EVERY else f" of {prefix}"
     raise InputError(f"The selected part of the recording has no findings{which}.")
 
@@ -208,12 +199,16 @@ def find_finding(
     observations: Iterable[Observation], wanted: Finding, *, upstream: str | None = None
 ) -> Finding | None:
     """The same finding in other observations; None if they do not show it."""
-    checker, same = Checker(upstream=upstream), _identity(wanted)
+    same = _identity(wanted)
+    return next((found for found, _ in _findings(observations, upstream) if _identity(found) == same), None)
+
+
+def _findings(observations: Iterable[Observation], upstream: str | None) -> Iterator[tuple[Finding, int | None]]:
+    """Yield each finding, and when it was certain; None: only at the end of the recording."""
+    checker = Checker(upstream=upstream)
     for seen in observations:
-        for finding in checker.feed(seen):
-            if _identity(finding) == same:
-                return finding
-    return next((finding for finding in checker.finish() if _identity(finding) == same), None)
+        yield from ((finding, last_time_ns(seen)) for finding in checker.feed(seen))
+    yield from ((finding, None) for finding in checker.finish())
 
 
 def _identity(finding: Finding) -> Finding:
@@ -238,11 +233,9 @@ def _needed_exchanges(
         return shows_finding(seen for seen in read() if seen.exchange in kept)
 
     others = [number for number in requests if number != finding.exchange]
+    same_session = [number for number in others if _same_session(requests[number], requests[finding.exchange])]
     budget = Budget(_MAX_TRIES // 4, _MAX_FRAMES)
-    for candidates in (
-        [],
-        [number for number in others if _same_session(requests[number], requests[finding.exchange])],
-    ):
+    for candidates in ([], same_session):
         if budget.spend(1) and holds(candidates):
             others = candidates
             break
@@ -253,19 +246,6 @@ def _same_session(one: RequestStarted, other: RequestStarted) -> bool:
     """Whether two requests are about the same session."""
     first, second = (operation_of(each.method, each.target) for each in (one, other))
     return first is not None and second is not None and first.session_id == second.session_id
-
-
-def _needed_pieces(
-    split: SplitObservations, shows_finding: Callable[[Iterable[Observation]], bool]
-) -> list[StreamPiece]:
-    """The pieces of streams that the finding needs."""
-
-    def holds(pieces: list[StreamPiece]) -> bool:
-        return shows_finding(split.join(pieces))
-
-    if not holds(split.pieces):
-        return split.pieces
-    return reduce_items(split.pieces, holds, Budget(_MAX_TRIES, _MAX_FRAMES))
 
 
 @dataclass(slots=True)

@@ -187,7 +187,7 @@ def span_of(recording: Recording, exchange: Exchange) -> ReadableSpan:
         kind=SpanKind.CLIENT,
         resource=Resource({"service.name": "wiretape", "wiretape.recording": recording.path.name}),
         instrumentation_scope=InstrumentationScope("wiretape", __version__),
-        attributes=_request_attributes(exchange) | _response_attributes(exchange) | attributes,
+        attributes=_exchange_attributes(exchange) | attributes,
         events=sorted(events, key=lambda event: event.timestamp),
         status=_status(exchange, findings),
         start_time=started + exchange.request.time_ns,
@@ -211,26 +211,31 @@ def _name(exchange: Exchange) -> str:
     return f"{exchange.request.method} {route}".rstrip()
 
 
-def _request_attributes(exchange: Exchange) -> _Attributes:
-    request = exchange.request
+def _exchange_attributes(exchange: Exchange) -> _Attributes:
+    request, response = exchange.request, exchange.response
     path, _, query = request.target.partition("?")
-    attributes: dict[str, str | int | None] = {
-        "http.request.method": request.method,
-        "http.request.body.size": exchange.request_bytes,
-        "url.full": f"{request.scheme}://{request.authority}{request.target}",
-        "url.scheme": request.scheme,
-        "url.path": path,
-        "url.query": query or None,
-        "url.template": OPERATIONS[exchange.operation].path if exchange.operation else None,
-        "server.address": _host(request.authority),
-        "user_agent.original": header(request.headers, "user-agent"),
-        "network.protocol.version": request.http_version.removeprefix("HTTP/"),
-        "gen_ai.operation.name": "invoke_agent" if exchange.operation else None,
-        "gen_ai.conversation.id": exchange.session_id,
-        "wiretape.exchange": exchange.number,
-        "wiretape.run_id": exchange.run_id,
-    }
-    return _clean(attributes)
+    return _clean(
+        {
+            "http.request.method": request.method,
+            "http.request.body.size": exchange.request_bytes,
+            "url.full": f"{request.scheme}://{request.authority}{request.target}",
+            "url.scheme": request.scheme,
+            "url.path": path,
+            "url.query": query or None,
+            "url.template": OPERATIONS[exchange.operation].path if exchange.operation else None,
+            "server.address": _host(request.authority),
+            "user_agent.original": header(request.headers, "user-agent"),
+            "network.protocol.version": request.http_version.removeprefix("HTTP/"),
+            "gen_ai.operation.name": "invoke_agent" if exchange.operation else None,
+            "gen_ai.conversation.id": exchange.session_id,
+            "http.response.body.size": exchange.response_bytes,
+            "http.response.status_code": response.status if response else None,
+            "error.type": _error_type(exchange),
+            "wiretape.exchange": exchange.number,
+            "wiretape.run_id": exchange.run_id,
+            "wiretape.ending": str(exchange.ending),
+        }
+    )
 
 
 def _host(authority: str) -> str | None:
@@ -248,18 +253,6 @@ def _clean(attributes: dict[str, str | int | None]) -> _Attributes:
         for name, value in attributes.items()
         if value is not None and (isinstance(value, str) or abs(value) < 2**63)
     }
-
-
-def _response_attributes(exchange: Exchange) -> _Attributes:
-    attributes: _Attributes = {
-        "http.response.body.size": exchange.response_bytes,
-        "wiretape.ending": str(exchange.ending),
-    }
-    if exchange.response is not None:
-        attributes["http.response.status_code"] = exchange.response.status
-    if (error := _error_type(exchange)) is not None:
-        attributes["error.type"] = error
-    return attributes
 
 
 def _error_type(exchange: Exchange) -> str | None:
@@ -285,38 +278,39 @@ def _status(exchange: Exchange, findings: list[Finding]) -> Status:
 
 def _stream_events(recording: Recording, exchange: Exchange) -> tuple[list[Event], _Attributes]:
     """Return the durable events of a stream, and the numbers of events by kind."""
-    started = recording.info.started_unix_ns
     events: list[Event] = []
-    counts: _Attributes = {"wiretape.events": 0, "wiretape.deltas": 0}
+    count = deltas = 0
     for event in recording.events(exchange.number):
-        counts["wiretape.events"] = event.number
+        count = event.number
         if event.kind == "delta":
-            counts["wiretape.deltas"] = int(counts["wiretape.deltas"]) + 1
+            deltas += 1
         elif len(events) < EVENT_LIMIT:
-            name = shorten(event.type) or "message"
-            events.append(Event(name, _event_attributes(event), started + event.time_ns))
-    return events, counts
+            name, time_ns = shorten(event.type) or "message", recording.info.started_unix_ns + event.time_ns
+            events.append(Event(name, _event_attributes(event), time_ns))
+    return events, {"wiretape.events": count, "wiretape.deltas": deltas}
 
 
 def _event_attributes(event: RecordedEvent) -> _Attributes:
-    attributes: dict[str, str | int | None] = {
-        "wiretape.event": event.number,
-        "wiretape.event.id": event.id,
-        "wiretape.sequence": event.sequence,
-        "wiretape.run_id": event.run_id,
-        "gen_ai.tool.call.id": event.tool_call_id,
-    }
-    return _clean(attributes)
+    return _clean(
+        {
+            "wiretape.event": event.number,
+            "wiretape.event.id": event.id,
+            "wiretape.sequence": event.sequence,
+            "wiretape.run_id": event.run_id,
+            "gen_ai.tool.call.id": event.tool_call_id,
+        }
+    )
 
 
 def _finding_event(finding: Finding, started: int) -> Event:
-    attributes: _Attributes = {
-        "wiretape.rule.code": finding.code,
-        "wiretape.rule.name": CATALOGUE[finding.code].name,
-        "wiretape.severity": str(finding.severity),
-        "wiretape.side": str(finding.side),
-        "wiretape.message": finding.message,
-    }
-    if finding.event is not None:
-        attributes["wiretape.event"] = finding.event
+    attributes = _clean(
+        {
+            "wiretape.rule.code": finding.code,
+            "wiretape.rule.name": CATALOGUE[finding.code].name,
+            "wiretape.severity": str(finding.severity),
+            "wiretape.side": str(finding.side),
+            "wiretape.message": finding.message,
+            "wiretape.event": finding.event,
+        }
+    )
     return Event("wiretape.finding", attributes, started + finding.time_ns)

@@ -9,6 +9,7 @@ from functools import cache
 from textwrap import wrap
 from typing import Any
 
+from wiretape.labels import ending_label
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -153,13 +154,7 @@ def explanation_document(rule: Rule) -> dict[str, Any]:
     """Return the explanation of a rule as plain data for JSON."""
     texts = explanation_of(rule)
     return {
-        "code": rule.code,
-        "name": rule.name,
-        "severity": rule.severity,
-        "side": rule.side,
-        "scope": rule.scope,
-        "basis": rule.basis,
-        "clause": rule.clause,
+        **rule_facts(rule),
         "about": "\n\n".join(paragraphs(rule)),
         "why": texts.why,
         "fix": texts.fix,
@@ -167,6 +162,11 @@ def explanation_document(rule: Rule) -> dict[str, Any]:
         "worth_knowing": texts.notes,
         "examples": examples_of(rule.code),
     }
+
+
+def rule_facts(rule: Rule) -> dict[str, str]:
+    """Return what the catalogue states about a rule."""
+    return {name: getattr(rule, name) for name in ("code", "name", "severity", "side", "scope", "basis", "clause")}
 
 
 def pages() -> dict[str, str]:
@@ -239,19 +239,7 @@ def _observation_lines(seen: Observation) -> Iterator[str]:
         case BytesLost():
             yield f"({seen.count} bytes were not recorded)"
         case ExchangeEnded() if seen.ending is not Ending.COMPLETE:
-            yield f"({_ENDING_TEXTS[seen.ending]})"
-
-
-_ENDING_TEXTS = {
-    Ending.SERVICE_CLOSED: "the service closes the connection before the response is complete",
-    Ending.SERVICE_RESET: "the service resets the connection",
-    Ending.SERVICE_UNREACHABLE: "the service cannot be reached",
-    Ending.SERVICE_INVALID: "the service responds with something that is not HTTP",
-    Ending.CLIENT_CLOSED: "the client closes the connection",
-    Ending.TIMED_OUT: "the connection times out",
-    Ending.PROXY_STOPPED: "the proxy stops",
-    Ending.OPEN: "the recording ends here",
-}
+            yield f"({ending_label(seen.ending, stream=False)})"
 
 
 def _shorten(line: str) -> str:

@@ -141,10 +141,10 @@ def test_each_fault_is_logged_by_the_service_and_explained(done):
     explained = process.stdout.partition("The planted faults, and the rules that found them:")[2]
     script = tomllib.loads(demo_command.FAULT_SCRIPT.read_text("utf-8"))
 
-    assert [one.name for one in demo_command.PLANTED] == [fault["name"] for fault in script["fault"]]
-    for one in demo_command.PLANTED:
-        assert f"service  Fault {one.name}: " in process.stdout
-        assert re.search(rf"{one.name} +{' and '.join(one.codes)}\n +{re.escape(one.description)}", explained)
+    assert list(demo_command.PLANTED) == [fault["name"] for fault in script["fault"]]
+    for name, codes in demo_command.PLANTED.items():
+        assert f"service  Fault {name}: " in process.stdout
+        assert re.search(rf"{name} +{' and '.join(codes)}\n +[A-Z].*\.\n", explained)
 
 
 async def test_two_demos_send_and_receive_the_same(done):
@@ -282,5 +282,8 @@ def test_different_bytes_fail_the_demo(tmp_path):
 
 def test_a_planted_fault_without_a_finding_fails_the_demo(tmp_path):
     path = recording(tmp_path / "x.db", USER_AGENT)
-    with open_recording(path) as opened, pytest.raises(DemoError, match="not found: DUR004, SEQ001, SEQ003, SSE002"):
+    with (
+        open_recording(path) as opened,
+        pytest.raises(DemoError, match=r"not found: .'DUR004', 'SEQ001', 'SEQ003', "),
+    ):
         demo_command._explain_findings(opened)

@@ -1,25 +1,34 @@
-"""The code on README.md, control.md, recording.md, replay.md, report.md and serve.md runs as it is.
+"""The code on README.md, control.md, python.md, recording.md, replay.md, report.md and serve.md runs as it is.
 
 Only addresses differ, and what an example leaves to the reader (`...`, a client) is filled in.
+The output shown on datasette.md, filter.md, merge.md, report.md and service.md is what the commands print, and the
+manifests on scale.md start the recorder with options that exist.
 """
 
 import ast
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
 import sqlite3
 import subprocess
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 
+import click
 import httpx
 import pytest
+import yaml
 from click.testing import CliRunner
 from programs import find_program
 
-from wiretape.cli import wiretape
+import wiretape as public
+from wiretape.cli import subcommand, wiretape
+from wiretape.recording.formats import FORMATS
+from wiretape.rules.vectors import vectors_of
 from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.server_options import ServeOptions
 
@@ -162,3 +171,93 @@ def test_curl_advances_virtual_time():
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=env, timeout=30, check=True)
     assert "error" not in done.stdout
     assert done.stdout
+
+
+KEY = "headers:\n- Authorization: Bearer any-key\n"
+
+
+@pytest.fixture
+def say(tmp_path, monkeypatch):
+    """Run a command in a folder of its own; return its stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(wiretape, words).output
+
+
+def tape_of(name: str, *exchanges: str, head: str = "") -> None:
+    Path(name).write_text("\n---\n".join([f"tape: 1\n{head}", *exchanges, ""]).removesuffix("---\n"), "utf-8")
+
+
+def test_datasette_md_shows_the_printed_commands(say):
+    tape_of("run.tape", "request: GET /a")
+    say("import", "run.tape", "--output", "run.db")
+    assert [say("datasette", "run.db")] == shown("docs/datasette.md", "text")
+
+
+def test_filter_md_shows_an_error(say):
+    tape_of("run.tape", "request: GET /a")
+    assert [say("show", "run.tape", "tpe:x")] == shown("docs/filter.md", "text")
+
+
+def test_service_md_shows_an_error(say):
+    tape_of("run.tape", "request: GET /a")
+    Path("service.toml").write_text('[[keys]]\nkey = "k"\n\nscope = ["events:read"]\n', "utf-8")
+    assert [say("replay", "run.tape", "--service", "service.toml")] == shown("docs/service.md", "text")
+
+
+def test_merge_md_shows_the_new_numbers(say):
+    for name, began in (("eu.db", 0), ("us.db", 1)):
+        exchanges = [f"request: GET /v1/{name}/{number}\nat: {began + 2 * number}\n{KEY}" for number in range(2)]
+        tape_of(name, *exchanges)
+    (example,) = shown("docs/merge.md", "text")
+    assert say("merge", "eu.db", "us.db", "--output", "both.db").startswith(example)
+
+
+def test_report_md_shows_a_finding(say):
+    """The traffic is the vector that breaks the rule."""
+    (body,) = (exchange.body for exchange in vectors_of("SEQ001")[0].exchange)
+    head = f"request: GET /v1/sessions/ses_1/events/stream\nat: 1\n{KEY}"
+    tape_of("run.db", f"{head}events:\n- text: {json.dumps(body)}\n")
+    assert say("report", "run.db") == shown("docs/report.md", "text")[1]
+
+
+def test_recording_md_lists_every_format():
+    text = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Other formats")[2]
+    rows = re.findall(r"^\| `(\w+)`:[^|]*\| (yes)? *\| (yes)? *\| (yes)? *\|$", text, re.MULTILINE)
+    told = {name: tuple(bool(cell) for cell in cells) for name, *cells in rows}
+    (choice,) = [option.type for option in subcommand("export").params if "--format" in option.opts]
+    there = {form.name: (form.name in choice.choices, form.reads is not None, form.opens_directly) for form in FORMATS}
+    assert told == {**dict.fromkeys(choice.choices, (True, False, False)), **there}
+
+
+def test_the_recorders_are_started_with_options_that_exist():
+    manifests = [yaml.safe_load_all(block) for block in shown("docs/scale.md", "yaml")]
+    compose, deployment, service = chain.from_iterable(manifests)
+    pod = deployment["spec"]["template"]["spec"]
+    (sidecar,) = pod["initContainers"]
+    for words in (compose["services"]["recorder"]["command"], sidecar["args"]):
+        assert words[0] == "proxy"
+        proxy = subcommand("proxy")
+        values, rest, _ = proxy.make_parser(click.Context(proxy)).parse_args(words[1:])
+        assert values["rotate"]
+        assert values["rotate_command"]
+        assert not rest
+    assert service["spec"]["ports"][0]["targetPort"] == sidecar["ports"][0]["containerPort"]
+    assert {mount["name"] for mount in sidecar["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize("code", shown("docs/python.md", "python"))
+def test_python_md_runs(code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    traffic = public.TrafficBuilder()
+    stream = traffic.request("GET", "/v1/sessions/ses_1/events/stream").respond_stream()
+    stream.event("session.status_idle", {"type": "session.status_idle", "sequence": 1}, id="evt_1").end()
+    traffic.write("run.db")
+    exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - the page is ours
+    assert capsys.readouterr().out or "print" not in code
+
+
+def test_every_name_on_python_md_is_public():
+    code = "\n".join(shown("docs/python.md", "python"))
+    named = set(re.findall(r"wiretape\.([A-Z]\w+|[a-z_]+)\(", code))
+    assert named <= set(public.__all__)
+    assert {"open_recording", "check", "check_stream", "Parser", "TrafficBuilder", "Checker"} <= named

@@ -103,3 +103,15 @@ def test_pictures_load_nothing_from_elsewhere():
     pictures = [path.read_text("utf-8") for path in (ROOT / "docs" / "images").glob("*.svg")]
     named = {found for picture in pictures for found in address.findall(text.sub("", picture))}
     assert named == {"http://www.w3.org/2000/svg"}
+
+
+def test_every_guarantee_of_security_md_names_tests_that_exist():
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    tables = [table.partition("\n\n")[0] for table in text.split("| Guarantee | Test |\n|---|---|\n")[1:]]
+    rows = [row for table in tables for row in table.splitlines()]
+    assert len(rows) > 10
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", row)
+        assert named, row
+        for path, name in named:
+            assert re.search(rf"^(?:async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"

@@ -1,24 +1,27 @@
 """Every block of the pages has a known kind and valid content.
 
-Commands are of programs and options that there are (tests/docs/test_examples.py runs those that look at recordings),
-files are read by what reads them, and code is compiled.  What is run or compared with what is said stands in ELSEWHERE
-with the test that does so, and what nobody tries in NOT_TRIED, with the reason.  A block of another kind fails.
+Commands that read recordings run, those of other programs have options that exist, files are read by what reads them,
+and code is compiled.  What another test runs or compares is in ELSEWHERE with that test, and what nothing tries is in
+NOT_TRIED, with the reason.  A block of another kind fails.
 """
 
 import ast
 import json
 import re
 import shlex
+import shutil
 import textwrap
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
 from wiretape import __version__
@@ -41,7 +44,6 @@ PAGES = [
 
 GUIDES = "tests/docs/test_guides.py"
 CODE = "tests/docs/test_code_on_pages.py"
-TOLD = "tests/docs/test_told_on_pages.py"
 ELSEWHERE = {
     ("README.md", "curl"): CODE,
     ("README.md", "text"): "tests/demo/test_demo.py",
@@ -50,10 +52,10 @@ ELSEWHERE = {
     ("docs/control.md", "curl"): "tests/replay/test_control_page.py",
     ("docs/control.md", "json"): "tests/replay/test_control_page.py",
     ("docs/control.md", "python"): CODE,
-    ("docs/datasette.md", "text"): TOLD,
+    ("docs/datasette.md", "text"): CODE,
     ("docs/faults.md", "python"): "tests/replay/test_fault_page.py",
     ("docs/faults.md", "text"): "tests/replay/test_fault_page.py",
-    ("docs/filter.md", "text"): TOLD,
+    ("docs/filter.md", "text"): CODE,
     ("docs/guides/judge-your-service.md", "toml"): GUIDES,
     ("docs/guides/judge-your-service.md", "yaml"): GUIDES,
     ("docs/guides/test-your-client.md", "pytest"): GUIDES,
@@ -61,16 +63,16 @@ ELSEWHERE = {
     ("docs/inspecting.md", "text"): "tests/inspect/test_inspecting_page.py",
     **{("docs/install.md", program): ".ci/packages.py" for program in ("pip", "pipx", "uv", "uvx")},
     ("docs/javascript.md", "js"): "tests/clients/test_javascript_runners.py",
-    ("docs/merge.md", "text"): TOLD,
-    ("docs/python.md", "python"): "tests/docs/test_python_page.py",
+    ("docs/merge.md", "text"): CODE,
+    ("docs/python.md", "python"): CODE,
     ("docs/recording.md", "sqlite3"): CODE,
     ("docs/replay.md", "python"): CODE,
     ("docs/report.md", "python"): CODE,
-    ("docs/report.md", "text"): TOLD,
-    ("docs/scale.md", "yaml"): "tests/docs/test_scale_page.py",
+    ("docs/report.md", "text"): CODE,
+    ("docs/scale.md", "yaml"): CODE,
     ("docs/serve.md", "curl"): CODE,
     ("docs/serve.md", "python"): CODE,
-    ("docs/service.md", "text"): TOLD,
+    ("docs/service.md", "text"): CODE,
     ("docs/tape.md", "text"): "tests/formats/test_tapes.py",
     ("docs/testing.md", "pytest"): "tests/testing/test_testing_page.py",
     ("docs/testing.md", "python"): "tests/testing/test_testing_page.py",
@@ -96,6 +98,8 @@ READERS = {
     "docs/testing.md": fault_script,
 }
 """The function that reads the TOML of a page."""
+SERVING = {"proxy", "replay", "serve", "control", "demo", "debug", "probe"}
+"""Commands that run until they are stopped, need a running server, or take long: only their options are parsed."""
 BUILTIN = {".", "export", "head", "kill", "mkdir", "trap"}
 """Commands of the shell and of every system."""
 WHEEL = f"wiretape-{__version__}-py3-none-any.whl"
@@ -235,7 +239,7 @@ def check_toml(block: Block, folder: Path) -> None:
 
 def check_json(block: Block, folder: Path) -> None:
     if "tasks" in json.loads(block.text):
-        return  # tests/report/test_source_map.py uses the problem matcher
+        return  # tests/report/test_finding_location.py uses the problem matcher
     path = folder / "shown.json"
     path.write_text(block.text, "utf-8")
     if (block.page, "json") not in ELSEWHERE:
@@ -325,3 +329,68 @@ def test_the_lists_of_exceptions_are_up_to_date():
     assert [one for one in (*ELSEWHERE, *NOT_TRIED) if one not in shown] == []
     for (page, _), test in ELSEWHERE.items():
         assert Path(page).name in (ROOT / test).read_text("utf-8"), f"{test} does not speak of {page}"
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """A recording with findings and a session `ses_1`, in several formats, under the names that the pages use."""
+    folder = tmp_path_factory.mktemp("recorded")
+    tape = ["tape: 1\nstarted: 2025-01-01T00:00:00Z\n"]
+    for number in range(1, 7):
+        events = [f'- id: e{number}{n}\n  data: {{"sequence": {n}, "type": "run.started"}}\n' for n in (2, 1)]
+        tape.append(f"request: GET /v1/sessions/ses_1/events/stream\nat: {20 * number}\nevents:\n{''.join(events)}")
+    (folder / "run.tape").write_text("---\n".join(tape), "utf-8")
+    (folder / "stream.sse").write_text("data: {}\n\n", "utf-8")
+    run(["import", str(folder / "run.tape"), "--output", str(folder / "run.db")])
+    run(["export", str(folder / "run.db"), "--format", "har", "--output", str(folder / "devtools.har")])
+    return folder
+
+
+def run(arguments: list[str]) -> None:
+    result = CliRunner().invoke(wiretape, arguments)
+    assert result.exit_code in {0, 1}, f"wiretape {shlex.join(arguments)}\n{result.output}"
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+
+
+def parse(arguments: list[str]) -> None:
+    """Parse the options of a command or subcommand."""
+    name, *rest = arguments
+    command = subcommand(name)
+    with command.make_context(name, list(rest)) as ctx:
+        if isinstance(command, click.Group):
+            inner, one, rest = command.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
+            one.make_context(inner, rest, parent=ctx, obj=SimpleNamespace()).close()
+
+
+def prepare(arguments: list[str], recordings: Path) -> None:
+    """Create the files that a command reads, and remove those that it writes."""
+    for before, name in pairwise(arguments):
+        path = Path(name)
+        if before in {"-o", "--output", "--write-baseline"}:
+            path.unlink(missing_ok=True)
+        elif path.suffix == ".db" or name in {"A", "B"}:
+            shutil.copy(recordings / "run.db", path)
+        elif (recordings / name).is_file():
+            shutil.copy(recordings / name, path)
+
+
+def test_the_commands_on_the_pages_run(recordings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = [
+        (block, list(takewhile(lambda word: word not in {"<", ">"}, words)))
+        for block in all_blocks()
+        if block.kind in {"sh", "console"} and (block.page == "README.md" or block.page.startswith("docs/"))
+        for program, *words in block.commands()
+        if program == "wiretape" and words[0] != "help"
+    ]
+    assert len(shown) > 40
+    for block, arguments in shown:
+        # Nothing receives spans.  What mitmproxy wrote takes mitmproxy to make; tests/formats has such files.
+        if arguments[0] in SERVING or "--endpoint" in arguments or any(name.endswith(".mitm") for name in arguments):
+            try:
+                parse(arguments)
+            except click.UsageError as error:
+                pytest.fail(f"{block.page} shows wiretape {shlex.join(arguments)}: {error.format_message()}")
+        else:
+            prepare(arguments, recordings)
+            run(arguments)

@@ -7,7 +7,7 @@ import pytest
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.commands.sessions import summarise, summary_lines
+from wiretape_inspect.commands.sessions import summary_lines
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.terminal import Terminal
 
@@ -81,7 +81,7 @@ def test_an_empty_recording_has_no_table(tape, run):
 def test_a_terminal_too_narrow_for_the_table_gets_a_block_for_each_session(session, width, has_table):
     terminal = None if width is None else Terminal(width, has_colour=False)
     with open_recording(session) as recording:
-        lines = list(summary_lines(summarise(recording, {}), terminal))
+        lines = list(summary_lines(recording, terminal))
     text = [terminal.render(line) if terminal and isinstance(line, Line) else str(line) for line in lines]
     shown = text[2 : text.index("", 2)]
     assert (shown[0].split()[0] == "session") is has_table

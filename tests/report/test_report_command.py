@@ -375,12 +375,10 @@ def test_findings_are_coloured_on_a_terminal_only(record, run):
     assert "\x1b" not in run("report", path).stdout
 
 
-def test_a_progress_bar_appears_if_checking_takes_long(record):
+def test_a_progress_bar_appears_if_there_is_much_to_check(record):
     path = record(CLEAN)
     quick = on_a_terminal("report", path)
-    slow = on_a_terminal(
-        "report", path, before="import wiretape_inspect.commands.report as report; report.PROGRESS_DELAY_S = 0"
-    )
+    slow = on_a_terminal("report", path, before="import wiretape_inspect.commands.report as report; report.SMALL = 0")
     assert "checking" not in quick
     assert "checking" in slow
     assert slow.rstrip().endswith("2 events in 1 exchange")

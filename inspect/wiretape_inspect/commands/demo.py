@@ -1,14 +1,12 @@
 """`wiretape demo`: the full tour, on this machine: its steps, the faults planted in its service, what it prints."""
 
 import asyncio
-import re
 import shlex
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,41 +37,28 @@ _STEP_COUNT = 6
 _LOOPBACK = ("--listen", "127.0.0.1:0")
 # A configuration in the current folder could turn off the rules that find the planted faults.
 _NO_CONFIG = "--no-config"
-_SHOWN_SERVICE_LINES = re.compile(r"(Serving|Fault) ")
 
 
-@dataclass(frozen=True, slots=True)
-class PlantedFault:
-    """A fault of the script, and the rules that find it."""
-
-    name: str
-    codes: tuple[str, ...]
-    description: str
-    harm: str
-    """What it does to clients."""
-
-
-PLANTED = (
-    PlantedFault(
-        "delta-with-id",
-        ("DUR004",),
-        "One message.delta has an id, as if it were stored.",
-        "A client that saves it as its cursor asks for an event that does not exist.",
+PLANTED = {
+    "delta-with-id": ("DUR004",),
+    "cut-off": ("SSE002",),
+    "sent-twice": ("SEQ001", "SEQ003"),
+}
+"""The faults of the script, and the rules that find each."""
+_EFFECTS = {
+    "delta-with-id": (
+        "One message.delta has an id, as if it were stored. "
+        "A client that saves it as its cursor asks for an event that does not exist."
     ),
-    PlantedFault(
-        "cut-off",
-        ("SSE002",),
-        "The connection closes in the middle of message.completed.",
-        "The client gets that event only after it reconnects.",
+    "cut-off": (
+        "The connection closes in the middle of message.completed. The client gets that event only after it reconnects."
     ),
-    PlantedFault(
-        "sent-twice",
-        ("SEQ001", "SEQ003"),
-        "The first event after the resume is sent twice.",
-        "A client that counts or displays events does so twice.",
+    "sent-twice": (
+        "The first event after the resume is sent twice. A client that counts or displays events does so twice."
     ),
-)
-PLANTED_CODES = {code for planted in PLANTED for code in planted.codes}
+}
+"""What each is, and what it does to clients."""
+PLANTED_CODES = {code for codes in PLANTED.values() for code in codes}
 
 
 @click.command()
@@ -170,10 +155,10 @@ async def _record(path: Path) -> list[ReceivedResponse]:
     scenario, faults = str(_relative(SCENARIO)), str(_relative(FAULT_SCRIPT))
     serve = ("serve", scenario, "--faults", faults, "--seed", "0", *_LOOPBACK, _NO_CONFIG)
     _print_step(1, f"A service, simulated from a scenario, with {count_of(len(PLANTED), 'planted fault')}", *serve)
-    async with run_wiretape(*serve, on_line=_line_printer("service", _SHOWN_SERVICE_LINES)) as service:
+    async with run_wiretape(*serve, on_line=_print_service) as service:
         proxy = ("proxy", await service.address(), *_LOOPBACK, "--output", str(path), _NO_CONFIG)
         _print_step(2, "A proxy that records the traffic and checks it", *proxy)
-        async with run_wiretape(*proxy, on_line=_line_printer("proxy")) as recorder:
+        async with run_wiretape(*proxy, on_line=partial(_print_output, "proxy")) as recorder:
             url = await recorder.address()
             _print_step(
                 3, "A client starts a run and reads its stream; when the connection is lost, the client reconnects"
@@ -187,7 +172,7 @@ async def _record(path: Path) -> list[ReceivedResponse]:
 async def _replay(path: Path) -> list[ReceivedResponse]:
     replay = ("replay", str(path), "--mode", "verbatim", *_LOOPBACK, _NO_CONFIG)
     _print_step(6, "The service is gone; the same client uses the recording instead", *replay)
-    async with run_wiretape(*replay, on_line=_line_printer("replay")) as child:
+    async with run_wiretape(*replay, on_line=partial(_print_output, "replay")) as child:
         responses = await _run_client(await child.address())
         await child.stop()
         return responses
@@ -201,7 +186,7 @@ async def _run_client(url: str) -> list[ReceivedResponse]:
         raise DemoError(f"The client could not read from {url}: {str(error) or 'it took too long'}.") from None
     lost = sum(response.is_truncated for response in client.responses)
     requests, events = count_of(len(client.responses), "request"), count_of(client.events, "event")
-    _line_printer("client")(f"{requests}, {events} read, {count_of(lost, 'connection')} lost and resumed")
+    _print_output("client", f"{requests}, {events} read, {count_of(lost, 'connection')} lost and resumed")
     return client.responses
 
 
@@ -209,12 +194,12 @@ def _explain_findings(recording: Recording) -> int:
     """Print what was planted and which rules found it; return the number of findings."""
     findings = [finding.code for found in timeline_text.stored_findings(recording).values() for finding in found]
     _print_title("The planted faults, and the rules that found them:")
-    for planted in PLANTED:
-        _print(f"  {planted.name:<15}", (" and ".join(planted.codes), "head"))
-        _print(f"  {'':<15}{planted.description} {planted.harm}")
+    for name, codes in PLANTED.items():
+        _print(f"  {name:<15}", (" and ".join(codes), "head"))
+        _print(f"  {'':<15}{_EFFECTS[name]}")
     missing, extra = PLANTED_CODES - set(findings), set(findings) - PLANTED_CODES
     if missing or extra:
-        raise DemoError(f"Planted but not found: {_listed(missing)}; found but not planted: {_listed(extra)}.")
+        raise DemoError(f"Planted but not found: {sorted(missing)}; found but not planted: {sorted(extra)}.")
     return len(findings)
 
 
@@ -248,14 +233,11 @@ def _check_key(path: Path) -> None:
 def _print_summary(responses: list[ReceivedResponse], findings: int, path: Path, seconds: float) -> None:
     size = format_size(sum(len(response.body) for response in responses))
     _print_title(f"Done in {seconds:.1f} s. What you saw:")
-    for what, summary in (
-        ("recorded", f"{count_of(len(responses), 'request')} and every byte of the responses ({size}), in {path}"),
-        (
-            "checked",
-            f"{count_of(findings, 'finding')} against the service, for {count_of(len(PLANTED), 'planted fault')}",
-        ),
-        ("played back", "the same client got the same bytes from the recording alone"),
-    ):
+    for what, summary in {
+        "recorded": f"{count_of(len(responses), 'request')} and every byte of the responses ({size}), in {path}",
+        "checked": f"{count_of(findings, 'finding')} against the service, for {len(PLANTED)} planted faults",
+        "played back": "the same client got the same bytes from the recording alone",
+    }.items():
         _print("  ", (f"{what:<13}", "head"), summary)
 
 
@@ -298,15 +280,11 @@ def _print(*parts: Part) -> None:
     write_lines([Line(list(parts), "keep")])
 
 
-def _line_printer(name: str, only: re.Pattern[str] | None = None) -> Callable[[str], None]:
-    """Return a function that prints the lines of a child process that match `only`."""
-
-    def print_line(line: str) -> None:
-        if only is None or only.match(line):
-            _print((f"      {name:<8} {line}", "dim"))
-
-    return print_line
+def _print_output(name: str, line: str) -> None:
+    """Print a line of the output of a child process."""
+    _print((f"      {name:<8} {line}", "dim"))
 
 
-def _listed(codes: set[str]) -> str:
-    return ", ".join(sorted(codes)) or "nothing"
+def _print_service(line: str) -> None:
+    if line.startswith(("Serving ", "Fault ")):
+        _print_output("service", line)

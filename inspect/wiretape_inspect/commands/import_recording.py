@@ -8,12 +8,11 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.files import PATH, is_pipe, read_error, seekable
-from wiretape.labels import count_of
-from wiretape.recording import Recording, RecordingSource, is_sqlite_file, open_recording
+from wiretape.recording import RecordingSource, is_sqlite_file, open_recording
 from wiretape.recording.compressed_file import is_compressed
 from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, raw_stream
 from wiretape.safe_text import printable
-from wiretape_inspect.atomic_output import check_recording_output, write_recording
+from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording
 
 _STDIN = Path("/dev/stdin")
 _READABLE = [each for each in FORMATS if each.reads is not None]
@@ -66,7 +65,7 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
     for note in source.notes:
         click.echo(printable(note), err=True)
     with open_recording(made) as recording:
-        click.echo(f"{printable(str(made))}: {', '.join(_counts(recording))}, from {chosen.description}.")
+        click.echo(f"{printable(str(made))}: {describe_contents(recording)}, from {chosen.description}.")
 
 
 def _default_output(file: Path) -> Path:
@@ -110,13 +109,3 @@ def _detect(file: Path) -> Format:
         names = ", ".join(each.name for each in _READABLE)
         raise InputError(f"The format of {file} cannot be detected: specify it with --format ({names}).")
     return found
-
-
-def _counts(recording: Recording) -> Iterator[str]:
-    exchanges = streams = 0
-    for exchange in recording.exchanges():
-        exchanges += 1
-        streams += exchange.is_stream
-    yield count_of(exchanges, "exchange")
-    yield count_of(streams, "stream")
-    yield count_of(sum(1 for _ in recording.findings()), "finding")

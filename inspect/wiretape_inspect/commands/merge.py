@@ -287,7 +287,7 @@ def _fail(_name: str, error: InputError) -> None:
 
 
 def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> None:
-    click.echo(f"{printable(str(to))}: {describe_contents(written)}")
+    click.echo(f"{printable(str(to))}: {describe_contents(written)}.")
     for recording, numbers in zip(merged.recordings, merged.numbers, strict=True):
         pairs = ", ".join(_number_ranges(numbers)) or "no exchanges"
         click.echo(f"  {printable(str(recording.path))}: {pairs}")

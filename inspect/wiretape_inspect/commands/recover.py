@@ -47,7 +47,7 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
         if metadata is None:
             raise RecordingError(f"{file} contains no readable exchanges.")
         source = RecordingSource(metadata, rows.observations())
-        write_recording(source, to, lambda written: summary.append(describe_contents(written)))
+        write_recording(source, to, lambda written: summary.append(f"{describe_contents(written)}."))
     click.echo(f"{printable(str(to))}: {summary[0]}")
     missing = rows.missing
     missing += [f"SQLite could not read all rows of the table {table}." for table in readable.damaged_tables]

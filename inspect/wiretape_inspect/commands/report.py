@@ -2,10 +2,10 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,6 +20,7 @@ from wiretape.rules import Settings
 from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
 from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.file_checks import (
+    SMALL,
     Totals,
     body_bytes,
     check_recordings,
@@ -41,9 +42,6 @@ _NOT_WITH_SUMMARY = {
     "prune_baseline": "--prune-baseline",
     "strict_baseline": "--strict-baseline",
 }
-PROGRESS_DELAY_S = 1.0
-"""How long checking may take before a progress bar appears."""
-_PROGRESS_INTERVAL_S = 0.1
 
 
 @click.command(cls=OrderedCommand)
@@ -193,8 +191,8 @@ def _split_codes(option: str, values: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with checked bytes; if it takes long, a bar on stderr shows them on a terminal."""
-    if not sys.stderr.isatty():
+    """Yield a function to call with checked bytes; if there are many, a bar on stderr shows them on a terminal."""
+    if not sys.stderr.isatty() or total <= SMALL:
         yield lambda _: None
         return
     # rich takes long to import, and is needed for terminals only.
@@ -202,19 +200,5 @@ def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     columns = (TextColumn("checking"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
-    progress = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
-    task = progress.add_task("", total=total)
-    size, next_s = 0, time.monotonic() + PROGRESS_DELAY_S
-
-    def advance(count: int) -> None:
-        nonlocal size, next_s
-        size += count
-        if time.monotonic() >= next_s:
-            progress.start()
-            progress.update(task, completed=size, refresh=True)
-            next_s = time.monotonic() + _PROGRESS_INTERVAL_S
-
-    try:
-        yield advance
-    finally:
-        progress.stop()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield partial(progress.advance, progress.add_task("", total=total))

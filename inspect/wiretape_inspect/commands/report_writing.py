@@ -4,10 +4,10 @@ That is the configuration, pairs of a format and a file, which findings fail, an
 """
 
 import stat
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -23,11 +23,12 @@ from wiretape.files import (
     write_error,
 )
 from wiretape.labels import count_of
-from wiretape.recording import Recording, check_not_recording
+from wiretape.recording import check_not_recording
 from wiretape.rules import Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.report import FORMATS, Report, ReportOptions, baseline, load_format
+from wiretape_inspect.styled_line import Line
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
 _ORDER = "wiretape.order"
@@ -98,10 +99,15 @@ class OrderedCommand(click.Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportOutput:
-    """A format, and the file it is written to; None is standard output."""
+    """A format, and the file it is written to; None and `-` are standard output."""
 
     format: str
     path: Path | None
+
+    @property
+    def file(self) -> Path | None:
+        """The file; None for standard output."""
+        return None if self.path == Path("-") else self.path
 
 
 class ReportWriting:
@@ -130,7 +136,7 @@ class ReportWriting:
         self._baseline = _checked_baseline(
             given["baseline_file"] or self.config.baseline, self._written, prune=self._is_pruned, strict=self._is_strict
         )
-        paths = [output.path for output in self.outputs if output.path is not None]
+        paths = [output.file for output in self.outputs if output.file is not None]
         _check_baseline_is_kept({self._baseline, self._written}, paths)
         _refuse_recordings("--output", paths, inputs)
         _refuse_recordings("--write-baseline", [self._written] if self._written else [], inputs)
@@ -176,38 +182,32 @@ def _pair_outputs(ctx: click.Context, formats: Sequence[str], paths: Sequence[Pa
     """Pair the values of `--format` and `--output`.  Raises click.UsageError."""
     if len(formats) <= 1 and len(paths) <= 1:
         # With one of each the order does not matter.
-        return [ReportOutput(formats[0] if formats else _DEFAULT, _path(paths[0]) if paths else None)]
+        return [ReportOutput(next(iter(formats), _DEFAULT), next(iter(paths), None))]
     outputs: list[ReportOutput] = []
-    has_path: list[bool] = []
     left_formats, left_paths = iter(formats), iter(paths)
     for name in ctx.meta[_ORDER]:
         if name == "formats":
             outputs.append(ReportOutput(next(left_formats), None))
-            has_path.append(False)
         elif name == "outputs":
             path = next(left_paths)
             if not outputs:
                 raise click.UsageError(f"--output {printable(str(path))} has no --format before it.")
-            if has_path[-1]:
+            if outputs[-1].path is not None:
                 raise click.UsageError(
                     f"--format {outputs[-1].format} has two outputs: put each --output after its --format."
                 )
-            outputs[-1], has_path[-1] = ReportOutput(outputs[-1].format, _path(path)), True
+            outputs[-1] = replace(outputs[-1], path=path)
     _check_destinations(outputs)
     return outputs
 
 
-def _path(path: Path) -> Path | None:
-    return None if path == Path("-") else path
-
-
 def _check_destinations(outputs: Sequence[ReportOutput]) -> None:
-    printed = [output.format for output in outputs if output.path is None]
+    printed = [output.format for output in outputs if output.file is None]
     if len(printed) > 1:
         raise click.UsageError(
             f"{' and '.join(printed)} would both go to standard output: specify --output for all but one."
         )
-    paths = [output.path.resolve() for output in outputs if output.path is not None]
+    paths = [output.file.resolve() for output in outputs if output.file is not None]
     for path in paths:
         if paths.count(path) > 1:
             raise click.UsageError(f"Two formats would be written to {printable(path.name)}.")
@@ -226,12 +226,12 @@ def _refuse_recordings(option: str, paths: Sequence[Path], checked: Sequence[Pat
 def _write_report(output: ReportOutput, reports: Sequence[Report], options: ReportOptions) -> None:
     """Write a report to its file, or to standard output.  Raises InputError."""
     make_lines = load_format(output.format)
-    if output.path is None and output.format != "html":
-        write_lines(make_lines(reports, options))
+    if output.file is None and output.format != "html":
+        write_lines(cast("Iterator[Line | str]", make_lines(reports, options)))  # only HTML is bytes
         return
-    recording: Recording = reports[0].recording
-    with open_output(output.path, force=True, recording=recording.path) as file:
-        file.writelines(f"{line}\n".encode() for line in make_lines(reports, replace(options, width=None)))
+    with open_output(output.file, force=True, recording=reports[0].recording.path) as file:
+        for line in make_lines(reports, replace(options, width=None)):
+            file.write(line if isinstance(line, bytes) else f"{line}\n".encode())
 
 
 def _read_config(path: Path | None, *, no_config: bool) -> Config:

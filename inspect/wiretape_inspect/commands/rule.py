@@ -1,6 +1,5 @@
 """`wiretape rule`: what a rule requires, why, and traffic that breaks it and that satisfies it."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +12,6 @@ from wiretape.rules import CATALOGUE, EVERY, Rule, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_output
 from wiretape_inspect.terminal_output import find_terminal, write_lines
-
-_PAGE = re.compile(r"[A-Z]+\d{3}\.md")
-"""File names of rule pages; no other files are deleted."""
 
 
 def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -40,7 +36,7 @@ def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str
     "folder",
     type=PATH,
     metavar="FOLDER",
-    help="With --all --format markdown: write one page per rule to this folder, and delete obsolete pages there.",
+    help="With --all --format markdown: write one page per rule to this folder.",
 )
 def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> None:
     """Explain the rule CODE (a code or a name): its clause, why it matters, and traffic that breaks or satisfies it.
@@ -71,7 +67,7 @@ def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
         yield from rule_output.table_lines(rules) if format_ == "text" else rule_output.index_lines(rules)
         return
     terminal = find_terminal()
-    width = min(terminal.width, rule_output.MAX_WIDTH) if terminal and terminal.width else rule_output.MAX_WIDTH
+    width = min((terminal and terminal.width) or rule_output.MAX_WIDTH, rule_output.MAX_WIDTH)
     for number, each in enumerate(rules):
         yield from [""] if number else []
         if format_ == "text":
@@ -83,13 +79,12 @@ def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
 def _find_rules(code: str | None) -> list[Rule]:
     """Return the rules with a code, a code prefix or a name.  Raises InputError."""
     wanted = code if code is not None else EVERY
-    by_name = {each.name: each for each in CATALOGUE.values()}
-    if wanted.lower() in by_name:
-        return [by_name[wanted.lower()]]
+    if named := [each for each in CATALOGUE.values() if each.name == wanted.lower()]:
+        return named
     try:
         codes = codes_of(wanted)
     except UnknownCodeError as error:
-        name = closest_match(wanted.lower(), by_name) if "-" in wanted else None
+        name = closest_match(wanted.lower(), [each.name for each in CATALOGUE.values()]) if "-" in wanted else None
         raise InputError(f"There is no rule {wanted!r}; did you mean {name}?" if name else str(error)) from None
     return [each for each in CATALOGUE.values() if each.code in codes]
 
@@ -98,9 +93,6 @@ def _write_pages(folder: Path) -> None:
     pages = rule_output.pages()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.glob("*.md"):
-            if path.name not in pages and _PAGE.fullmatch(path.name):
-                path.unlink()
         for name, text in pages.items():
             (folder / name).write_text(text, "utf-8")
     except OSError as error:

@@ -37,6 +37,7 @@ _NONE = "-"
 class SessionSummary:
     """The traffic of one session; replayed events count again."""
 
+    info: RecordingInfo
     id: str | None
     """None for all streams whose path contains no session."""
     streams: int = 0
@@ -79,19 +80,9 @@ class SessionSummary:
             self.last_sequence = seen.sequence
 
 
-@dataclass(slots=True)
-class RecordingSummary:
-    """The sessions of a recording, and everything else in it."""
-
-    info: RecordingInfo
-    sessions: list[SessionSummary]
-    others: Counter[str]
-    """The exchanges that are not streams, by status, or `no response`."""
-    findings: Counter[str]
-
-
-def summarise(recording: Recording, findings: dict[int, list[Finding]]) -> RecordingSummary:
-    """Read a recording once; `findings` are those of the live checks, by exchange."""
+def summarise(recording: Recording) -> tuple[list[SessionSummary], Counter[str]]:
+    """Return the sessions, and how many exchanges are not streams, by status or `no response`."""
+    findings = stored_findings(recording)
     sessions: dict[str | None, SessionSummary] = {}
     others: Counter[str] = Counter()
     for exchange in recording.exchanges():
@@ -99,18 +90,18 @@ def summarise(recording: Recording, findings: dict[int, list[Finding]]) -> Recor
             others[str(exchange.response.status) if exchange.response else "no response"] += 1
             if exchange.session_id is None:
                 continue
-        session = sessions.setdefault(exchange.session_id, SessionSummary(exchange.session_id))
+        session = sessions.setdefault(exchange.session_id, SessionSummary(recording.info, exchange.session_id))
         frames = recording.frames(exchange.number) if exchange.is_stream else ()
         session.add(exchange, frames, findings.get(exchange.number, ()))
-    total = Counter(str(finding.severity) for found in findings.values() for finding in found)
-    return RecordingSummary(recording.info, list(sessions.values()), others, total)
+    return list(sessions.values()), others
 
 
-def summary_document(summary: RecordingSummary) -> dict[str, Any]:
-    """Return the summary as plain data for JSON."""
+def summary_document(recording: Recording) -> dict[str, Any]:
+    """Return the sessions of a recording as plain data for JSON."""
+    info, (found, others) = recording.info, summarise(recording)
     return {
         "format": FORMAT,
-        "recording": summary.info,
+        "recording": info,
         "sessions": [
             {
                 "session_id": session.id,
@@ -121,37 +112,41 @@ def summary_document(summary: RecordingSummary) -> dict[str, Any]:
                 "deltas": session.kinds["delta"],
                 "ephemeral": session.kinds["ephemeral"],
                 "last_sequence": session.last_sequence,
-                "first": summary.info.wall_clock(session.first_ns or 0),
-                "last": summary.info.wall_clock(session.last_ns),
-                "endings": dict(session.endings),
-                "findings": dict(session.findings),
+                "first": info.wall_clock(session.first_ns or 0),
+                "last": info.wall_clock(session.last_ns),
+                "endings": session.endings,
+                "findings": session.findings,
             }
-            for session in summary.sessions
+            for session in found
         ],
-        "other_exchanges": dict(sorted(summary.others.items())),
-        "findings": dict(summary.findings),
+        "other_exchanges": dict(sorted(others.items())),
+        "findings": _severities(recording),
     }
 
 
-def summary_lines(summary: RecordingSummary, terminal: Terminal | None) -> Iterator[Line | str]:
+def summary_lines(recording: Recording, terminal: Terminal | None) -> Iterator[Line | str]:
     """Yield the lines of `wiretape sessions`: a table, or blocks if the terminal is too narrow for it."""
-    info = summary.info
+    info, (found, others) = recording.info, summarise(recording)
     length = f"lasted {format_duration(info.ended_ns)}" if info.ended_ns is not None else "not closed"
     upstream = [f"upstream {info.upstream}"] if info.upstream else []
     yield wrapped(" · ".join((info.tool, *upstream, f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
-    if summary.sessions:
+    if found:
         yield ""
-        table = list(_table_lines(summary))
+        table = list(_table_lines(found))
         widest = max(cell_len(str(line)) for line in table)
         width = terminal.width if terminal else None
-        yield from table if width is None or widest <= width else _blocks(summary)
+        yield from table if width is None or widest <= width else _blocks(found)
         yield ""
-    yield f"other exchanges: {_tally(summary.others) or 'none'}"
-    yield f"findings: {_severities(summary.findings) or 'none'}"
+    yield f"other exchanges: {_tally(others) or 'none'}"
+    yield f"findings: {_count_severities(_severities(recording)) or 'none'}"
 
 
-def _table_lines(summary: RecordingSummary) -> Iterator[Line]:
-    rows = [_COLUMNS, *(tuple(map(printable, _cells(summary, session))) for session in summary.sessions)]
+def _severities(recording: Recording) -> Counter[str]:
+    return Counter(str(finding.severity) for finding in recording.findings())
+
+
+def _table_lines(sessions: Iterable[SessionSummary]) -> Iterator[Line]:
+    rows = [_COLUMNS, *(tuple(map(printable, _cells(session))) for session in sessions)]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = []
@@ -161,9 +156,9 @@ def _table_lines(summary: RecordingSummary) -> Iterator[Line]:
         yield Line([("  ".join(cells), "head" if row is _COLUMNS else "")], "keep")
 
 
-def _blocks(summary: RecordingSummary) -> Iterator[Line]:
-    for session in summary.sessions:
-        cells = dict(zip(_COLUMNS, _cells(summary, session), strict=True))
+def _blocks(sessions: Iterable[SessionSummary]) -> Iterator[Line]:
+    for session in sessions:
+        cells = dict(zip(_COLUMNS, _cells(session), strict=True))
         counts = [f"{cells[name]} {name}" for name in _COUNTS]
         yield wrapped((cells["session"], "head"))
         yield labelled(_INDENT, " · ".join([*counts, f"last seq {cells['last seq']}"]))
@@ -171,18 +166,18 @@ def _blocks(summary: RecordingSummary) -> Iterator[Line]:
         yield from (labelled(_INDENT, cells[name]) for name in ("endings", "findings") if cells[name] != _NONE)
 
 
-def _cells(summary: RecordingSummary, session: SessionSummary) -> Iterator[str]:
+def _cells(session: SessionSummary) -> Iterator[str]:
     yield session.id if session.id is not None else "(none)"
     for number in (session.streams, session.kinds.total(), session.kinds["durable"], session.kinds["delta"]):
         yield f"{number:,}"
     yield format_integer(session.last_sequence) if session.last_sequence is not None else _NONE
-    yield f"{summary.info.wall_clock(session.first_ns or 0):%H:%M:%S.%f}"[:-3]
-    yield f"{summary.info.wall_clock(session.last_ns):%H:%M:%S.%f}"[:-3]
+    for time_ns in (session.first_ns or 0, session.last_ns):
+        yield f"{session.info.wall_clock(time_ns):%H:%M:%S.%f}"[:-3]
     yield _tally(session.endings) or _NONE
-    yield _severities(session.findings) or _NONE
+    yield _count_severities(session.findings) or _NONE
 
 
-def _severities(counts: Counter[str]) -> str:
+def _count_severities(counts: Counter[str]) -> str:
     return ", ".join(count_of(number, severity) for severity, number in sorted(counts.items()))
 
 
@@ -203,8 +198,7 @@ def sessions(file: Path, as_json: bool) -> None:
         wiretape sessions run.db
     """
     with open_recording(file) as recording:
-        summary = summarise(recording, stored_findings(recording))
         if as_json:
-            write_lines([dump_json(summary_document(summary), indent=True)])
+            write_lines([dump_json(summary_document(recording), indent=True)])
         else:
-            write_lines(summary_lines(summary, find_terminal()))
+            write_lines(summary_lines(recording, find_terminal()))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import click
@@ -38,6 +39,17 @@ _STYLES: dict[Status, str] = {
     "pending": "dim",
     "new": "",
 }
+
+
+_EXCLUDED = {
+    "--session": ("--exchange", "--at", "--resume"),
+    "--exchange": ("--at", "--resume"),
+    "--at": ("--resume", "--calls", "--follow", "a filter"),
+    "--resume": ("--calls", "--headers", "--follow", "a filter"),
+    "--calls": ("--headers", "--follow", "a filter"),
+    "--headers": ("--follow",),
+}
+"""What cannot be combined with an option."""
 
 
 class _FilterCommand(click.Command):
@@ -101,12 +113,10 @@ def show(
         wiretape show run.db --resume 2:3
         wiretape show run.db --follow
     """
-    is_narrowed = session is not None or number is not None or bool(filter_.groups)
-    _check_options(session=session, number=number, at=at, pair=pair, is_narrowed=is_narrowed, follow=follow)
-    if calls and (filter_.groups or at is not None or pair is not None or follow):
-        raise click.UsageError("--calls can be combined only with --session, --exchange and --json.")
-    if headers and (pair is not None or calls or follow):
-        raise click.UsageError("--headers can be combined only with a filter, --session, --exchange and --at.")
+    given: dict[str, object] = {"--session": session, "--exchange": number, "--at": at, "--resume": pair}
+    given |= {"--calls": calls or None, "--headers": headers or None, "--follow": follow or None}
+    given["a filter"] = filter_.groups or None
+    _check_options([name for name, value in given.items() if value is not None])
     if follow:
         write_lines(follow_recording(file, filter_, as_json=as_json), live=True)
         return
@@ -116,29 +126,22 @@ def show(
             lines = _event_lines(recording, at, as_json=as_json, with_headers=headers)
         elif pair is not None:
             lines = _reconnection_lines(recording, pair, as_json=as_json)
-        elif calls:
-            lines = _activity_lines(
-                recording, select_exchanges(recording, session=session, number=number), as_json=as_json
-            )
         else:
             selected = select_exchanges(recording, session=session, number=number)
-            lines = _or_explain(
-                timeline_lines(recording, selected, filter_, as_json=as_json, with_headers=headers), filter_
-            )
+            if calls:
+                lines = _activity_lines(recording, selected, as_json=as_json)
+            else:
+                shown = timeline_lines(recording, selected, filter_, as_json=as_json, with_headers=headers)
+                lines = _or_explain(shown, filter_)
         write_lines(lines, page=not as_json and not no_pager)
 
 
-def _check_options(
-    *, session: str | None, number: int | None, at: str | None, pair: str | None, is_narrowed: bool, follow: bool
-) -> None:
+def _check_options(given: Sequence[str]) -> None:
     """Raise UsageError if options cannot be combined."""
-    if session is not None and number is not None:
-        raise click.UsageError("--session and --exchange cannot be combined.")
-    if at is not None and (is_narrowed or pair is not None or follow):
-        raise click.UsageError("--at shows one event: it can be combined only with --json, not with a filter.")
-    if pair is not None and (is_narrowed or follow):
-        raise click.UsageError("--resume shows two streams: it can be combined only with --json, not with a filter.")
-    if follow and (session is not None or number is not None):
+    for one, other in combinations(given, 2):
+        if other in _EXCLUDED.get(one, ()):
+            raise click.UsageError(f"{one} and {other} cannot be combined.")
+    if "--follow" in given and {"--session", "--exchange"}.intersection(given):
         raise click.UsageError("With --follow, use a filter instead: session:ID or exchange:N.")
 
 

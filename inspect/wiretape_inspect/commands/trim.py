@@ -153,4 +153,4 @@ def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator
             f"{count_of(minimal.removed_frames, 'frame')} of streams",
         ]
         yield f"Removed: {' and '.join(removed)}. The streams look as if the removed frames had never been sent."
-    yield describe_contents(written)
+    yield f"{describe_contents(written)}."

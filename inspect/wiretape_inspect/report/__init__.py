@@ -8,8 +8,8 @@ from wiretape_inspect.styled_line import Line
 
 __all__ = ["FORMATS", "Report", "ReportFormat", "ReportOptions", "check_recording", "load_format"]
 
-ReportFormat = Callable[[Sequence[Report], ReportOptions], Iterator[Line | str]]
-"""Yields the lines of a document about reports."""
+ReportFormat = Callable[[Sequence[Report], ReportOptions], Iterator[Line | str] | Iterator[bytes]]
+"""Yields the lines of a document about reports, or, for HTML, its bytes."""
 
 FORMATS = {
     "text": "text_format:text_lines",
@@ -21,7 +21,7 @@ FORMATS = {
     "gitlab": "ci_formats:gitlab_lines",
     "sarif": "sarif_format:sarif_lines",
     "markdown": "markdown_format:markdown_lines",
-    "html": "html_format:html_lines",
+    "html": "html_format:html_parts",
 }
 """The modules and functions of the formats, by the names that `--format` takes."""
 

@@ -27,17 +27,9 @@ _MIN_RADIUS, _MAX_RADIUS = 3, 200
 """Events around a finding that such a page holds: the fewer findings, the more events."""
 
 
-def html_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
-    """Yield the lines of the document."""
-    line = list[str]()
-    for part in page_parts(_documents(reports, options)):
-        first, *others = part.decode().split("\n")
-        line.append(first)
-        for other in others:
-            yield "".join(line)
-            line = [other]
-    if any(line):
-        yield "".join(line)
+def html_parts(reports: Sequence[Report], options: ReportOptions) -> Iterator[bytes]:
+    """Yield the document, a part at a time."""
+    return page_parts(_documents(reports, options))
 
 
 def _documents(reports: Sequence[Report], options: ReportOptions) -> Iterator[tuple[str, Iterator[bytes]]]:

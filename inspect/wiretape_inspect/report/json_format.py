@@ -23,6 +23,7 @@ from wiretape_inspect.report.evidence import bytes_at, split_message
 from wiretape_inspect.report.finding_location import LocatedFinding
 from wiretape_inspect.report.recording_report import Report, ReportOptions, total_severities
 from wiretape_inspect.report.text_format import show_command
+from wiretape_inspect.rule_output import rule_facts
 
 FORMAT = 1
 """Increases when a key is removed or changes its meaning; keys may be added at any time."""
@@ -43,13 +44,13 @@ def json_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[st
     yield f'"format": {FORMAT},'
     yield f'"tool": {ascii_json(_TOOL)},'
     if len(reports) == 1:
-        yield from _report(reports[0], options)
+        yield from _member_lines(reports[0], options)
         yield "}"
         return
     yield '"reports": ['
     for number, report in enumerate(reports, 1):
         yield "{"
-        yield from _report(report, options)
+        yield from _member_lines(report, options)
         yield "}," if number < len(reports) else "}"
     yield "],"
     yield f'"summary": {ascii_json(_total(reports))}'
@@ -57,19 +58,13 @@ def json_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[st
 
 
 def ndjson_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
-    """Yield one JSON object per line; `kind` is recording, rule, finding or summary."""
+    """Yield one JSON object per line; `kind` is recording, rule, finding, case, probe or summary."""
     for report in reports:
-        yield ascii_json({"kind": "recording", "format": FORMAT, "tool": _TOOL, **_recording(report)})
-        file = {"file": _file(report)}
-        for rule in CATALOGUE.values():
-            yield ascii_json({"kind": "rule", **file, **rule_document(report, rule, options)})
-        for located in report.located_findings():
-            yield ascii_json({"kind": "finding", **file, **finding_document(report, located)})
-        if report.cases is not None:
-            for result in report.cases.results:
-                yield ascii_json({"kind": "case", **file, **case_document(result)})
-            yield ascii_json({"kind": "probe", **file, **probe_document(report.cases, report.coverage)})
-        yield ascii_json({"kind": "summary", **file, **_summary(report)})
+        for name, value in _members(report, options):
+            head: dict[str, Any] = {"kind": name.removesuffix("s")}
+            head |= {"format": FORMAT, "tool": _TOOL} if name == "recording" else {"file": _file(report)}
+            for document in [value] if isinstance(value, dict) else value:
+                yield ascii_json({**head, **document})
 
 
 def ascii_json(value: Any) -> str:
@@ -91,20 +86,26 @@ def array_items(values: Iterable[Any]) -> Iterator[str]:
 _TOOL = {"name": "wiretape", "version": __version__}
 
 
-def _report(report: Report, options: ReportOptions) -> Iterator[str]:
-    yield f'"recording": {ascii_json(_recording(report))},'
-    yield '"rules": ['
-    yield from array_items(rule_document(report, rule, options) for rule in CATALOGUE.values())
-    yield "],"
-    yield '"findings": ['
-    yield from array_items(finding_document(report, located) for located in report.located_findings())
-    yield "],"
+def _members(report: Report, options: ReportOptions) -> Iterator[tuple[str, dict[str, Any] | Iterator[dict[str, Any]]]]:
+    """Yield the members of a report: an object, or the items of an array."""
+    yield "recording", _recording(report)
+    yield "rules", (rule_document(report, rule, options) for rule in CATALOGUE.values())
+    yield "findings", (finding_document(report, located) for located in report.located_findings())
     if report.cases is not None:
-        yield '"cases": ['
-        yield from array_items(map(case_document, report.cases.results))
-        yield "],"
-        yield f'"probe": {ascii_json(probe_document(report.cases, report.coverage))},'
-    yield f'"summary": {ascii_json(_summary(report))}'
+        yield "cases", map(case_document, report.cases.results)
+        yield "probe", probe_document(report.cases, report.coverage)
+    yield "summary", _summary(report)
+
+
+def _member_lines(report: Report, options: ReportOptions) -> Iterator[str]:
+    for name, value in _members(report, options):
+        comma = "" if name == "summary" else ","
+        if isinstance(value, dict):
+            yield f'"{name}": {ascii_json(value)}{comma}'
+        else:
+            yield f'"{name}": ['
+            yield from array_items(value)
+            yield f"]{comma}"
 
 
 def _file(report: Report) -> str:
@@ -139,13 +140,8 @@ def rule_document(report: Report, rule: Rule, options: ReportOptions) -> dict[st
     """Return a rule of the catalogue, and what the recording shows about it."""
     tally: Tally = report.outcomes.tallies[rule.code]
     return {
-        "code": rule.code,
-        "name": rule.name,
+        **rule_facts(rule),
         "severity": report.severity_of(rule.code),
-        "side": rule.side,
-        "scope": rule.scope,
-        "basis": rule.basis,
-        "clause": rule.clause,
         "url": f"{options.docs_url}{rule.code}.md" if options.docs_url else None,
         "selected": rule.code in report.selected,
         "verdict": tally.verdict,

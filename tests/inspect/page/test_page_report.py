@@ -28,7 +28,7 @@ def reported(tmp_path):
         page = tmp_path / "report.html"
         selected = frozenset({"SEQ001", "SEQ002", "SEQ003"})
         reports = [check_recording(open_recording(path), f"runs/{path.name}", selected=selected) for path in paths]
-        page.write_text("\n".join(html_format.html_lines(reports, ReportOptions())))
+        page.write_bytes(b"".join(html_format.html_parts(reports, ReportOptions())))
         for each in reports:
             each.recording.close()
         return page.as_uri()
