@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import stat
 from random import Random
 
 import pytest
@@ -148,40 +147,6 @@ def test_events_contain_ordinary_bodies_decoded_if_possible(tape, run):
     assert bodies[0] == {"data": {"a": 1}}
     assert bodies[1] == {"text": "broken", "encoded": True}
     assert list(bodies[2]) == ["omitted"]
-
-
-def test_only_its_owner_can_read_an_output_file(tape, run, tmp_path):
-    tape.exchange(chunks=[(1, STREAM)])
-    to = tmp_path / "out.sse"
-    result = run("export", tape.close(), "--format", "sse", "-o", to)
-
-    assert (result.exit_code, result.output) == (0, "")
-    assert to.read_bytes() == STREAM
-    assert stat.S_IMODE(to.stat().st_mode) == 0o600
-
-
-def test_an_existing_output_file_is_replaced_only_with_force(tape, run, tmp_path):
-    tape.exchange(chunks=[(1, STREAM)])
-    path, to = tape.close(), tmp_path / "out.sse"
-    to.write_bytes(b"precious " * 100)
-    to.chmod(0o644)
-    result = run("export", path, "--format", "sse", "--output", to)
-
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "--force" in result.stderr
-    assert to.read_bytes() == b"precious " * 100
-    assert run("export", path, "--format", "sse", "--output", to, "--force").exit_code == 0
-    assert to.read_bytes() == STREAM
-    assert stat.S_IMODE(to.stat().st_mode) == 0o600
-
-
-def test_the_recording_is_never_replaced(tape, run):
-    tape.exchange(chunks=[(1, STREAM)])
-    path = tape.close()
-    before = path.read_bytes()
-    result = run("export", path, "--format", "sse", "--output", path, "--force")
-
-    assert (result.exit_code, path.read_bytes()) == (2, before)
 
 
 @pytest.mark.parametrize("name", ["missing/out.sse", "."])

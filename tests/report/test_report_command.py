@@ -25,7 +25,12 @@ def wiretape(*arguments, **options):
     return subprocess.run(command, capture_output=True, check=False, **options)
 
 
-def test_a_recording_without_findings_gives_one_line(record, run):
+def test_a_recording_without_findings_gives_one_line(record, run, tmp_path):
+    Writer.create(tmp_path / "empty.db", upstream="http://service.test").close(1)
+    empty = run("report", tmp_path / "empty.db")
+    counts = f"no findings · 0 of {len(CATALOGUE)} rules exercised · 0 events in 0 exchanges"
+    assert (empty.exit_code, empty.stdout) == (0, f"{tmp_path / 'empty.db'}: {counts}\n")
+
     path = record(CLEAN)
     result = run("report", path)
     assert result.exit_code == 0
@@ -84,19 +89,19 @@ def test_the_command_in_a_block_runs(record, run):
     assert "evt_0" in shown.stdout
 
 
-def test_an_error_response_is_shown_with_headers_and_body(record, run):
-    (vector,) = [v for v in vectors_of("ERR001") if v.name == "breaks-no-json"]
-    text = run("report", record(vector.observations())).stdout
-    assert "      GET /v1/sessions/ses_1/events/stream\n       < | 502 Bad Gateway\n" in text
-    assert "       < | Content-Type: application/json\n         | <h1>Bad Gateway</h1>\n" in text
-    assert ", exchange 1, 1.004s\n" in text
-
-
-def test_a_cut_off_message_is_shown(record, run):
-    (vector,) = [v for v in vectors_of("SSE002") if v.name == "breaks-in-a-line"]
-    text = run("report", record(vector.observations())).stdout
-    assert "bytes 0-28" in text
-    assert "         | event: message.delta\n         | data: {\n" in text
+@pytest.mark.parametrize(
+    ("code", "name", "shown"),
+    [
+        ("ERR001", "breaks-no-json", "      GET /v1/sessions/ses_1/events/stream\n       < | 502 Bad Gateway\n"),
+        ("ERR001", "breaks-no-json", "       < | Content-Type: application/json\n         | <h1>Bad Gateway</h1>\n"),
+        ("ERR001", "breaks-no-json", ", exchange 1, 1.004s\n"),
+        ("SSE002", "breaks-in-a-line", "bytes 0-28"),
+        ("SSE002", "breaks-in-a-line", "         | event: message.delta\n         | data: {\n"),
+    ],
+)
+def test_an_error_response_and_a_cut_off_message_are_shown(record, run, code, name, shown):
+    (vector,) = [vector for vector in vectors_of(code) if vector.name == name]
+    assert shown in run("report", record(vector.observations())).stdout
 
 
 def test_compressed_evidence_is_shown_decoded(record, run):
@@ -336,14 +341,6 @@ def test_invalid_arguments_are_one_sentence_with_status_2(run, arguments, error)
     assert result.exit_code == 2
     assert error in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_an_empty_recording_has_an_empty_report(run, tmp_path):
-    Writer.create(tmp_path / "run.db", upstream="http://service.test").close(1)
-    result = run("report", tmp_path / "run.db")
-    assert result.exit_code == 0
-    counts = f"no findings · 0 of {len(CATALOGUE)} rules exercised · 0 events in 0 exchanges"
-    assert result.stdout == f"{tmp_path / 'run.db'}: {counts}\n"
 
 
 def on_a_terminal(*arguments, before=""):

@@ -61,6 +61,8 @@ def test_each_output_applies_to_the_preceding_format(run, path, tmp_path, argume
         ("--format json --output a --format text --output ./a", "Two formats would be written to a."),
         ("--format json --all", "--all needs"),
         ("--format json --statistics", "--statistics needs --format text"),
+        ("--summary --format json", "--summary and --format cannot be combined."),
+        ("--jobs 0", "Invalid value for '--jobs'"),
         ("--select SEQQ", "Unknown rule code 'SEQQ'; did you mean SEQ?"),
         ("--ignore seq01", "did you mean SEQ001?"),
         ("--select SEQ --ignore SEQ", "No rules left to check"),

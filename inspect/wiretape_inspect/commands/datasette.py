@@ -53,8 +53,7 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
         wiretape datasette run.db
         datasette run.db --metadata run.metadata.json
     """
-    _check_is_sqlite(file)
-    _check_name(file)
+    _check_file(file)
     if update_views and (names := sql_views.update_views(file)):
         click.echo(f"{printable(str(file))} now has the views of this version of wiretape: {', '.join(names)}.")
     missing = sql_views.find_outdated(file)
@@ -77,18 +76,14 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     _print_commands(file, metadata, config)
 
 
-def _check_is_sqlite(file: Path) -> None:
-    """Refuse recordings in other formats, which wiretape can open and datasette cannot."""
+def _check_file(file: Path) -> None:
+    """Refuse recordings in other formats, and names that are not UTF-8: both files contain the name of the database."""
     open_recording(file).close()
     if not is_sqlite_file(file):
         raise InputError(
             f"{printable(str(file))} is not a SQLite file, which datasette needs: "
             "convert it to a recording with `wiretape import`."
         )
-
-
-def _check_name(file: Path) -> None:
-    """Refuse names that are not UTF-8: both files contain the name of the database, which is that of the recording."""
     try:
         file.stem.encode()
     except UnicodeEncodeError:

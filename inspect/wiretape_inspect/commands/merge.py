@@ -209,18 +209,14 @@ def _close_pairs(group: list[_MergedExchange]) -> Iterator[tuple[_MergedExchange
             unpaired.append(other)
 
 
-def _has_same_bodies(merged: MergedRecording, one: _MergedExchange, other: _MergedExchange) -> bool:
+def _has_same_bodies(merged: MergedRecording, *pair: _MergedExchange) -> bool:
     """Whether the bodies have the same beginning, as far as both have bytes."""
     for side in Side:
-        first, second = (_beginning(merged, each, side) for each in (one, other))
+        bodies = (merged.recordings[each.which].body(each.exchange.number, side) for each in pair)
+        first, second = (decode_beginning(None, bytes_before_loss(body), _COMPARED_BYTES)[0] for body in bodies)
         if first[: len(second)] != second[: len(first)]:
             return False
     return True
-
-
-def _beginning(merged: MergedRecording, each: _MergedExchange, side: Side) -> bytes:
-    parts = bytes_before_loss(merged.recordings[each.which].body(each.exchange.number, side))
-    return decode_beginning(None, parts, _COMPARED_BYTES)[0]
 
 
 def _duplicate_sentences(merged: MergedRecording, one: _MergedExchange, other: _MergedExchange) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""The parts of `wiretape demo`: its service (TOML), its client and its child processes."""
+"""The parts of `wiretape demo`: its service (TOML) and its child processes."""

@@ -206,13 +206,3 @@ def test_invalid_inputs_are_refused_in_one_sentence(run, session, tmp_path, file
     assert result.exit_code == 2
     assert error in result.output
     assert [path.name for path in tmp_path.iterdir()] == [session.name]
-
-
-def test_an_existing_file_is_replaced_only_with_force(run, merged, parts, session, tmp_path):
-    other = parts.stored(exchange(1, 1), tmp_path / "other.db")
-
-    _, both = merged(session, other)
-
-    assert "exists" in run("merge", session, other, "-o", both).output
-    assert run("merge", session, other, "-o", both, "--force").exit_code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["both.db", "other.db", "run.db"]

@@ -303,18 +303,6 @@ def test_invalid_options_are_refused_without_leaving_files(run, session, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == [session.name]
 
 
-def test_an_existing_file_is_replaced_only_with_force_and_never_the_input(run, session, tmp_path):
-    other = tmp_path / "other.db"
-    other.write_text("mine")
-
-    assert "exists: choose another name for --output" in run("trim", session, "--exchange", 2, "-o", other).output
-    assert other.read_text() == "mine"
-    assert "is also an input file" in run("trim", session, "--exchange", 2, "-o", session, "--force").output
-    assert run("trim", session, "--exchange", 2, "-o", other, "--force").exit_code == 0
-    with open_recording(other) as recording:
-        assert [exchange.number for exchange in recording.exchanges()] == [2]
-
-
 def test_an_interruption_leaves_existing_files_unchanged(before, tmp_path):
     def interrupted():
         yield from before[:50]
