@@ -8,10 +8,10 @@ from importlib import import_module
 _MODULES = {
     "CheckedReplay": "wiretape_replay.testing.checked_servers",
     "CheckedService": "wiretape_replay.testing.checked_servers",
-    "ClientError": "wiretape_replay.testing.server_group",
+    "ClientError": "wiretape_replay.testing.checked_servers",
     "ReceivedRequest": "wiretape_replay.testing.checked_servers",
-    "replay": "wiretape_replay.testing.server_group",
-    "serve": "wiretape_replay.testing.server_group",
+    "replay": "wiretape_replay.testing.checked_servers",
+    "serve": "wiretape_replay.testing.checked_servers",
 }
 
 

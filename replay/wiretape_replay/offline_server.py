@@ -94,13 +94,13 @@ class OfflineServer:
         if self._fault_actions is not None:
             handler = self._fault_actions.wrap(handler)
         control.on_reset.append(self.faults.rewind)
-        malformed = malformed_request_handler(self.ids, allowed_methods)
         listener = None if self._checker is None else self._checker.start_exchange
         if self._checker is not None:
             control.client_findings = self._checker.attribution.client.kept
             self._checker.on_finding.append(lambda _: control.changes.notify())
-        server = HttpServer(handler, self._log, listener, malformed)
-        ControlApi(control, self.token).attach(server.app)
+        malformed = malformed_request_handler(self.ids, allowed_methods)
+        api = ControlApi(control, self.token)
+        server = HttpServer(handler, self._log, listener, malformed, control=api.respond)
         try:
             url = await server.start(host, port)
             try:
@@ -109,6 +109,7 @@ class OfflineServer:
                     self._checker.open(url, self._bases, needs_key=needs_key)
                 yield url
             finally:
+                control.changes.close()
                 await server.stop()
         finally:
             if self._checker is not None:

@@ -179,8 +179,7 @@ async def playing(
         known_ids = frozenset([*sessions, *known])
         player = SessionPlayer(sessions, known_ids=known_ids, others=others.respond, streams=streams)
         control = replay_control(playheads, others, player)
-        server = HttpServer(player.respond, print)
-        ControlApi(control, TOKEN).attach(server.app)
+        server = HttpServer(player.respond, print, control=ControlApi(control, TOKEN).respond)
         stage = Stage(await server.start("127.0.0.1", 0), player, others, control)
         try:
             yield stage

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_replay.client_verdict.attribution import Attribution
-from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.client_verdict.client_checker import Attribution, ClientChecker
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyFraming, HttpRequest, ResponseHead
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, FaultInjected, RequestBodyPart, RequestComplete

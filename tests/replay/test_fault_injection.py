@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wiretape.observations import Ending
 from wiretape.sse import FrameKind, Parser
-from wiretape_replay.faults.dry_run import list_hits
+from wiretape_replay.faults.fault_preview import list_hits
 from wiretape_replay.faults.fault_schedule import FaultSchedule
 from wiretape_replay.faults.fault_script import (
     Corrupt,

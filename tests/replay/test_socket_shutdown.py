@@ -112,8 +112,7 @@ async def test_stopping_does_not_wait_for_clients_that_have_their_response(data)
 async def test_stopping_does_not_wait_for_an_unread_request_body():
     """The control API does not read the body of a request that it refuses by its head."""
     async with asyncio.timeout(_PATIENCE_S):
-        server = HttpServer(Brief().respond, lambda _: None)
-        server.app.router.add_post("/_wiretape/known", _refuse)
+        server = HttpServer(Brief().respond, lambda _: None, control=_refuse)
         url = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(b"POST /_wiretape/known HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")

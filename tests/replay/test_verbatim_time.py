@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.server_options import parse_speed
-from wiretape_replay.verbatim.response_plan import plan_response
+from wiretape_replay.verbatim.verbatim_player import plan_response
 
 MS = 1_000_000
 

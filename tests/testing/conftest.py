@@ -13,8 +13,8 @@ import pytest_asyncio.plugin
 import wiretape.recording.formats.tape.reader  # noqa: F401
 import wiretape_inspect.commands.report  # noqa: F401
 import wiretape_replay.session.log_builder
+import wiretape_replay.testing.checked_servers
 import wiretape_replay.testing.plugin
-import wiretape_replay.testing.server_group
 from wiretape.observations import (
     BytesArrived,
     Ending,

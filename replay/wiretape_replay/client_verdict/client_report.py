@@ -17,8 +17,7 @@ from wiretape.labels import count_of
 from wiretape.recording import check_not_recording
 from wiretape.rules import CATALOGUE, Finding, Party, Severity
 from wiretape.safe_text import closest_match, printable
-from wiretape_replay.client_verdict.attribution import Attribution, FindingCounts
-from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.client_verdict.client_checker import Attribution, ClientChecker, FindingCounts
 from wiretape_replay.server_options import option
 
 _STDOUT = "-"
@@ -100,7 +99,7 @@ def verdict(
         rules = count_of(len(attribution.client.codes), "rule")
         yield f"The client broke {rules} ({count_of(len(attribution.client), 'finding')}):"
         for finding in _first_of_each(attribution.client):
-            yield f"  {_finding_line(finding)}{_more(attribution.client.codes[finding.code] - 1)}"
+            yield f"  {finding_line(finding)}{_more(attribution.client.codes[finding.code] - 1)}"
     elif not inconclusive:
         yield "The client broke no rules."
     if inconclusive:
@@ -144,7 +143,8 @@ def _first_of_each(findings: FindingCounts) -> list[Finding]:
     return sorted(first.values(), key=lambda finding: (worst.index(finding.severity), order.index(finding.code)))
 
 
-def _finding_line(finding: Finding) -> str:
+def finding_line(finding: Finding) -> str:
+    """The line about a finding."""
     return labels.finding_line(finding.severity, finding.code, finding.exchange, finding.event, finding.message)
 
 

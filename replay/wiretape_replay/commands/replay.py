@@ -26,7 +26,7 @@ from wiretape_replay.commands.foreground_server import (
     serve_until_stopped,
     verdict_options,
 )
-from wiretape_replay.faults.dry_run import dry_run_lines
+from wiretape_replay.faults.fault_preview import preview_lines
 from wiretape_replay.recording_server import Replay, serve_replay
 from wiretape_replay.server_options import FAULTS, ReplayOptions
 from wiretape_replay.verbatim.verifier import verify as verify_recording
@@ -85,7 +85,7 @@ def replay(
         raise InputError("--dry-run lists what a fault script would hit: add --faults FILE.")
     parsed = ReplayOptions(**options)
     if dry_run:
-        for line in dry_run_lines(recording, parsed.script):
+        for line in preview_lines(recording, parsed.script):
             click.echo(line)
         return
     host, port = parse_address(listen)

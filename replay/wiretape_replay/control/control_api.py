@@ -53,13 +53,7 @@ class ControlApi:
         self._token = token
         self._request_ids = count(1)
 
-    def attach(self, app: web.Application) -> None:
-        """Add the route to an application."""
-        for path in (CONTROL_ROOT.rstrip("/"), CONTROL_ROOT + "{rest:.*}"):
-            app.router.add_route("*", path, self.respond)
-        app.on_shutdown.append(self._end_feeds)
-
-    async def respond(self, request: web.Request) -> web.StreamResponse:
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
         """Respond to one request."""
         refusal = _find_refusal(request, self._token)
         if refusal is not None:
@@ -77,7 +71,7 @@ class ControlApi:
             return await self._send_feed(request)
         return await self._run(OPERATIONS[name][request.method], request)
 
-    async def _run(self, operation: Operation, request: web.Request) -> web.Response:
+    async def _run(self, operation: Operation, request: web.BaseRequest) -> web.Response:
         try:
             parameters = operation.check(await _parameters(request))
             session_id = parameters.pop("session")
@@ -95,7 +89,7 @@ class ControlApi:
         except web.RequestPayloadError:
             return self._error(400, "The request body is incomplete.")
 
-    async def _send_feed(self, request: web.Request) -> web.StreamResponse:
+    async def _send_feed(self, request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": EVENT_STREAM, "Cache-Control": "no-store"})
         try:
             await response.prepare(request)
@@ -104,9 +98,6 @@ class ControlApi:
         except ConnectionError:
             pass  # the reader has left
         return response
-
-    async def _end_feeds(self, _: web.Application) -> None:
-        self._control.changes.close()
 
     def _error(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
         request_id = f"wiretape-control-{next(self._request_ids)}"
@@ -151,7 +142,7 @@ def _summarise(state: PlayheadState) -> _Document:
     return document
 
 
-def _find_refusal(request: web.Request, token: str) -> tuple[int, str] | None:
+def _find_refusal(request: web.BaseRequest, token: str) -> tuple[int, str] | None:
     """The status and the message of the error response to a caller who may not use the API; None for others."""
     hosts, origins, tokens = (request.headers.getall(name, []) for name in ("Host", "Origin", TOKEN_HEADER))
     if not is_loopback(request.remote or ""):
@@ -169,7 +160,7 @@ def _find_refusal(request: web.Request, token: str) -> tuple[int, str] | None:
     return None
 
 
-async def _parameters(request: web.Request) -> _Document:
+async def _parameters(request: web.BaseRequest) -> _Document:
     """The parameters of an operation: the JSON object in the body, or the query of a GET.  Raises InputError."""
     if request.method == "GET":
         return dict(request.query)

@@ -1,1 +1,1 @@
-"""Fault injection by script.  All of it is pure, except `dry_run`."""
+"""Fault injection by script.  All of it is pure, except `fault_preview`."""

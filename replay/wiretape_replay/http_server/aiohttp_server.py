@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.typedefs import Handler as RouteHandler
 
 from wiretape.addresses import listen_error, origin_of
 from wiretape.control_protocol import CONTROL_ROOT
@@ -33,7 +32,8 @@ from wiretape_replay.http_server.response_writer import (
 MalformedRequestHandler = Callable[[str], HttpResponse]
 """Returns the response to a malformed request; the argument describes what is wrong."""
 
-_RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+RouteHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+"""Responds to a request by means of aiohttp."""
 
 LINGER_S = 10.0
 """How long a client may take to send the rest of a request, or to close its side, after the last response."""
@@ -44,61 +44,11 @@ _SECRET_HEADER = re.compile(rf"({'|'.join(SECRET_HEADERS)})\s*:.*", re.IGNORECAS
 """A header with a secret, and everything after it, in a message that quotes a request."""
 
 
-class ServerRunner(web.AppRunner):
-    """Runs an application with the connections of this module."""
-
-    __slots__ = ("_handle", "_malformed")
-
-    def __init__(
-        self,
-        app: web.Application,
-        malformed: MalformedRequestHandler | None,
-        handle: _RequestHandler | None = None,
-        **options: Any,
-    ) -> None:
-        """`malformed` responds to requests that aiohttp rejects; None: aiohttp does.
-
-        `handle` gets all requests except those of the control API, without aiohttp's search for a route, which makes
-        an exception if there is none.
-        """
-        super().__init__(app, **options)
-        self._malformed = malformed
-        self._handle = handle
-
-    async def _make_server(self) -> web.Server:
-        return _Server(await super()._make_server(), self._malformed, self._handle)
-
-
 class _Server(web.Server):
     """Creates the connections."""
 
-    def __init__(
-        self, server: web.Server, malformed: MalformedRequestHandler | None, handle: _RequestHandler | None
-    ) -> None:
-        super().__init__(
-            server.request_handler,
-            request_factory=server.request_factory,
-            handler_cancellation=server.handler_cancellation,
-            **server._kwargs,  # noqa: SLF001 - the options of the runner
-        )
-        self._route: _RequestHandler = server.request_handler
-        self._handle = handle or self._route
-        self._malformed = malformed
-        self.request_handler = self._respond
-
     def __call__(self) -> web.RequestHandler:
-        return _Connection(self._malformed, self, loop=self._loop, **self._kwargs)
-
-    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        # Paths may be percent-encoded, and aiohttp responds to an Expect header.
-        is_plain = "%" not in request.raw_path and CONTROL_ROOT.rstrip("/") not in request.raw_path
-        handle: _RequestHandler = self._handle if is_plain and "Expect" not in request.headers else self._route
-        try:
-            return await handle(request)
-        except web.HTTPException as error:  # for example an unknown Expect header
-            if self._malformed is None:
-                raise
-            return _send_last(request, self._malformed(error.text or error.reason))
+        return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 class _Connection(web.RequestHandler):
@@ -110,7 +60,7 @@ class _Connection(web.RequestHandler):
 
     __slots__ = ("_bytes_left", "_malformed", "_stop_lingering")
 
-    def __init__(self, malformed: MalformedRequestHandler | None, manager: web.Server, **options: Any) -> None:
+    def __init__(self, manager: web.Server, *, malformed: MalformedRequestHandler, **options: Any) -> None:
         super().__init__(manager, **options)
         self._malformed = malformed
         self._stop_lingering = asyncio.Event()
@@ -125,9 +75,7 @@ class _Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """See aiohttp, which logs the error."""
-        response = super().handle_error(request, status, exc, message)
-        if self._malformed is None:
-            return response
+        super().handle_error(request, status, exc, message)
         if status >= 500:
             # The service has no error code for a bug in the server.
             raise ConnectionError("There is no response")
@@ -236,11 +184,15 @@ _SHUTDOWN_S = 5.0
 """How long aiohttp waits for responses to end after they were aborted."""
 
 
-class HttpServer:
-    """An HTTP/1.1 server.
+def _bad_request(error: str) -> HttpResponse:
+    return HttpResponse(400, error.encode(), content_type="text/plain")
 
-    Routes under `/_wiretape/` that are added to `app` come first; every other request, whatever its method and target,
-    goes to the handler.
+
+class HttpServer:
+    """An HTTP/1.1 server.  Create it in an event loop.
+
+    `control` responds to requests under `/_wiretape/`; every other request, whatever its method and target, goes to
+    the handler.
     """
 
     def __init__(
@@ -248,18 +200,20 @@ class HttpServer:
         handler: Handler,
         log: Callable[[str], None] | None = None,
         listener: TrafficListener | None = None,
-        malformed: MalformedRequestHandler | None = None,
+        malformed: MalformedRequestHandler = _bad_request,
+        *,
+        control: RouteHandler | None = None,
     ) -> None:
-        """`log` receives lines about requests; `malformed` responds to invalid requests (None: aiohttp does)."""
-        self.app = web.Application(middlewares=[self._handle])
+        """`log` receives lines about requests; `malformed` responds to invalid requests."""
         self._handler = handler
         self._listener = listener or (lambda _: _ignore)
         self._log = log
+        self._malformed = malformed
+        self._control = control
         self._writers: set[ResponseWriter] = set()
-        self._runner = ServerRunner(
-            self.app,
-            malformed,
-            self._serve,
+        server = _Server(
+            self._respond,
+            malformed=malformed,
             access_log=None,
             logger=HttpLog(log),
             auto_decompress=False,
@@ -268,8 +222,8 @@ class HttpServer:
             max_field_size=_LONGEST_LINE,
             max_headers=_MOST_HEADERS,
             lingering_time=LINGER_S,
-            shutdown_timeout=_SHUTDOWN_S,
         )
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
 
     async def start(self, host: str, port: int) -> str:
         """Listen, on a free port if `port` is 0.  Returns the base URL.  Raises InputError."""
@@ -291,10 +245,15 @@ class HttpServer:
             writer.abort()
         await self._runner.cleanup()
 
-    @web.middleware
-    async def _handle(self, request: web.Request, handler: RouteHandler) -> web.StreamResponse:
-        if request.match_info.http_exception is None:
-            return await handler(request)
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        expect = request.headers.get("Expect")
+        if expect and request.version >= HttpVersion11:
+            if expect.lower() != "100-continue":
+                return _send_last(request, self._malformed(f"Unknown Expect: {expect}"))
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0  # the response has not started
+        if self._control is not None and _is_control(request):
+            return await self._control(request)
         return await self._serve(request)
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -319,6 +278,12 @@ class HttpServer:
 
 
 _SENT, _SENT_LAST = SentResponse(keep_alive=True), SentResponse(keep_alive=False)
+
+
+def _is_control(request: web.BaseRequest) -> bool:
+    """Whether a request is for the control API, also if its path is percent-encoded."""
+    is_plain = "%" not in request.raw_path and CONTROL_ROOT.rstrip("/") not in request.raw_path
+    return not is_plain and f"{request.path}/".startswith(CONTROL_ROOT)
 
 
 def _ignore(_: ExchangePart) -> None:

@@ -11,8 +11,7 @@ from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.service.scenario_steps import Scenario
 from wiretape_replay.service.service_clock import Clock
 from wiretape_replay.service.session_engine import SessionEngine
-from wiretape_replay.session.idle_timer import Timer
-from wiretape_replay.session.playhead_clock import Playheads
+from wiretape_replay.session.playhead_clock import Playheads, Timer
 from wiretape_replay.session.session_log import PlayableSession, SessionLog
 
 _HEAD = ResponseHead(

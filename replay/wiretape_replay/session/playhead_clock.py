@@ -1,14 +1,13 @@
-"""The playheads of a replay: their clocks in the event loop, and which of them a stream follows."""
+"""The playheads of a replay: their clocks in the event loop, which of them a stream follows, and its keep-alives."""
 
 import asyncio
 import math
 import time
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape_replay.http_server.http_messages import HttpRequest
-from wiretape_replay.session.idle_timer import CallLater, IdleTimer, call_later
 from wiretape_replay.session.playhead import Playhead
 from wiretape_replay.session.session_log import SessionLog
 
@@ -17,6 +16,50 @@ _T = TypeVar("_T")
 
 _SHORTEST_KEEP_ALIVE_S = 0.01
 """Keep-alives are never closer together, however fast the playhead moves."""
+
+
+class Timer(Protocol):
+    """A pending call."""
+
+    def cancel(self) -> None:
+        """Cancel the call."""
+        ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+"""Calls a function after a number of seconds."""
+
+
+def call_later(delay_s: float, function: Callable[[], None]) -> Timer:
+    """Call a function after a number of seconds by the clock of the event loop."""
+    return asyncio.get_running_loop().call_later(delay_s, function)
+
+
+class IdleTimer:
+    """Once started, it runs until the stream sends something, whatever the playhead does."""
+
+    def __init__(self, timeout_s: float, call_later: CallLater) -> None:
+        self.is_expired = False
+        self.on_expiry: Callable[[], None] = lambda: None
+        self._timeout_s = timeout_s
+        self._call_later = call_later
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Start the timer if it is not running."""
+        if self._timer is None:
+            self._timer = self._call_later(self._timeout_s, self._expire)
+
+    def stop(self) -> None:
+        """Stop the timer: the stream sent something, or has ended."""
+        self.is_expired = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self.is_expired = True
+        self.on_expiry()
 
 
 class ChangeNotifier:

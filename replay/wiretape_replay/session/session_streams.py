@@ -22,8 +22,7 @@ from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import Handler
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
-from wiretape_replay.session.idle_timer import IdleTimer
-from wiretape_replay.session.playhead_clock import PlayheadClock, Playheads
+from wiretape_replay.session.playhead_clock import IdleTimer, PlayheadClock, Playheads
 from wiretape_replay.session.session_log import (
     EntryKind,
     LogEntry,

@@ -1,19 +1,28 @@
-"""A replay and a stand-in that a test starts, and that check the client that the test runs against them."""
+"""Replays and stand-ins that a test starts, and that check the client that the test runs against them.
+
+Those of one test stop together, and their recordings are kept if the test fails.
+"""
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wiretape import observations
-from wiretape.errors import InputError
+from wiretape.config import INCONCLUSIVE, NEVER, Config, find_config, threshold_of
+from wiretape.errors import InputError, RecordingError
+from wiretape.labels import count_of
 from wiretape.observations import Ending, Headers
-from wiretape.rules import Finding, Settings
+from wiretape.rules import Finding, Settings, Severity
+from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.client_verdict.client_report import ReportRequest, finding_line, inconclusive_lines, write
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.http_server.http_messages import HttpRequest, ResponseHead
 from wiretape_replay.http_server.response_writer import (
@@ -29,7 +38,7 @@ from wiretape_replay.server_options import ReplayOptions, ServeOptions
 from wiretape_replay.service.scenario_server import Service
 from wiretape_replay.service.scenario_steps import Scenario
 from wiretape_replay.session.session_streams import StreamRequest
-from wiretape_replay.testing.client_criteria import ClientCriteria, failure_message
+from wiretape_replay.testing.client_criteria import ClientCriteria, select_options
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
 
@@ -106,6 +115,10 @@ class RequestCollector(ClientChecker):
         return listen
 
 
+_CHECKS_FAILED = "wiretape's checks failed, so there may be more findings: {}."
+_MOST_LISTED = 10
+_MOST_LINES = 30
+"""How many log lines of a server are shown, counted from the last."""
 _TURNS = 20
 """After this many turns, the event loop has noticed the disconnection of a client that disconnected before."""
 
@@ -198,17 +211,66 @@ class CheckedServer:
 
         If it fails, the traffic is recorded.
         """
-        return failure_message(
-            self.findings,
-            self.misses,
-            self._criteria,
-            self.record,
-            self.keep,
-            inconclusive=self.inconclusive,
-            unused_faults=self.unused_faults,
-            report_options=self._collector.report_options,
-            checks_failed=self._collector.failed,
-        )
+        criteria = self._criteria
+        findings = [finding for finding in self.findings if criteria.forbids(finding)]
+        inconclusive = {code: reasons for code, reasons in self.inconclusive.items() if code in criteria.rules}
+        undecided = list(inconclusive) if criteria.fail_on == INCONCLUSIVE else []
+        misses = [] if criteria.allow_misses else self.misses
+        unused_faults = [] if criteria.faults_may_miss else self.unused_faults
+        failed = self._collector.failed if criteria.fail_on != NEVER else None
+        if not (findings or undecided or misses or unused_faults or failed):
+            return None
+        recording = self.keep_recording()
+        report = self._report(findings) if findings else []
+        problems = "; ".join(_problems(findings if report else [], undecided, misses, unused_faults))
+        if not problems and not failed:
+            return None  # all findings are in the baseline
+        lines = [f"{problems[0].upper()}{problems[1:]}."] if problems else []
+        lines += [_CHECKS_FAILED.format(printable(failed))] if failed else []
+        # The report has a line about inconclusive rules.
+        lines += ["", *report] if report else inconclusive_lines(inconclusive)
+        return "\n".join([*lines, *_list_misses(misses), recording])
+
+    def summary(self) -> Iterator[str]:
+        """What the client did, for a test that failed for another reason."""
+        failure = self.failure()
+        if failure is not None:
+            yield failure
+        else:
+            yield "The client passed the checks."
+            yield from inconclusive_lines(self.inconclusive)
+            yield self.keep_recording()
+        yield "Requests:"
+        if len(self.lines) > _MOST_LINES:
+            yield f"… {len(self.lines) - _MOST_LINES:,} lines before"
+        yield from self.lines[-_MOST_LINES:]
+
+    def keep_recording(self) -> str:
+        """Record the traffic, and return a sentence that names the recording."""
+        try:
+            self.keep()
+        except RecordingError as error:
+            return str(error)
+        return f"The traffic is recorded in {printable(str(self.record))}."
+
+    def _report(self, findings: Sequence[Finding]) -> list[str]:
+        """The lines of the report, none if the baseline has all findings; without a recording, a line for each."""
+        if not self.record.exists():
+            return [*(finding_line(each) for each in findings), ""]
+        criteria, file = self._criteria, self._criteria.config.file
+        config = ["--no-config"] if file is None else ["--config", str(file)]
+        with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+            path = Path(folder) / "report.txt"
+            failed = write(
+                [ReportRequest("text", str(path))],
+                self.record,
+                [*config, *self._collector.report_options],
+                rules=criteria.rules,
+                fail_on=(
+                    threshold_of(criteria.fail_on) or Severity.ERROR
+                ).value,  # inconclusive rules are listed anyway
+            )
+            return path.read_text("utf-8").splitlines() if failed else []
 
 
 class CheckedReplay(CheckedServer):
@@ -254,33 +316,10 @@ class CheckedService(CheckedServer):
         return list(self._server.streams.requests)
 
 
-@contextmanager
-def checked_replay(
-    recording: Path, options: ReplayOptions, criteria: ClientCriteria, record: Path
-) -> Iterator[CheckedReplay]:
-    """Replay a recording until the block is left.  The attributes stay readable afterwards.
-
-    `record` is the path of a new file.  Raises InputError.
-    """
-    collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
-    with start_replay(recording, options, checker=collector, log=lines.append) as replay:
-        yield CheckedReplay(replay, collector, criteria, record, lines)
+_Checked = TypeVar("_Checked", CheckedReplay, CheckedService)
 
 
-@contextmanager
-def checked_service(
-    scenario: Scenario | Path | str, options: ServeOptions, criteria: ClientCriteria, record: Path
-) -> Iterator[CheckedService]:
-    """Play a scenario until the block is left.  The attributes stay readable afterwards.
-
-    `record` is the path of a new file.  Raises InputError.
-    """
-    collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
-    with start_scenario(scenario, options, checker=collector, log=lines.append) as service:
-        yield CheckedService(service, collector, criteria, record, lines)
-
-
-def find_scenario(scenario: object, find: Callable[[Path], Path]) -> Scenario | Path | str:
+def _find_scenario(scenario: object, find: Callable[[Path], Path]) -> Scenario | Path | str:
     """A scenario with its path resolved by `find`, if it is given as a file.  Raises InputError."""
     if isinstance(scenario, Path):
         return find(scenario)
@@ -291,3 +330,152 @@ def find_scenario(scenario: object, find: Callable[[Path], Path]) -> Scenario | 
             f"Invalid scenario {scenario!r}: expected the name of a bundled scenario, a TOML file, or TOML text."
         )
     return scenario
+
+
+def _problems(
+    findings: Sequence[Finding],
+    inconclusive: Sequence[str],
+    misses: Sequence[UnmatchedRequest],
+    unused_faults: Sequence[str],
+) -> Iterator[str]:
+    """The parts of the headline."""
+    codes = list(dict.fromkeys(finding.code for finding in findings))
+    if codes:
+        yield f"the client broke {_name_rules(codes)} ({count_of(len(findings), 'finding')})"
+    if inconclusive:
+        yield f"{_name_rules(inconclusive)} {'was' if len(inconclusive) == 1 else 'were'} inconclusive"
+    if misses:
+        yield f"{count_of(len(misses), 'request')} had no match"
+    if unused_faults:
+        names = " and ".join(shorten(name, 60) for name in unused_faults)
+        yield f"the fault{'s' * (len(unused_faults) > 1)} {names} never matched"
+
+
+def _name_rules(codes: Sequence[str]) -> str:
+    return f"rule{'s' * (len(codes) > 1)} {' and '.join(codes)}"
+
+
+def _list_misses(misses: Sequence[UnmatchedRequest]) -> Iterator[str]:
+    """Each request without a match once, with the recorded requests most similar to it."""
+    messages = list(dict.fromkeys(printable(missed.message) for missed in misses))
+    yield from messages[:_MOST_LISTED]
+    if len(messages) > _MOST_LISTED:
+        yield f"… and {len(messages) - _MOST_LISTED:,} more"
+
+
+class ClientError(AssertionError):
+    """The client broke a rule, or sent a request without a match; the message contains the report."""
+
+
+class ServerGroup:
+    """Servers that stop together.  Use it from one thread."""
+
+    def __init__(self, folder: Path, config: Config, find: Callable[[Path], Path] = Path) -> None:
+        """`folder` is for recordings; `find` resolves paths."""
+        self.servers: list[CheckedServer] = []
+        self._folder = folder
+        self._config = config
+        self._find = find
+        self._stack = ExitStack()
+        self._is_reported = False
+
+    def replay(self, recording: Path | str, options: dict[str, Any]) -> CheckedReplay:
+        """Start a replay.  Raises InputError."""
+        replay_options = select_options(ReplayOptions, options, self._find, "A replay")
+        path = self._find(Path(recording))
+        return self._start(CheckedReplay, options, partial(start_replay, path, replay_options))
+
+    def serve(self, scenario: Any, options: dict[str, Any]) -> CheckedService:
+        """Start a stand-in.  Raises InputError."""
+        serve_options = select_options(ServeOptions, {"clock": "virtual"} | options, self._find, "A service")
+        found = _find_scenario(scenario, self._find)
+        return self._start(CheckedService, options, partial(start_scenario, found, serve_options))
+
+    def _start(
+        self,
+        type_: type[_Checked],
+        options: Mapping[str, Any],
+        start: Callable[..., AbstractContextManager[Replay | Service]],
+    ) -> _Checked:
+        criteria = ClientCriteria.of(options, self._config)
+        number = len(self.servers) + 1
+        record = self._folder / ("replayed.db" if number == 1 else f"replayed-{number}.db")
+        collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
+        running = self._stack.enter_context(start(checker=collector, log=lines.append))
+        server = type_(running, collector, criteria, record, lines)
+        self.servers.append(server)
+        return server
+
+    def failure(self) -> str | None:
+        """Why the test fails because of its client; None if it does not, or if that was reported before."""
+        if self._is_reported:
+            return None
+        texts = [text for text in (server.failure() for server in self.servers) if text is not None]
+        self._is_reported = bool(texts)
+        return "\n\n".join(texts) or None
+
+    def check(self) -> None:
+        """Raise ClientError if the test fails because of its client."""
+        if (text := self.failure()) is not None:
+            raise ClientError(text)
+
+    def summary(self) -> str:
+        """What the client did, for a test that failed for another reason; empty if that was reported before."""
+        if self._is_reported:
+            return ""
+        self._is_reported = True
+        return "\n\n".join("\n".join(server.summary()) for server in self.servers)
+
+    def stop(self) -> None:
+        """Stop all servers."""
+        self._stack.close()
+
+    def delete_recordings(self) -> None:
+        """Delete the recordings of a test that passed."""
+        for server in self.servers:
+            server.record.unlink(missing_ok=True)
+
+
+@contextmanager
+def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
+    """Replay a recording until the block is left, and check the client.
+
+    Takes the fields of ReplayOptions, and `fail_on`, `allow`, `allow_misses` and `faults_may_miss`.  Paths are
+    relative to the current folder.  Raises InputError for invalid options and files, and ClientError at the end if the
+    client broke a rule, a request had no match, or a fault never matched.  An exception of the block gets the
+    same text as a note.  If anything fails, the traffic stays recorded in a temporary folder.
+    """
+    with _checked_group() as group:
+        yield group.replay(recording, options)
+
+
+@contextmanager
+def serve(scenario: Any = "hello", **options: Any) -> Iterator[CheckedService]:
+    """Play a scenario as the stand-in until the block is left, and check the client.
+
+    Takes the fields of ServeOptions, and `fail_on`, `allow` and `faults_may_miss`; time is virtual by default.
+    Everything else is as with `replay`.
+    """
+    with _checked_group() as group:
+        yield group.serve(scenario, options)
+
+
+@contextmanager
+def _checked_group() -> Iterator[ServerGroup]:
+    config = find_config(Path.cwd())
+    folder = Path(tempfile.mkdtemp(prefix="wiretape-"))
+    group = ServerGroup(folder, config)
+    try:
+        try:
+            yield group
+        finally:
+            group.stop()
+        group.check()
+        group.delete_recordings()
+    except Exception as error:
+        if text := group.summary():
+            error.add_note(text)
+        raise
+    finally:
+        with suppress(OSError):  # it contains recordings
+            folder.rmdir()

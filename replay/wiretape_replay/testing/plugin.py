@@ -12,8 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from wiretape.config import Config
-    from wiretape_replay.testing.checked_servers import CheckedReplay, CheckedService
-    from wiretape_replay.testing.server_group import ServerGroup
+    from wiretape_replay.testing.checked_servers import CheckedReplay, CheckedService, ServerGroup
 
 _MARKER = (
     "wiretape(recording, **options): the recording and the options of the fixtures wiretape and wiretape_replay; "
@@ -122,7 +121,7 @@ def _in_one_sentence() -> Iterator[None]:
 
 def _create_group(item: pytest.Item, folder: Path) -> "ServerGroup":
     from wiretape.config import find_config  # noqa: PLC0415 - see the module
-    from wiretape_replay.testing.server_group import ServerGroup  # noqa: PLC0415 - see the module
+    from wiretape_replay.testing.checked_servers import ServerGroup  # noqa: PLC0415 - see the module
 
     stash = item.config.stash
     if _CONFIG not in stash:

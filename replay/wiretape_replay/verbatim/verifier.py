@@ -17,8 +17,7 @@ from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import HttpRequest, ResponseHead, single_line
 from wiretape_replay.http_server.response_writer import ExchangeListener, ExchangePart, RequestComplete
 from wiretape_replay.verbatim.request_matching import Matching, Order
-from wiretape_replay.verbatim.response_plan import plan_response
-from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
+from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer, plan_response
 
 _Part = RequestComplete | ResponseHead | bytes | Ending
 """What is awaited: the end of the request; and the head, a chunk, or the end of the response."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from wiretape.contract import STREAM
 from wiretape.recording import open_recording
 from wiretape.safe_text import shorten
-from wiretape_replay.faults.fault_labels import action_label, position_label, requests_label
+from wiretape_replay.faults.fault_schedule import action_label, position_label, requests_label
 from wiretape_replay.faults.fault_script import EventFilter, Fault, FaultScript, Position, Reorder, as_tuple
 from wiretape_replay.faults.frame_damage import SendBytes, can_mutate
 from wiretape_replay.session.log_builder import build_sessions, find_session_ids
@@ -17,7 +17,7 @@ _MOST_LISTED = 20
 """How many events the listing names for each fault."""
 
 
-def dry_run_lines(recording_path: Path, script: FaultScript) -> Iterator[str]:
+def preview_lines(recording_path: Path, script: FaultScript) -> Iterator[str]:
     """The lines of a dry run.  Raises RecordingError."""
     with open_recording(recording_path) as recording:
         # Oddities of the recording are reported when it is replayed.
