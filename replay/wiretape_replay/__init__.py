@@ -7,43 +7,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wiretape_replay.loop_thread import start_replay, start_scenario
-    from wiretape_replay.recording_server import Replay, serve_replay
-    from wiretape_replay.server_options import ReplayOptions, ServeOptions
-    from wiretape_replay.service.scenario_server import serve_scenario
-    from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest
-    from wiretape_replay.verbatim.verifier import VerifyResult, verify
+    from wiretape_replay.loop_thread import start_replay as start_replay
+    from wiretape_replay.loop_thread import start_scenario as start_scenario
+    from wiretape_replay.recording_server import Replay as Replay
+    from wiretape_replay.recording_server import serve_replay as serve_replay
+    from wiretape_replay.server_options import ReplayOptions as ReplayOptions
+    from wiretape_replay.server_options import ServeOptions as ServeOptions
+    from wiretape_replay.service.scenario_server import serve_scenario as serve_scenario
+    from wiretape_replay.verbatim.verbatim_player import ServedRequest as ServedRequest
+    from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest as UnmatchedRequest
+    from wiretape_replay.verbatim.verifier import VerifyResult as VerifyResult
+    from wiretape_replay.verbatim.verifier import verify as verify
 
-__all__ = [
-    "Replay",
-    "ReplayOptions",
-    "ServeOptions",
-    "ServedRequest",
-    "UnmatchedRequest",
-    "VerifyResult",
-    "serve_replay",
-    "serve_scenario",
-    "start_replay",
-    "start_scenario",
-    "verify",
-]
-
-_HOMES = {
-    "UnmatchedRequest": "verbatim.verbatim_player",
-    "Replay": "recording_server",
-    "ReplayOptions": "server_options",
-    "ServeOptions": "server_options",
-    "ServedRequest": "verbatim.verbatim_player",
-    "serve_replay": "recording_server",
-    "serve_scenario": "service.scenario_server",
-    "start_replay": "loop_thread",
-    "start_scenario": "loop_thread",
-    "verify": "verbatim.verifier",
-    "VerifyResult": "verbatim.verifier",
+_MODULES = {
+    "loop_thread": ("start_replay", "start_scenario"),
+    "recording_server": ("Replay", "serve_replay"),
+    "server_options": ("ReplayOptions", "ServeOptions"),
+    "service.scenario_server": ("serve_scenario",),
+    "verbatim.verbatim_player": ("ServedRequest", "UnmatchedRequest"),
+    "verbatim.verifier": ("VerifyResult", "verify"),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [*_MODULE_OF]  # noqa: PLE0604 - the names of the table
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from wiretape_replay.control.playhead_control import wait_for
 from wiretape_replay.recording_server import Replay, serve_replay
 from wiretape_replay.server_options import ReplayOptions, ServeOptions
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
@@ -37,12 +38,7 @@ class LoopThread:
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("This would wait for itself: in the event loop's thread, use the replay's own methods.")
-        future = asyncio.run_coroutine_threadsafe(_whole(work), self._loop)
-        try:
-            return future.result()
-        except BaseException:  # Ctrl-C, or a test's time is up
-            future.cancel()
-            raise
+        return wait_for(asyncio.run_coroutine_threadsafe(_whole(work), self._loop))
 
     @contextmanager
     def entered(self, manager: AbstractAsyncContextManager[_T]) -> Iterator[_T]:

@@ -1,13 +1,13 @@
 """Replay a recording from Python."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, STREAM, bearer_keys
-from wiretape.recording import Exchange, Recording, open_recording
+from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
@@ -17,7 +17,7 @@ from wiretape_replay.server_options import ReplayOptions
 from wiretape_replay.session.log_builder import build_sessions, find_service_bases, find_session_ids
 from wiretape_replay.session.playhead_clock import Playheads
 from wiretape_replay.session.recorded_connection import read_event
-from wiretape_replay.session.session_log import EntryKind, SessionLog
+from wiretape_replay.session.session_log import EntryKind, PlayableSession
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
@@ -89,7 +89,7 @@ async def serve_replay(
             recording,
             options.speed_factor,
             matching=options.matching,
-            includes=lambda exchange: not _is_stream_of(exchange, sessions),
+            includes=lambda exchange: exchange.operation != STREAM.name or exchange.session_id not in sessions,
             request_ids=server.ids,
         )
         player = None
@@ -101,8 +101,7 @@ async def serve_replay(
         access = None
         policy = options.access_policy(recorded_keys=_required_keys(recording))
         if policy is not None:
-            workspace_of = workspaces_of({session_id: session.log for session_id, session in sessions.items()})
-            access = AccessControl(policy, server.ids.next, workspace_of)
+            access = AccessControl(policy, server.ids.next, _workspaces_of(sessions))
         control = replay_control(playheads, verbatim, player)
         handler = verbatim.respond if player is None else player.respond
         try:
@@ -139,11 +138,6 @@ def _required_keys(recording: Recording) -> bool:
     return required
 
 
-def _is_stream_of(exchange: Exchange, sessions: Collection[str]) -> bool:
-    """Whether an exchange is a stream of one of `sessions`."""
-    return exchange.operation == STREAM.name and exchange.session_id in sessions
-
-
 def replay_control(playheads: Playheads, verbatim: VerbatimPlayer, player: SessionPlayer | None) -> PlayheadControl:
     """Control of a replay's playheads; `player` is None in verbatim mode, which has none."""
     return PlayheadControl(
@@ -163,12 +157,12 @@ def _summarise_requests(verbatim: VerbatimPlayer, player: SessionPlayer | None) 
     return RequestSummary(len(requests) - refused, refused, len(verbatim.served), misses)
 
 
-def workspaces_of(logs: Mapping[str, SessionLog]) -> Callable[[str], str | None]:
+def _workspaces_of(sessions: Mapping[str, PlayableSession]) -> Callable[[str], str | None]:
     """Return a function that gives the workspace of a session; None if none of its events contains it."""
 
     @cache
     def find_workspace(session_id: str) -> str | None:
-        durable = (entry for entry in logs[session_id].entries if entry.kind is EntryKind.DURABLE)
+        durable = (entry for entry in sessions[session_id].log.entries if entry.kind is EntryKind.DURABLE)
         return next(filter(None, (read_event(entry.data).workspace_of(session_id) for entry in durable)), None)
 
-    return lambda session_id: find_workspace(session_id) if session_id in logs else None
+    return lambda session_id: find_workspace(session_id) if session_id in sessions else None

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from wiretape.contract import LIMITS
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape.observations import is_header_name
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
-from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy, effective_policy
+from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.service.assumptions import ServiceSettings, decode_service_settings, default_settings
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
@@ -151,9 +152,13 @@ class ReplayOptions:
 
         `recorded_keys` says whether the recorded service required keys, which is the default.
         """
-        return effective_policy(
-            self.policy, self.mode, recorded_keys=recorded_keys, limits=self.limits, no_auth=self.no_auth
-        )
+        is_verbatim = self.mode == "verbatim"
+        if is_verbatim and self.policy is None and not self.limits:
+            return None
+        policy = self.policy or AccessPolicy(authentication=recorded_keys and not is_verbatim)
+        if self.limits and not policy.limits:
+            policy = replace(policy, limits=LIMITS)
+        return replace(policy, authentication=False) if self.no_auth else policy
 
     def _matching(self) -> Matching:
         ignored_query = frozenset(string_list("ignore_query", self.ignore_query))

@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import importlib.util
 import logging
+import re
+import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from wiretape_process import WiretapeProcess
 
 from wiretape.observations import (
     BytesArrived,
@@ -168,6 +172,44 @@ class RawClient:
 
     def close(self) -> None:
         self.socket.close()
+
+
+class RunningReplay:
+    """`wiretape replay` while it serves, on any free port unless an address is given."""
+
+    def __init__(self, *args: object, env: dict[str, str] | None = None) -> None:
+        command = ["replay", *(() if "--listen" in args else ("--listen", "127.0.0.1:0")), *args]
+        pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        self.process = WiretapeProcess(*command, **pipes, text=True, env=env)
+        self.first = self.line("Replaying ")
+        """The line that names the recording and the URL."""
+        self.url = re.search(r" on (http://\S+) ", self.first)[1]
+        self.out = self.err = ""
+
+    def line(self, beginning: str) -> str:
+        """The next line on standard error with this beginning."""
+        return next(line for line in self.process.stderr if line.startswith(beginning))
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """Stop it by a signal, read the rest of its output, and return the exit status."""
+        self.process.send_signal(number)
+        self.out, self.err = self.process.communicate(timeout=45)
+        return self.process.returncode
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., RunningReplay]]:
+    """Start the command: `start(recording, "--paused")`.  It is killed when the test ends."""
+    started = []
+
+    def _start(*args: object, **options: dict[str, str]) -> RunningReplay:
+        started.append(RunningReplay(*args, **options))
+        return started[-1]
+
+    yield _start
+    for running in started:
+        running.process.kill()
+        running.process.communicate()
 
 
 @pytest.fixture(scope="session")

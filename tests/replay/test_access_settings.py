@@ -11,7 +11,6 @@ from wiretape_replay.access.access_settings import (
     ASSUMED_SCOPES,
     AccessPolicy,
     ApiKey,
-    effective_policy,
 )
 from wiretape_replay.http_server.http_messages import RequestPattern
 from wiretape_replay.server_options import ReplayOptions
@@ -80,15 +79,12 @@ def test_a_file_can_set_everything(load):
 def test_an_empty_file_accepts_every_key_and_applies_the_published_limits(load):
     policy = load("")
     assert (policy.authentication, policy.keys, policy.limits) == (True, None, LIMITS)
-
-
-def test_limits_can_be_turned_off(load):
     assert load("limits = false").limits == {}
 
 
 def test_without_a_file_no_limits_apply_by_default():
     assert AccessPolicy().limits == {}
-    policy = effective_policy(None, "session", recorded_keys=True, limits=True, no_auth=True)
+    policy = ReplayOptions(limits=True, no_auth=True).access_policy(recorded_keys=True)
     assert (policy.limits, policy.authentication) == (LIMITS, False)
 
 
@@ -141,11 +137,6 @@ def test_the_file_in_the_documentation_is_valid(load):
     for name, scope in ASSUMED_SCOPES.items():
         row = next(line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line)
         assert f"| `{scope}` | `{ASSUMED_COUNTS[name]}` |" in row
-
-
-def test_a_missing_file_is_reported(tmp_path):
-    with pytest.raises(InputError, match=r"There is no file .*nowhere\.toml\."):
-        ReplayOptions(service=tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize("name", ["", "streams", "GET", "GET v1", "get /v1", "GET /v1?x=1", "GET /a b"])

@@ -1,7 +1,5 @@
 """Authentication and rate limits: which requests are refused."""
 
-from collections import Counter
-
 import orjson
 import pytest
 from hypothesis import given
@@ -59,16 +57,13 @@ def test_only_bearer_keys_count(value):
 
 
 def test_an_unknown_key_is_invalid():
+    assert guard(AccessPolicy(keys=KEYS, authentication=False)).refusal(asked(None), 0) is None
     known = guard(AccessPolicy(keys=KEYS))
     assert outcome(known.refusal(asked("c"), 0)) == MISSING
     assert outcome(known.refusal(asked("A"), 0)) == MISSING
     assert known.refusal(asked("a"), 0) is None
     assert known.refusal(asked(None, more=[("AUTHORIZATION", "bearer a")]), 0) is None
     assert outcome(known.refusal(asked("a", more=[("Authorization", "Bearer b")]), 0)) == MISSING
-
-
-def test_without_authentication_no_key_is_required():
-    assert guard(AccessPolicy(keys=KEYS, authentication=False)).refusal(asked(None), 0) is None
 
 
 def test_a_preflight_request_needs_no_key():
@@ -184,27 +179,7 @@ def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
     request = asked("a", *TARGETS["sessions"])
     assert guarded.refusal(request, 5) is None
     assert header(guarded.refusal(request, 5 + after_ns).headers, "Retry-After") == str(wait)
-    assert guarded.refusal(request, 5 + 60 * SECOND) is None
+    assert guarded.refusal(request, 5 + 60 * SECOND) is None, "a refused request does not count"
     assert outcome(guarded.refusal(request, 5 + 60 * SECOND)) == TOO_OFTEN
-
-
-def test_refused_requests_do_not_count():
-    guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
-    request = asked("a", *TARGETS["sessions"])
-    outcomes = [outcome(guarded.refusal(request, second * SECOND)) for second in range(121)]
-    assert Counter(outcomes) == {None: 3, TOO_OFTEN: 118}
-
-
-def test_a_reset_forgets_all_counted_requests():
-    guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
-    request = asked("a", *TARGETS["sessions"])
-    assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
     guarded.reset()
-    assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
-
-
-def test_request_ids_are_counted_across_refusals():
-    guarded = guard(AccessPolicy(limits=SMALL))
-    answers = [guarded.refusal(asked(key, *TARGETS["sessions"]), 0) for key in (None, "a", "a", None)]
-    ids = [orjson.loads(answer.body)["error"]["request_id"] for answer in answers if answer]
-    assert ids == ["wiretape-1", "wiretape-2", "wiretape-3"]
+    assert guarded.refusal(request, 5 + 60 * SECOND) is None

@@ -5,18 +5,15 @@ import contextlib
 import json
 import re
 import signal
-import subprocess
 from itertools import count
 from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import CliRunner
-from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
-from wiretape.contract import Limit
-from wiretape.errors import InputError, RecordingError
+from wiretape.errors import InputError
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity, parse_service_base
@@ -143,28 +140,6 @@ async def test_the_replay_stands_in_for_the_configured_service(builder, tmp_path
     assert [line.split()[1] for line in result.stdout.splitlines()] == ["CLI001"]
 
 
-async def test_reconnecting_with_a_cursor_breaks_no_rule(run):
-    checker = ClientChecker()
-    async with checked_client(run, checker) as client:
-        await read(client)
-        async with client.stream("GET", STREAM, headers={"Last-Event-ID": "e3"}) as response:
-            assert response.status_code == 200
-    assert list(verdict(checker.attribution, "run.db")) == ["The client broke no rules."]
-    assert not fails(checker.attribution, "note")
-
-
-async def test_retrying_before_retry_after_is_a_client_finding(run):
-    checker = ClientChecker()
-    service = AccessPolicy(limits={"events": Limit(1, 60)})
-    async with checked_client(run, checker, service=service) as client:
-        await read(client)
-        answers = [await client.get(STREAM, headers={"Last-Event-ID": "e3"}) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [429, 429]
-    assert codes(checker.attribution.client.kept) == ["CLI004"]
-    # The limit is not a published one, but it comes from neither the service nor the recording.
-    assert codes(checker.attribution.service.kept) == []
-
-
 TOO_MANY = (
     ("Content-Type", "application/json"),
     ("Retry-After", "60"),
@@ -201,17 +176,6 @@ async def test_a_missing_key_is_a_client_finding_if_a_key_is_required(run):
         assert (codes(checker.attribution.client.kept), codes(checker.attribution.service.kept)) == (found, [])
 
 
-async def test_a_request_without_a_match_is_attributed_to_nobody(run):
-    checker = ClientChecker()
-    async with checked_client(run, checker, mode="verbatim") as client:
-        assert (await client.get("/v1/nothing")).status_code == 501
-    assert (
-        checker.attribution.client.codes,
-        checker.attribution.service.codes,
-        checker.attribution.injected.codes,
-    ) == ({}, {}, {})
-
-
 async def test_findings_about_the_recorded_service_are_counted_separately(builder):
     builder.exchange([event(1), event(1), event(3, data=[])])
     checker = ClientChecker()
@@ -235,17 +199,6 @@ async def test_findings_caused_by_a_fault_are_not_attributed_to_the_service(run,
     assert checker.attribution.injected
     assert {fault for _, fault in checker.attribution.faults} == {"twice"}
     assert list(verdict(checker.attribution, "run.db"))[-1].startswith("Injected faults caused ")
-
-
-async def test_only_findings_after_a_fault_are_attributed_to_it(builder, tmp_path):
-    builder.exchange([event(1, data=[]), event(2), event(3)])
-    script = tmp_path / "faults.toml"
-    script.write_text('[[fault]]\nname = "cut"\ndo = "corrupt"\nhow = "json"\nat = { sequence = 3 }\n')
-    checker = ClientChecker()
-    async with checked_client(builder.close(), checker, faults=fault_script(script)) as client:
-        await read(client)
-    assert codes(checker.attribution.service.kept) == ["EVT004"]
-    assert [(finding.event, fault) for finding, fault in checker.attribution.faults] == [(3, "cut")]
 
 
 async def test_findings_about_the_client_after_a_fault_are_attributed_to_the_client(run, tmp_path):
@@ -345,11 +298,6 @@ async def test_an_error_in_the_checks_does_not_end_streams(run, monkeypatch):
     assert checker.failed == "ZeroDivisionError: no"
 
 
-def test_an_existing_file_is_not_overwritten(run):
-    with pytest.raises(RecordingError, match="exists"):
-        ClientChecker(record=run)
-
-
 async def test_findings_as_severe_as_fail_on_fail(run):
     checker = ClientChecker()
     async with checked_client(run, checker, mode="verbatim") as client:
@@ -414,18 +362,6 @@ def test_two_outputs_with_the_same_name_are_refused_before_serving(reports):
 FORMS = ["text", "concise", "json", "ndjson", "junit", "github", "sarif", "markdown", "html"]
 
 
-@contextlib.contextmanager
-def replay_process(*args):
-    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-    process = WiretapeProcess("replay", *args, "--listen", "127.0.0.1:0", "--speed", "max", **pipes, text=True)
-    try:
-        line = process.stderr.readline()
-        yield process, re.search(r"http://\S+", line)[0]
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def break_a_rule(url):
     """Reconnect without a cursor."""
     for _ in range(2):
@@ -437,16 +373,14 @@ def break_a_rule(url):
                     break
 
 
-def test_the_command_prints_the_verdict_writes_reports_and_a_recording_and_fails(run, tmp_path):
+def test_the_command_prints_the_verdict_writes_reports_and_a_recording_and_fails(start, run, tmp_path):
     reports = [option for form in FORMS for option in ("--report", f"{form}:{tmp_path / form}")]
     kept = tmp_path / "kept.db"
-    with replay_process(run, "--fail-on", "error", *reports, "--record", kept, "--no-config") as (process, url):
-        break_a_rule(url)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+    replay = start(run, "--speed", "max", "--fail-on", "error", *reports, "--record", kept, "--no-config")
+    break_a_rule(replay.url)
 
-    assert (out, process.returncode) == ("", 1), err
-    assert "The client broke 1 rule (1 finding):\n  error CLI002 (exchange 2): " in err
+    assert (replay.stop(), replay.out) == (1, "")
+    assert "The client broke 1 rule (1 finding):\n  error CLI002 (exchange 2): " in replay.err
     for form in FORMS:
         assert "CLI002" in (tmp_path / form).read_text()
     assert 'tests="9" failures="1"' in (tmp_path / "junit").read_text(), "a finding that --fail-on names is a failure"
@@ -457,25 +391,21 @@ def test_the_command_prints_the_verdict_writes_reports_and_a_recording_and_fails
         assert len(list(recording.exchanges())) == 2
 
 
-def test_a_report_leaves_no_recording_behind(run, tmp_path):
-    with replay_process(run, "--report", "concise:-") as (process, url):
-        break_a_rule(url)
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+def test_a_report_leaves_no_recording_behind(start, run, tmp_path):
+    replay = start(run, "--speed", "max", "--report", "concise:-")
+    break_a_rule(replay.url)
 
-    assert process.returncode == 0, err
-    assert "CLI002" in out
+    assert replay.stop(signal.SIGTERM) == 0
+    assert "CLI002" in replay.out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.db"]
 
 
-def test_the_command_reads_the_service_settings(run, tmp_path):
+def test_the_command_reads_the_service_settings(start, run, tmp_path):
     service = tmp_path / "service.toml"
     service.write_text('[[keys]]\nkey = "good"\nworkspace = "w2"\n[[keys]]\nkey = "free"\n')
-    with replay_process(run, "--service", service) as (_, url):
-        statuses = [
-            httpx.get(url + "/v1/sessions/s1", headers={"Authorization": f"Bearer {key}"}).status_code
-            for key in ("bad", "good", "free")
-        ]
+    url = start(run, "--service", service).url
+    asked = [{"Authorization": f"Bearer {key}"} for key in ("bad", "good", "free")]
+    statuses = [httpx.get(url + "/v1/sessions/s1", headers=headers).status_code for headers in asked]
 
     assert statuses == [401, 404, 501]
 

@@ -3,17 +3,15 @@
 import contextlib
 import json
 import re
-import signal
 import socket
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import httpx
 import pytest
 from click.testing import CliRunner
 from hostile_server import BODY, HEAD, REDIRECT, HostileServer
-from wiretape_process import WiretapeProcess, run_wiretape
+from wiretape_process import run_wiretape
 
 from wiretape.cli import wiretape
 from wiretape_replay import ServeOptions, start_scenario
@@ -42,29 +40,6 @@ def recording(builder):
     return builder.close()
 
 
-@contextlib.contextmanager
-def replaying(*args: object, env: dict[str, str] | None = None) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """The running command, its URL, and the line about control."""
-    command = ["replay", "--listen", "127.0.0.1:0", *args]
-    with WiretapeProcess(*command, stderr=subprocess.PIPE, text=True, env=env) as process:
-        try:
-            assert process.stderr is not None
-            url = re.search(r" on (http://\S+) ", _line(process, "Replaying "))
-            assert url
-            yield process, url[1], _line(process, "Control: ")
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(20)
-
-
-def _line(process: subprocess.Popen[str], beginning: str) -> str:
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith(beginning):
-            return line
-    raise AssertionError("the replay ended")
-
-
 def run(url: str, *args: str, token: str | None = CHOSEN) -> str:
     """The output of a command that succeeds."""
     done = CliRunner().invoke(wiretape, ["control", url, *args], env={"WIRETAPE_TOKEN": token})
@@ -88,11 +63,11 @@ def run_paused(serve, recording) -> Callable[..., str]:
     return lambda *args: run(replay.url, *args, token=replay.token)
 
 
-def test_the_command_that_the_replay_prints_can_be_run_as_it_is(recording):
-    with replaying(recording, "--paused") as (_, url, line):
-        command = line.removeprefix("Control: ").split()
-        assert command[:4] == ["wiretape", "control", url, "state"]
-        done = run_wiretape(*command[1:])
+def test_the_command_that_the_replay_prints_can_be_run_as_it_is(start, recording):
+    replay = start(recording, "--paused")
+    command = replay.line("Control: ").removeprefix("Control: ").split()
+    assert command[:4] == ["wiretape", "control", replay.url, "state"]
+    done = run_wiretape(*command[1:])
 
     assert done.stdout == (
         "s1: paused, at 0 of 4, 0.000 s\n"
@@ -102,39 +77,40 @@ def test_the_command_that_the_replay_prints_can_be_run_as_it_is(recording):
     assert (done.stderr, done.returncode) == ("", 0)
 
 
-def test_a_client_reads_a_stream_that_is_stepped_through(recording):
+def test_a_client_reads_a_stream_that_is_stepped_through(start, recording):
     """The client runs in a thread."""
     lines: list[str] = []
-    with replaying(recording, "--paused", "--control-token", CHOSEN) as (_, url, line):
-        assert CHOSEN not in line
-        run(url, "break", "--type", "tool.*")
-        assert "s1: waiting for its first stream, at 0 of 4" in run(url, "resume")
+    replay = start(recording, "--paused", "--control-token", CHOSEN)
+    url = replay.url
+    assert CHOSEN not in replay.line("Control: ")
+    run(url, "break", "--type", "tool.*")
+    assert "s1: waiting for its first stream, at 0 of 4" in run(url, "resume")
 
-        def read() -> None:
-            with httpx.stream("GET", url + STREAM, headers=KEY, timeout=30) as response:
-                lines.extend(line for line in response.iter_lines() if line.startswith("id:"))
+    def read() -> None:
+        with httpx.stream("GET", url + STREAM, headers=KEY, timeout=30) as response:
+            lines.extend(line for line in response.iter_lines() if line.startswith("id:"))
 
-        reader = threading.Thread(target=read)
-        reader.start()
-        stopped = run(url, "wait", "breakpoint")
-        assert "s1: stopped at a breakpoint, at 1 of 4" in stopped
-        assert "  breakpoint: type tool.*  (here)" in stopped
-        assert "  stream: from the beginning, without deltas, at 1" in stopped
+    reader = threading.Thread(target=read)
+    reader.start()
+    stopped = run(url, "wait", "breakpoint")
+    assert "s1: stopped at a breakpoint, at 1 of 4" in stopped
+    assert "  breakpoint: type tool.*  (here)" in stopped
+    assert "  stream: from the beginning, without deltas, at 1" in stopped
 
-        assert "passed: tool.started, sequence 2, id e2, tool call t1, recorded at 1:2" in run(url, "step", "durable")
-        run(url, "break", "--clear")
-        assert "s1: at the end, at 4 of 4" in run(url, "seek", "--end")
-        reader.join(30)
+    assert "passed: tool.started, sequence 2, id e2, tool call t1, recorded at 1:2" in run(url, "step", "durable")
+    run(url, "break", "--clear")
+    assert "s1: at the end, at 4 of 4" in run(url, "seek", "--end")
+    reader.join(30)
 
     assert lines == ["id: e1", "id: e2", "id: e3"]
 
 
-def test_the_token_can_come_from_the_environment(recording, monkeypatch):
+def test_the_token_can_come_from_the_environment(start, recording, monkeypatch):
     monkeypatch.setenv("WIRETAPE_TOKEN", "from-outside")
-    with replaying(recording, "--paused") as (_, url, line):
-        assert line == f"Control: wiretape control {url} state\n"
-        assert "paused" in run(url, "state", token="from-outside")
-        assert "is not the control token of this replay" in refused(url, "state", "--token", "other")
+    replay = start(recording, "--paused")
+    assert replay.line("Control: ") == f"Control: wiretape control {replay.url} state\n"
+    assert "paused" in run(replay.url, "state", token="from-outside")
+    assert "is not the control token of this replay" in refused(replay.url, "state", "--token", "other")
 
 
 def test_steps_seeks_and_resets(run_paused):

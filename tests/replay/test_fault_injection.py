@@ -1,6 +1,5 @@
 """What faults do, as actions: no socket, no clock."""
 
-from itertools import pairwise
 from random import Random
 
 import orjson
@@ -37,7 +36,6 @@ from wiretape_replay.faults.frame_damage import (
     SendBytes,
     SendError,
     corrupt_frame,
-    data_size,
     is_final,
     pad_frame,
     split_frame,
@@ -106,27 +104,6 @@ def sends(entries):
     return [SendBytes(entry.data) for entry in entries]
 
 
-def test_a_script_without_faults_changes_nothing():
-    injection = schedule().inject(stream())
-    assert (injection.before, injection.stream) == ((), None)
-
-
-def test_a_fault_of_another_event_changes_nothing():
-    assert play_one(Drop(after=events(sequence=99))) == sends(LOG)
-
-
-@pytest.mark.parametrize(("kind", "end"), [(Drop, CLOSED), (Reset, RESET), (Stall, HELD)])
-@pytest.mark.parametrize(("position", "sent"), [("before", 4), ("after", 5)])
-def test_a_stream_ends_before_or_after_an_event(kind, end, position, sent):
-    assert play_one(kind(**{position: events(sequence=2)})) == [*sends(LOG[:sent]), end]
-
-
-@pytest.mark.parametrize(("offset", "sent"), [(None, len(LOG[4].data) // 2), (7, 7), (len(LOG[4].data) - 1, -1)])
-def test_a_stream_ends_inside_an_event(offset, sent):
-    done = play_one(Drop(offset=offset, at=events(sequence=2)))
-    assert done == [*sends(LOG[:4]), SendBytes(LOG[4].data[:sent]), CLOSED]
-
-
 def test_an_offset_after_the_end_of_an_event_does_not_hit_it():
     assert play_one(Drop(offset=len(LOG[4].data), at=events(sequence=2))) == sends(LOG)
 
@@ -156,18 +133,9 @@ def test_a_stream_continues_after_a_pause():
     assert inside[:3] == [SendBytes(LOG[0].data[:10]), PauseSending(5 * SECOND), SendBytes(LOG[0].data[10:])]
 
 
-def test_an_event_is_sent_again():
-    fault = Duplicate(copies=2, at=events(sequence=2))
-    assert play_one(fault) == sends([*LOG[:4], LOG[4], LOG[4], LOG[4], LOG[5]])
-
-
 def test_an_event_is_sent_later():
     assert play_one(Reorder(at=events(sequence=1))) == sends([LOG[1], LOG[2], LOG[0], *LOG[3:]])
     assert play_one(Reorder(by=2, at=events(sequence=1))) == sends([LOG[1], LOG[2], LOG[3], LOG[0], *LOG[4:]])
-
-
-def test_a_delayed_event_is_sent_before_the_stream_ends():
-    assert play_one(Reorder(by=9, at=events(sequence=2))) == sends([*LOG[:4], LOG[5], LOG[4]])
 
 
 def test_reordering_every_event_swaps_them_in_pairs():
@@ -216,30 +184,6 @@ def test_connections_are_counted_for_each_session():
     assert play(faults, stream("s1")) == sends(LOG)
 
 
-def test_a_rewound_server_does_the_same_again():
-    faults = schedule(Drop(after=events(), times=1, connection=1))
-    first = play(faults)
-    assert play(faults) == sends(LOG)
-    faults.rewind()
-    assert play(faults) == first == [*sends(LOG[:1]), CLOSED]
-    assert list(faults.counts.values()) == [2], "the totals include what was applied before"
-
-
-def test_skip_and_times_limit_how_often_a_fault_is_applied():
-    assert play_one(Drop(after=events(), skip=2, times=1)) == [*sends(LOG[:4]), CLOSED]
-    done = play_one(Duplicate(at=events(), skip=1, times=2))
-    assert done == sends([*LOG[:2], LOG[2], LOG[2], LOG[3], LOG[3], *LOG[4:]])
-
-
-@pytest.mark.parametrize(("fault", "end"), [(Drop(), CLOSED), (Reset(), RESET), (Stall(), HELD)])
-def test_a_fault_replaces_the_response(fault, end):
-    assert play_one(fault) == [end]
-
-
-def test_a_delayed_response_is_still_sent():
-    assert play_one(Delay(seconds=5)) == [PauseSending(5 * SECOND), *sends(LOG)]
-
-
 def test_an_error_is_sent_for_the_requests_it_applies_to():
     faults = schedule(Error(name="busy", code="SESSION_BUSY", operation="cancel", session="s1", run="r1"))
     assert faults.inject(stream()).before == ()
@@ -260,13 +204,6 @@ def test_a_cursor_expires(expired, cursor, refused):
     assert [json_of(error)["code"] for error in before if isinstance(error, SendError)] == ["invalid_cursor"] * refused
 
 
-def test_the_log_names_the_fault_and_the_event():
-    injection = schedule(Drop(name="late", after=events(sequence=2))).inject(stream())
-    lines = [done for entry in LOG for done in injection.stream.apply(entry) if isinstance(done, LogFault)]
-    text = "Fault late: drop after event 4, message.completed, sequence 2 (session s1, connection 1)"
-    assert lines == [LogFault("late", text)]
-
-
 # Changes of bytes.
 
 FRAME = LOG[4].data
@@ -282,45 +219,6 @@ def test_flipped_bits_change_the_data_and_nothing_else():
     assert changed.partition(b"data: ")[0] == FRAME.partition(b"data: ")[0]
     differences = [(one ^ other).bit_count() for one, other in zip(FRAME, changed, strict=True) if one != other]
     assert differences == [1, 1, 1]
-
-
-def test_invalid_utf_8_is_inserted_into_a_string():
-    changed = corrupt_frame(FRAME, Corrupt(how=Damage.UTF_8), Random(1))
-    with pytest.raises(UnicodeDecodeError):
-        changed.decode()
-    assert orjson.loads(messages_in(changed)[0].data.decode("utf-8", "replace"))["content"] == "\ufffdGrüße"
-
-
-def test_broken_json_is_still_a_whole_event():
-    changed = corrupt_frame(FRAME, Corrupt(how=Damage.JSON), Random(1))
-    (event,) = messages_in(changed)
-    with pytest.raises(orjson.JSONDecodeError):
-        orjson.loads(event.data)
-
-
-def test_a_text_is_replaced_wherever_it_occurs():
-    changed = corrupt_frame(FRAME, Corrupt(how=Damage.REPLACE, find="e2", replacement="e9"), Random(1))
-    assert changed == FRAME.replace(b"e2", b"e9") != FRAME
-    assert corrupt_frame(FRAME, Corrupt(how=Damage.REPLACE, find="nowhere"), Random(1)) is None
-
-
-def test_a_frame_is_split_inside_characters_and_line_ends():
-    parts = split_frame(FRAME, Split(where=SplitPoint.UTF_8))
-    assert [part[-1:] + following[:1] for part, following in pairwise(parts)] == [
-        "ü".encode(),
-        "ß".encode(),
-    ]
-    assert split_frame(b"data: 1\r\n\r\n", Split(where=SplitPoint.CRLF)) == [b"data: 1\r", b"\n\r", b"\n"]
-    assert split_frame(FRAME, Split(where=SplitPoint.CRLF)) is None
-    assert split_frame(b"data: plain\n\n", Split(where=SplitPoint.UTF_8)) is None
-
-
-def test_a_padded_event_has_the_same_json():
-    changed = pad_frame(FRAME, 5_000)
-    (event,), (before,) = messages_in(changed), messages_in(FRAME)
-    assert len(event.data) == data_size(changed) == 5_000
-    assert orjson.loads(event.data) == orjson.loads(before.data)
-    assert pad_frame(changed, 5_000) is None
 
 
 line = st.sampled_from([b"data: ", b"data:", b"data", b"id: 1", b"event: x", b": c", b"x"])

@@ -204,17 +204,6 @@ def test_each_replay_has_its_own_token_unless_one_is_given(recording):
         assert httpx.get(one.url + "/_wiretape/state", headers=headers).status_code == 401
 
 
-def test_http_and_python_control_the_same_playhead(recording):
-    with start_replay(recording, ReplayOptions(speed=1, paused=True)) as replay:
-        headers = {"X-Wiretape-Token": replay.token}
-        httpx.post(replay.url + "/_wiretape/step", json={"to": "durable"}, headers=headers).raise_for_status()
-        over_http = httpx.get(replay.url + "/_wiretape/state", headers=headers).json()
-        state = replay.control.state()
-
-    assert over_http["sessions"][0]["position"] == state.sessions[0].position == 1
-    assert over_http["sessions"][0]["next"]["id"] == state.sessions[0].next.id == "e2"
-
-
 def test_a_program_that_exits_in_the_middle_of_a_replay_prints_nothing(recording):
     program = """
 import sys
@@ -255,16 +244,9 @@ with start_replay(sys.argv[1], ReplayOptions(paused=True)) as replay:
     ("do", "message"),
     [
         (lambda control: control.step("x"), "step: to: expected one of event, durable, finding, got 'x'"),
-        (lambda control: control.step("durabel"), "got 'durabel'; did you mean durable?"),
         (lambda control: control.step(count=0), "step: count: expected a whole number of at least 1, got 0"),
-        (lambda control: control.step(count="2"), "count: expected a whole number, got '2'"),
-        (lambda control: control.seek(position="1"), "seek: position: expected a whole number, got '1'"),
         (lambda control: control.seek(position=9), "Invalid position 9: expected a number from 0 to 4"),
-        (lambda control: control.seek(sequence=1.5), "sequence: expected a whole number, got 1.5"),
-        (lambda control: control.seek(time_s="1"), "time_s: expected a number, got '1'"),
-        (lambda control: control.seek(event=1), "event: expected a string, got 1"),
         (lambda control: control.wait("never"), "until: expected one of stopped, breakpoint, end, connected"),
-        (lambda control: control.wait(timeout_s="1"), "timeout_s: expected a number, got '1'"),
         (lambda control: control.advance(1), "Only virtual time can be advanced"),
         (lambda control: control.add_breakpoint(), "A breakpoint needs a condition"),
         (lambda control: control.add_breakpoint(type="tool.startd"), r"'tool.startd'; did you mean tool.started\?$"),

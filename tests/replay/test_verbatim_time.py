@@ -6,7 +6,7 @@ import time
 import pytest
 
 from wiretape.errors import InputError
-from wiretape.observations import BytesArrived, Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.server_options import parse_speed
 from wiretape_replay.verbatim.verbatim_player import plan_response
@@ -30,12 +30,6 @@ def test_delays_after_an_incomplete_request_count_from_its_head(builder):
     builder.exchange([b"a"], body=None, ending=Ending.SERVICE_CLOSED)
     with open_recording(builder.close()) as recording:
         assert plan_response(recording.exchange(1)).head_ns == 1 * MS
-
-
-def test_runs_of_chunks_are_split_into_chunks():
-    run = BytesArrived(1, Side.RESPONSE, 10, b"abcdef", (12, 16), (5 * MS, 9 * MS))
-
-    assert list(run.chunks()) == [(5 * MS, b"ab"), (9 * MS, b"cdef")]
 
 
 def test_at_recorded_speed_nothing_is_early_and_two_streams_keep_their_order(builder, serve, call):

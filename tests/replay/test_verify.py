@@ -49,6 +49,7 @@ UNUSUAL = [
     {"headers": (("Transfer-Encoding", "gzip"),), "chunks": EVENTS},
     {"headers": (("Transfer-Encoding", "gzip, chunked"),), "chunks": EVENTS},
     {"headers": (("Transfer-Encoding", "gzip"), ("transfer-encoding", "chunked")), "chunks": EVENTS},
+    {"headers": (("Transfer-Encoding", "chunked "),), "chunks": EVENTS},
     {"headers": (("Content-Length", "x"),), "chunks": EVENTS},
     {"headers": (("Content-Length", "0"),)},
     {"headers": CHUNKED, "chunks": [b"data: 1\n\n", GAP, b"data: 3\n\n"]},
@@ -112,7 +113,7 @@ def expected_wire(recording: Recording, exchange: Exchange) -> tuple[bytes, byte
     empty = exchange.request.method == "HEAD" or response.status in {101, 204, 304}
     length = int(named["content-length"]) if not coding and named.get("content-length", "").isdigit() else None
     added = response.http_version == "HTTP/2.0" and not coding and length is None and not empty
-    chunked = not empty and (added or "".join(coding).endswith("chunked"))
+    chunked = not empty and (added or "".join(coding).rstrip().endswith("chunked"))
     is_old = response.http_version == "HTTP/1.0"
     lines = [f"HTTP/1.{0 if is_old else 1} {response.status} {response.reason}", *map(": ".join, response.headers)]
     lines += ["Transfer-Encoding: chunked"] * added

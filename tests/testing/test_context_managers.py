@@ -1,5 +1,6 @@
 """`wiretape.testing`, for other test runners than pytest."""
 
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 import wiretape.testing
+import wiretape_replay
 from wiretape.errors import InputError
+from wiretape.rules import Checker
 from wiretape.testing import ClientError, replay, serve
 
 STREAM = "/v1/sessions/s1/events/stream"
@@ -94,6 +97,21 @@ def test_a_stand_in_checks_its_client(folders):
         request_without_key(service.url)
 
 
+@pytest.mark.parametrize("fail_on", ["error", "never"])
+def test_an_error_of_the_checks_fails_the_test_unless_nothing_may(recording, folders, monkeypatch, fail_on):
+    def break_down(self, seen):
+        raise KeyError("e1\n")
+
+    monkeypatch.setattr(Checker, "feed", break_down)
+    fails = contextlib.nullcontext() if fail_on == "never" else pytest.raises(ClientError)
+    with fails as error, replay(recording, fail_on=fail_on) as service:
+        read(service.url)
+    if error is not None:
+        failed, recorded = str(error.value).splitlines()
+        assert failed == "wiretape's checks failed, so there may be more findings: KeyError: 'e1\\n'."
+        assert recorded.startswith("The traffic is recorded in ")
+
+
 def test_unittest_reports_a_broken_rule_as_a_failure(recording, folders):
     class Case(unittest.TestCase):
         def setUp(self):
@@ -112,5 +130,6 @@ def test_unittest_reports_a_broken_rule_as_a_failure(recording, folders):
 def test_importing_wiretape_testing_does_not_import_the_replay():
     program = "import sys, wiretape.testing; assert not {'wiretape_replay', 'aiohttp'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    with pytest.raises(AttributeError, match="has no attribute 'repaly'"):
-        _ = wiretape.testing.repaly
+    for module in (wiretape.testing, wiretape_replay):
+        with pytest.raises(AttributeError, match="has no attribute 'repaly'"):
+            _ = module.repaly

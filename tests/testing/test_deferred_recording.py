@@ -1,5 +1,7 @@
 """Deferred recordings: the file is created when it is needed."""
 
+import time
+
 import pytest
 
 from wiretape.observations import BytesArrived, RequestStarted, Side
@@ -64,10 +66,12 @@ def test_the_file_is_created_if_memory_would_not_suffice(tmp_path, seen):
 
 
 def test_the_start_time_is_that_of_the_traffic(tmp_path, seen, monkeypatch):
-    writer = DeferredWriter(tmp_path / "late.db", upstream="http://service.test")
-    writer._started_unix_ns -= 3_600_000_000_000  # as if the test had taken an hour
+    began_s = time.time() - 3600
+    with monkeypatch.context() as earlier:
+        earlier.setattr(time, "time_ns", lambda: round(began_s * 1e9))
+        writer = DeferredWriter(tmp_path / "late.db", upstream="http://service.test")
     writer.feed(seen)
     writer.create_file()
     writer.close(None)
     with open_recording(tmp_path / "late.db") as recording:
-        assert round(recording.info.started.timestamp() - writer._started_unix_ns / 1e9, 3) == 0
+        assert round(recording.info.started.timestamp() - began_s, 3) == 0

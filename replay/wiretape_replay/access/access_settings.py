@@ -6,7 +6,7 @@ replace.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -80,21 +80,6 @@ class AccessPolicy:
     """Limits of individual tenants, which replace those."""
     workspaces: Mapping[str, str] = field(default_factory=dict)
     """The workspace of each session id, for sessions whose events do not name it."""
-
-
-def effective_policy(
-    policy: AccessPolicy | None, mode: str, *, recorded_keys: bool, limits: bool, no_auth: bool
-) -> AccessPolicy | None:
-    """Combine the policy of a settings file with options; None: verbatim mode without either checks nothing.
-
-    Without a file, session mode requires keys if the recorded service did (`recorded_keys`).
-    """
-    if mode == "verbatim" and policy is None and not limits:
-        return None
-    policy = policy if policy is not None else AccessPolicy(authentication=recorded_keys and mode != "verbatim")
-    if limits and not policy.limits:
-        policy = replace(policy, limits=LIMITS)
-    return replace(policy, authentication=False) if no_auth else policy
 
 
 _Text = Annotated[str, Meta(min_length=1)]

@@ -98,8 +98,8 @@ class AccessControl:
         return error_response(RATE_LIMITED, message, self._request_id(), limit=limit, retry_after=wait)
 
     def _check_workspace(self, key: ApiKey, request: HttpRequest) -> HttpResponse | None:
-        session = session_in(request.target)
-        if session is None or key.workspace is None:
+        session = None if key.workspace is None else session_in(request.target)
+        if session is None:
             return None
         workspace = self.policy.workspaces.get(session) or self._workspace_of(session)
         if workspace is None or workspace == key.workspace:

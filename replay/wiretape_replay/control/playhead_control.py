@@ -89,7 +89,7 @@ def _in_loop(
 
         if self.is_in_loop or not self.loop.is_running():
             return method(self, *args, **kwargs)
-        return _wait_for(asyncio.run_coroutine_threadsafe(run(), self.loop))
+        return wait_for(asyncio.run_coroutine_threadsafe(run(), self.loop))
 
     return call
 
@@ -116,7 +116,7 @@ def _blocking(method: _AsyncMethod[_P, _T]) -> Callable[Concatenate["PlayheadCon
     def call(self: "PlayheadControl", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         if _is_in_coroutine():
             raise RuntimeError("This would block the event loop: in a coroutine, use async_wait or async_advance.")
-        return _wait_for(asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), self.loop))
+        return wait_for(asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), self.loop))
 
     return call
 
@@ -482,7 +482,8 @@ def _check_finding(prefix: str | None, recorded: Collection[str]) -> None:
     raise InputError(f"Unknown rule code {shorten(repr(prefix))}{guess}")
 
 
-def _wait_for(future: "Future[_T]") -> _T:
+def wait_for(future: "Future[_T]") -> _T:
+    """Wait for the result of a future; cancel it if that is interrupted."""
     try:
         return future.result()
     except BaseException:  # Ctrl-C, or the time limit of a test

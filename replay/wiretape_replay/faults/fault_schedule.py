@@ -228,7 +228,6 @@ _UNPROCESSABLE = 422
 class Injection:
     """The faults that apply to one request."""
 
-    request: FaultRequest
     before: tuple[Instruction, ...] = ()
     """What to do before the response; if the last instruction is final, there is no other response."""
     stream: StreamFaults | None = None
@@ -281,8 +280,8 @@ class FaultSchedule:
         before = tuple(until_final(self._before(request)))
         of_stream = tuple(fault for fault in self._event_faults if fault.matches(request))
         if not of_stream or (before and is_final(before[-1])):
-            return Injection(request, before)
-        return Injection(request, before, StreamFaults(self._counter, request, of_stream))
+            return Injection(before)
+        return Injection(before, StreamFaults(self._counter, request, of_stream))
 
     def _request(self, asked: HttpRequest) -> FaultRequest:
         match = operation_of(asked.method, asked.target)

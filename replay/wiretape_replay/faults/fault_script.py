@@ -469,9 +469,7 @@ def as_tuple(wanted: _T | tuple[_T, ...]) -> tuple[_T, ...]:
 
 
 def _includes(wanted: _T | tuple[_T, ...], value: object) -> bool:
-    if isinstance(wanted, tuple):
-        return not wanted or value in wanted
-    return value == wanted
+    return wanted == () or value in as_tuple(wanted)
 
 
 def _is_one_line(text: str) -> bool:

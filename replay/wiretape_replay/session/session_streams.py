@@ -15,7 +15,6 @@ from wiretape.contract import (
     operation_of,
     session_in,
 )
-from wiretape.observations import Ending
 from wiretape_replay.access.auth_and_rate_limits import session_not_found
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.generated_ids import RequestIdCounter
@@ -24,7 +23,6 @@ from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.session.playhead_clock import IdleTimer, PlayheadClock, Playheads
 from wiretape_replay.session.session_log import (
-    EntryKind,
     LogEntry,
     LogReader,
     PlayableSession,
@@ -208,22 +206,12 @@ async def _send_entries(
 
 async def _send_batch(batch: Sequence[LogEntry], writer: ResponseWriter, faulty: FaultySender | None) -> bool:
     """Send entries, one at a time if there are faults; return True if that ended the stream."""
+    ending = next((entry.ending for entry in batch if entry.ending is not None), None)
     if faulty is not None:
-        return await _send_with_faults(batch[0], writer, faulty)
-    await writer.write_all([entry.data for entry in takewhile(_is_frame, batch)])
-    ending = next((entry for entry in batch if not _is_frame(entry)), None)
+        if await faulty(batch[0] if ending is None else None):
+            return True
+    else:
+        await writer.write_all([entry.data for entry in takewhile(lambda entry: entry.ending is None, batch)])
     if ending is not None:
-        await writer.end(ending.ending or Ending.SERVICE_CLOSED)
+        await writer.end(ending)
     return ending is not None
-
-
-async def _send_with_faults(entry: LogEntry, writer: ResponseWriter, faulty: FaultySender) -> bool:
-    if _is_frame(entry):
-        return await faulty(entry)
-    if not await faulty(None):
-        await writer.end(entry.ending or Ending.SERVICE_CLOSED)
-    return True
-
-
-def _is_frame(entry: LogEntry) -> bool:
-    return entry.kind is not EntryKind.ENDING

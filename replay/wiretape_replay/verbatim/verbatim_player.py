@@ -217,8 +217,8 @@ class VerbatimPlayer:
         """
         self.served: list[ServedRequest] = []
         self.missed: list[UnmatchedRequest] = []
-        requests = (_recorded_request(recording, exchange) for exchange in recording.exchanges() if includes(exchange))
-        self.queues = ExchangeQueues(requests, matching)
+        exchanges = (exchange for exchange in recording.exchanges() if includes(exchange))
+        self.queues = ExchangeQueues((_recorded_request(recording, exchange) for exchange in exchanges), matching)
         self._recording = recording
         self._speed = speed
         self._small: dict[int, _SmallResponse] = {}
@@ -265,15 +265,6 @@ class VerbatimPlayer:
         if plan.head is not None:
             await clock.wait_until(plan.head_ns)
             await writer.start(plan.head)
-            sent = await self._send_body(exchange, plan, writer, clock)
-        await clock.wait_until(plan.end_ns)
-        await writer.end(plan.end_after(sent))
-
-    async def _send_body(
-        self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter, clock: _PlaybackClock
-    ) -> int:
-        """Send the body; returns its size."""
-        sent = 0
         due: list[bytes] = []
         for delay_ns, data in plan.chunks(self._recording.body(exchange.number, Side.RESPONSE)):
             waits = clock.remaining_s(delay_ns) > 0
@@ -285,10 +276,14 @@ class VerbatimPlayer:
             due.append(data)
             sent += len(data)
         await writer.write_all(due)
-        return sent
+        await clock.wait_until(plan.end_ns)
+        await writer.end(plan.end_after(sent))
 
     async def _respond_no_match(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        message = explain_no_match(self.queues, request, lambda number: _body_of(self._recording, number))
+        recording = self._recording
+        message = explain_no_match(
+            self.queues, request, lambda number: _request_body(recording, recording.exchange(number))
+        )
         target = without_secrets(request, self.queues.secret_parameters).target
         self.missed.append(UnmatchedRequest(request.method, target, message))
         writer.log_outcome(request, "no match, 501")
@@ -311,12 +306,8 @@ def _recorded_request(recording: Recording, exchange: Exchange) -> RecordedReque
     return RecordedRequest(exchange.number, request.method, request.target, body, request.headers)
 
 
-def _body_of(recording: Recording, number: int) -> RequestBody | None:
-    """The recorded request body of an exchange; None if a part of it is missing.  Raises RecordingError."""
-    return _request_body(recording, recording.exchange(number))
-
-
 def _request_body(recording: Recording, exchange: Exchange) -> RequestBody | None:
+    """The recorded request body; None if a part of it is missing.  Raises RecordingError."""
     if exchange.request_ended_ns is None:
         return None
     if not exchange.request_bytes and not exchange.lost_bytes:
