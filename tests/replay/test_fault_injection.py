@@ -195,6 +195,14 @@ def test_an_error_is_sent_for_the_requests_it_applies_to():
     assert json_of(error)["recovery"][0] == "POST /base/v1/sessions/s1/runs/r1/cancel"
 
 
+def test_a_rewound_server_does_the_same_again():
+    faults = schedule(Drop(after=events(), times=1, connection=1), Duplicate(at=events(event=2), skip=1))
+    first = [play(faults) for _ in range(3)]
+    faults.rewind()
+    assert [play(faults) for _ in range(3)] == first
+    assert list(faults.counts.values()) == [2, 2], "the totals include what was applied before"
+
+
 @pytest.mark.parametrize(
     ("expired", "cursor", "refused"),
     [((), "e1", True), ("e1", "e1", True), (("e2", "e3"), "e1", False), ((), None, False)],

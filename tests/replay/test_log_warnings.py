@@ -96,39 +96,102 @@ def test_a_client_with_an_unusual_cursor_gets_a_stream(builder, serve, call, ide
     assert f"\nid: {after}\n".encode() in then.read_past(b"\n\n")
 
 
-def test_a_cursor_that_is_not_ascii_names_its_event(builder, build):
-    builder.exchange([event(1, "é"), event(2)], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([event(2)], request_headers=cursor("é".encode().decode("latin-1")), ending=Ending.CLIENT_CLOSED)
+# The service misbehaves, or the recording is incomplete.
+
+BARE = {name: message(name, {"type": "x"}) for name in "abcdefg"}
+ARRIVED = "events are replayed in the order in which they first arrived"
+WHOLE = event(2)
+
+
+def connection(*chunks, after=None, ending=Ending.CLIENT_CLOSED):
+    return {"chunks": chunks, "ending": ending} | ({} if after is None else {"request_headers": cursor(after)})
+
+
+def in_arrival(why, *sequences):
+    """Events whose sequences define no order."""
+    frames = [event(sequence, f"e{place}") for place, sequence in enumerate(sequences)]
+    return [connection(*frames)], frames, f"{why}; {ARRIVED}."
+
+
+CASES = {
+    "a copy with a different content": (
+        [connection(event(1), event(2)), connection(event(1), event(2, run_id="other"))],
+        [event(1), event(2)],
+        "id `e2` arrived again with different content; the first version is replayed.",
+    ),
+    "a copy in different bytes": (
+        [connection(event(1)), connection(message("e1", {"sequence": 1, "type": "x"}, end="\r"))],
+        [event(1)],
+        "1 replayed copy has the same JSON in different bytes; the first version is replayed.",
+    ),
+    "an event that arrives twice on one connection": (
+        [connection(event(1), event(2), event(1))],
+        [event(1), event(2)],
+        "id `e1` arrived twice on one connection, but is replayed once.",
+    ),
+    "copies of events without ids": (
+        [connection(event(1, None), event(2, None)), connection(event(1, None), event(2, None), event(3))],
+        [event(1, None), event(2, None), event(3)],
+        "2 events have sequences but no ids; they are replayed, but no cursor can point to them.",
+    ),
+    "descending sequences": in_arrival("on one connection, sequence 2 comes after sequence 3", 1, 3, 2),
+    "a long sequence": in_arrival(
+        "on one connection, sequence 2 comes after sequence of more than 40 digits", 1, 10**50, 2
+    ),
+    "a missing sequence": in_arrival("1 of its 3 durable events has no sequence", None, 2, 3),
+    "sequences that are no integers": in_arrival("2 of its 3 durable events have no sequence", 1, 1.5, "2"),
+    "two events with the same sequence": (
+        [connection(event(1), event(2, "a")), connection(event(2, "b"), event(3), after="a")],
+        [event(1), event(2, "a"), event(2, "b"), event(3)],
+        f"different events have the same sequence; {ARRIVED}.",
+    ),
+    "events without sequences, replayed before known ones": (
+        [
+            connection(BARE["d"], BARE["f"], after="c"),
+            connection(*(BARE[name] for name in "bdefg")),
+            connection(*BARE.values()),
+        ],
+        list(BARE.values()),
+        f"7 of its 7 durable events have no sequence; {ARRIVED}.",
+    ),
+    "a cursor that is not ASCII": (
+        [connection(event(1, "é"), event(2)), connection(event(2), after="é".encode().decode("latin-1"))],
+        [event(1, "é"), event(2)],
+        None,
+    ),
+    "lost bytes": (
+        [
+            connection(event(1), WHOLE[:10], lost(20), WHOLE[30:] + event(3)),
+            connection(lost(7), ending=Ending.COMPLETE),
+        ],
+        [event(1), event(3), b""],
+        "27 bytes of exchanges 1, 2 were not recorded; the events that contained them are missing.",
+    ),
+    "the rest of an event after a gap": (
+        [connection(event(1), lost(5), b"not the beginning", ending=Ending.SERVICE_CLOSED)],
+        [event(1), b""],
+        "5 bytes of exchange 1 were not recorded; the events that contained them are missing.",
+    ),
+    "an event that was lost on one connection": (
+        [connection(event(1), lost(len(WHOLE)), b"\n\n", event(3)), connection(WHOLE, event(3), after="e1")],
+        [event(1), WHOLE, event(3)],
+        f"{len(WHOLE)} bytes of exchange 1 were not recorded; the events that contained them are missing.",
+    ),
+    "no durable events": (
+        [connection(b": hello\n\n", ending=Ending.SERVICE_RESET)],
+        [b": hello\n\n", b""],
+        "it has no durable events.",
+    ),
+    "no events": ([connection(ending=Ending.SERVICE_RESET)], [b""], "it has no durable events."),
+}
+
+
+@pytest.mark.parametrize(("connections", "replayed", "warning"), CASES.values(), ids=CASES)
+def test_oddities_are_replayed_with_one_warning(builder, build, connections, replayed, warning):
+    for each in connections:
+        builder.exchange(**each)
     log, warnings = build()
-    assert [entry.id for entry in log.entries] == ["é", "e2"]
-    assert warnings == []
-
-
-# The service misbehaves.
-
-
-def test_a_copy_with_a_different_content_is_not_replayed(builder, build):
-    builder.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([event(1), event(2, run_id="other")], ending=Ending.CLIENT_CLOSED)
-    log, warnings = build()
-    assert data(log) == [event(1), event(2)]
-    assert warnings == ["id `e2` arrived again with different content; the first version is replayed."]
-
-
-def test_a_copy_in_different_bytes_is_not_replayed(builder, build):
-    respelled = message("e1", {"sequence": 1, "type": "x"}, end="\r")
-    builder.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([respelled], ending=Ending.CLIENT_CLOSED)
-    log, warnings = build()
-    assert data(log) == [event(1)]
-    assert warnings == ["1 replayed copy has the same JSON in different bytes; the first version is replayed."]
-
-
-def test_an_event_that_arrives_twice_on_one_connection_is_replayed_once(builder, build):
-    builder.exchange([event(1), event(2), event(1)], ending=Ending.CLIENT_CLOSED)
-    log, warnings = build()
-    assert data(log) == [event(1), event(2)]
-    assert warnings == ["id `e1` arrived twice on one connection, but is replayed once."]
+    assert (data(log), warnings) == (replayed, [] if warning is None else [warning])
 
 
 def test_different_events_with_the_same_id_are_all_replayed(builder, build):
@@ -140,51 +203,6 @@ def test_different_events_with_the_same_id_are_all_replayed(builder, build):
     assert log.position_of("same") == 0
     problem = "id `same` arrived on one connection for different events"
     assert warnings == [f"{problem}; all are replayed; as a cursor, the id refers to the first."]
-
-
-def test_copies_of_events_without_ids_are_recognised_by_their_sequences(builder, build):
-    builder.exchange([event(1, None), event(2, None)], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([event(1, None), event(2, None), event(3)], ending=Ending.CLIENT_CLOSED)
-    log, warnings = build()
-    assert data(log) == [event(1, None), event(2, None), event(3)]
-    assert kinds(log) == ["durable"] * 3
-    assert warnings == ["2 events have sequences but no ids; they are replayed, but no cursor can point to them."]
-
-
-@pytest.mark.parametrize(
-    ("sequences", "why"),
-    [
-        ([1, 3, 2], "on one connection, sequence 2 comes after sequence 3"),
-        ([1, 10**50, 2], "on one connection, sequence 2 comes after sequence of more than 40 digits"),
-        ([None, 2, 3], "1 of its 3 durable events has no sequence"),
-        ([1, 1.5, "2"], "2 of its 3 durable events have no sequence"),
-    ],
-)
-def test_events_are_replayed_as_they_arrived_if_their_sequences_define_no_order(builder, build, sequences, why):
-    frames = [event(sequence, f"e{place}") for place, sequence in enumerate(sequences)]
-    builder.exchange(frames, ending=Ending.CLIENT_CLOSED)
-    log, warnings = build()
-    assert data(log) == frames
-    assert warnings == [f"{why}; events are replayed in the order in which they first arrived."]
-
-
-def test_two_events_with_the_same_sequence_have_no_order(builder, build):
-    builder.exchange([event(1), event(2, "a")], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([event(2, "b"), event(3)], request_headers=cursor("a"), ending=Ending.CLIENT_CLOSED)
-    log, warnings = build()
-    assert [entry.id for entry in log.entries] == ["e1", "a", "b", "e3"]
-    assert warnings == [
-        "different events have the same sequence; events are replayed in the order in which they first arrived."
-    ]
-
-
-def test_events_without_sequences_stay_before_the_events_that_they_were_replayed_before(builder, build):
-    bare = {name: message(name, {"type": "x"}) for name in "abcdefg"}
-    builder.exchange([bare["d"], bare["f"]], request_headers=cursor("c"), ending=Ending.CLIENT_CLOSED)
-    builder.exchange([bare[name] for name in "bdefg"], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([bare[name] for name in "abcdefg"], ending=Ending.CLIENT_CLOSED)
-    log, _ = build()
-    assert [entry.id for entry in log.entries] == list("abcdefg")
 
 
 def test_a_delta_with_an_id_can_be_a_cursor(builder, build):
@@ -225,31 +243,6 @@ def test_everything_but_durable_events_is_ephemeral(builder, build, frame):
     assert data(log) == [event(1), frame, event(2)]
     assert kinds(log) == ["durable", "ephemeral", "durable"]
     assert warnings == []
-
-
-# The recording is incomplete.
-
-
-def test_lost_bytes_affect_only_the_events_that_contained_them(builder, build):
-    whole = event(2)
-    builder.exchange([event(1), whole[:10], lost(20), whole[30:] + event(3)], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([lost(7)], ending=Ending.COMPLETE)
-    log, warnings = build()
-    assert data(log) == [event(1), event(3), b""]
-    assert warnings == ["27 bytes of exchanges 1, 2 were not recorded; the events that contained them are missing."]
-
-
-def test_the_rest_of_an_event_after_a_gap_is_not_an_unfinished_event(builder, build):
-    builder.exchange([event(1), lost(5), b"not the beginning"], ending=Ending.SERVICE_CLOSED)
-    log, _ = build()
-    assert data(log) == [event(1), b""]
-
-
-def test_an_event_lost_on_one_connection_is_taken_from_another(builder, build):
-    builder.exchange([event(1), lost(len(event(2))), b"\n\n", event(3)], ending=Ending.CLIENT_CLOSED)
-    builder.exchange([event(2), event(3)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
-    log, _ = build()
-    assert data(log) == [event(1), event(2), event(3)]
 
 
 @pytest.mark.parametrize(
@@ -324,14 +317,6 @@ def test_a_session_whose_stream_was_only_refused_has_no_log(builder, build):
         None,
         ["1 request for its stream failed (429: 1).", "The recording contains no stream of any session."],
     )
-
-
-@pytest.mark.parametrize("chunks", [[], [b": hello\n\n"]])
-def test_a_stream_without_durable_events_is_replayed(builder, build, chunks):
-    builder.exchange(chunks, ending=Ending.SERVICE_RESET)
-    log, warnings = build()
-    assert data(log) == [*chunks, b""]
-    assert warnings == ["it has no durable events."]
 
 
 @pytest.mark.parametrize(

@@ -39,23 +39,6 @@ async def test_the_first_stream_gets_all_entries_in_time(play, entries, speed):
         assert await client.chunks(5) == data(entries, 0, 1, 2, 3, 4)
 
 
-async def test_only_clients_that_request_deltas_get_them(play, entries):
-    async with play(entries) as stage:
-        client = await stage.stream()
-
-        assert await client.chunks(4) == data(entries, 0, 2, 3, 4)
-
-
-async def test_a_stream_begins_with_the_durable_events_behind_the_playhead_and_continues_live(play, entries):
-    async with play(entries, paused=True) as stage:
-        stage.control.seek(position=3)
-        client = await stage.stream(deltas=True)
-        assert await client.chunks(2) == data(entries, 0, 2)
-
-        stage.control.resume()
-        assert await client.chunks(2) == data(entries, 3, 4)
-
-
 @pytest.mark.parametrize("deltas", [False, True])
 @pytest.mark.parametrize("position", range(6))
 async def test_every_cursor_gets_the_events_after_it_at_every_playhead_position(play, entries, position, deltas):
@@ -143,16 +126,6 @@ async def test_streams_end_as_the_service_ended_them(play, staging, how, rest):
         assert await again.chunk() == entries[2].data, "the ending applies to connected streams only"
 
 
-async def test_an_ending_ends_every_connected_stream(play, staging):
-    entries = [staging.event(1, 1), staging.ending(Ending.SERVICE_CLOSED, 2)]
-    async with play(entries, paused=True) as stage:
-        clients = [await stage.stream() for _ in range(3)]
-        stage.control.seek(position=2)
-
-        for client in clients:
-            assert (await client.rest())[1] == "closed"
-
-
 @pytest.mark.parametrize("at_end", [False, True])
 async def test_a_stream_gets_keep_alives_while_the_playhead_is_stopped(play, entries, at_end):
     async with play(entries, paused=not at_end, keep_alive_s=0.01) as stage:
@@ -192,21 +165,6 @@ async def test_a_first_stream_with_a_cursor_begins_after_its_event(play, entries
         assert await client.chunks(4) == data(entries, 1, 2, 3, 4)
 
 
-async def test_a_first_stream_does_not_move_a_playhead_that_was_moved_by_hand(play, entries):
-    async with play(entries, paused=True) as stage:
-        client = await stage.stream(cursor="e1")
-
-        assert client.head.startswith(b"HTTP/1.1 400 ")
-
-
-async def test_keep_alives_are_as_fast_as_the_playhead(play, entries):
-    """15 s of its time are 15 ms here."""
-    async with play(entries, speed=1000, paused=True) as stage:
-        client = await stage.stream()
-
-        assert await client.chunk() == b": keep-alive\n\n"
-
-
 async def test_keep_alives_have_a_shortest_interval(play, entries):
     async with play(entries, speed=1e12, paused=True) as stage:
         assert stage.clock().keep_alive_s == 0.01
@@ -219,17 +177,6 @@ async def test_a_moving_playhead_adds_no_keep_alives(play, staging):
         client = await stage.stream()
 
         assert await client.chunks(2) == data(entries, 0, 1)
-
-
-async def test_several_clients_follow_one_playhead(play, entries):
-    async with play(entries, paused=True) as stage:
-        first = await stage.stream(deltas=True)
-        stage.control.seek(position=2)
-        second = await stage.stream(deltas=True, key="other")
-        stage.control.seek(position=5)
-
-        assert await first.chunks(5) == data(entries, 0, 1, 2, 3, 4)
-        assert await second.chunks(4) == data(entries, 0, 2, 3, 4)
 
 
 async def test_after_seeking_back_streams_repeat_nothing_and_cursors_ahead_are_refused(play, entries):
