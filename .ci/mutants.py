@@ -25,10 +25,7 @@ GROUPS = {
     "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
     "rules": (["core/wiretape/rules"], ["tests/rules/test_vectors.py", "tests/rules", "-m", "'not hypothesis'"]),
     "redaction": (
-        [
-            f"core/wiretape/recording/{name}.py"
-            for name in ("redactor", "body_redaction", "secret_finder", "json_redaction")
-        ]
+        [f"core/wiretape/recording/{name}.py" for name in ("redactor", "body_redaction", "secret_finder")]
         + ["core/wiretape/credential_names.py"],
         [f"tests/recording/test_{name}.py" for name in ("secret_finder", "redact", "json_redaction", "redaction_page")],
     ),

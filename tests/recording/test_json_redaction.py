@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Headers, ResponseStarted, Side
-from wiretape.recording import RedactionPolicy, Redactor, body_redaction, json_redaction
+from wiretape.recording import RedactionPolicy, Redactor, body_redaction
 from wiretape.recording.body_redaction import BodyRedactor
 
 STREAM = (("Content-Type", "text/event-stream"),)
@@ -38,6 +38,11 @@ BODIES = {
     "UTF-16 that is cut off": ((), '{"pin": "12'.encode("utf-16"), b"*" * 24),
     "events without their type": ((), EVENT % b"12" + b": 1\n\n", EVENT % b"**" + b": 1\n\n"),
     "events of JSON's type": (JSON, b'\xef\xbb\xbfdata:{"pin":"12"}\n\n', b'\xef\xbb\xbfdata:{"pin":"**"}\n\n'),
+    "data lines of every form": (
+        STREAM,
+        b'database: 1\ndata\ndata:{"pin":\ndata: "12"}\n\n',
+        b'database: 1\ndata\ndata:{"pin":\ndata: "**"}\n\n',
+    ),
     "JSON of the type of events": (STREAM, b'{"pin": "12"}\n\n', b'{"pin": "**"}\n\n'),
     "text like events": ((), b"date: 1\n", b"date: 1\n"),
     "an encoded body": ((("Content-Encoding", "br"),), b"\x00\x01\x02", b"***"),
@@ -93,10 +98,3 @@ def test_a_long_body_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert redactor.redact(run(body[:5], 0, [5], 10)) is None
     stored = [redactor.redact(run(body[5:15], 5, [15], 11)), redactor.redact(run(body[15:], 15, [21], 12))]
     assert [each.data for each in stored if each is not None] == [b"*" * 15, b"*" * 6]
-
-
-def test_the_data_of_an_event_are_its_data_lines() -> None:
-    assert json_redaction.event_data(b"database: 1\ndata\ndata:2\ndata: 3\n\n") == (
-        b"\n2\n3",
-        [(0, 16), (1, 22), (3, 30)],
-    )

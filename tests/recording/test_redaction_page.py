@@ -232,15 +232,22 @@ def escaped_in_parts(key: str) -> list[Plant]:
             rf"\\u{ord(letter):04X}",
             f"%{ord(letter):02x}",
             f"%25{ord(letter):02X}",
+            rf"%5Cu{ord(letter):04x}",
+            rf"\u0025{ord(letter):02x}",
             letter,
         )
         for letter in f"&<{key}"
     }
     secret = f"&<{key}"
-    texts = ["".join(codes[letter][way] for letter in secret) for way in range(4)]
-    texts += ["".join(codes[letter][at % 5] for at, letter in enumerate(secret)), quote(texts[0], safe="")]
+    texts = ["".join(codes[letter][way] for letter in secret) for way in range(6)]
+    texts += ["".join(codes[letter][at % 7] for at, letter in enumerate(secret)), quote(texts[0], safe="")]
     texts.append(f"\\u0026\\u003c{key}")
     return [Plant(headers=bearer(secret), sent=echo(text), received=split_text(echo(text)[0], 7)) for text in texts]
+
+
+def quote_all(text: str | bytes) -> bytes:
+    """Percent-encode every character."""
+    return b"".join(b"%%%02x" % byte for byte in (text.encode() if isinstance(text, str) else text))
 
 
 def split_text(text: bytes, size: int) -> tuple[bytes, ...]:
@@ -301,7 +308,8 @@ REMOVED: dict[str, Callable[[str], list[Plant]]] = {
     "a repeated secret that is split between chunks": split,
     "a repeated secret that is escaped as in JSON, or percent-encoded": escaped,
     (
-        r"a repeated secret with some or all characters escaped, also twice: `\u0053`, `\\u0053`, `%53`, `%2553`"
+        r"a repeated secret with some or all characters escaped, also twice: `\u0053`, `\\u0053`, `%53`, `%2553`, "
+        r"`%5Cu0053`, `\u002553`"
     ): escaped_in_parts,
     (
         "a repeated secret after bytes that look like the beginning of an escape, such as `%2` before a secret that "
@@ -380,6 +388,13 @@ KEPT: dict[str, Callable[[str], list[Plant]]] = {
     "a repeated secret in base64, or in another encoding, such as `&amp;` for `&`": lambda key: [
         Plant(headers=bearer(key), received=(b64encode(key.encode()),)),
         Plant(headers=bearer(f"&{key}"), received=(b"&amp;%b" % key.encode(),)),
+    ],
+    (
+        "a repeated secret with several `\\` or `%` that are spelled in several ways at once, or with escapes that are "
+        "escaped as a whole, such as `%25%35%33` for `S`"
+    ): lambda key: [
+        Plant(headers=bearer(f"%%\\{key}"), received=(rb"\u0025%25%5C%5C%5C%5C%5C" + quote_all(quote_all(key)),)),
+        Plant(headers=bearer(key), received=(quote_all(quote_all(key)),)),
     ],
     "a repeated secret that is split between events": lambda key: [
         Plant(headers=bearer(key), response=STREAM, received=(event(key[:14]), event(key[14:])))

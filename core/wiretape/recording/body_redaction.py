@@ -1,12 +1,19 @@
 """Redact bodies: overwrite secrets and what JSON paths select, however the bytes are cut.  Lengths stay the same."""
 
+import json
 import re
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
-from typing import Protocol
+from bisect import bisect_right
+from codecs import BOM_UTF16_LE
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import Enum
+from operator import itemgetter
+from typing import NamedTuple
+
+import orjson
 
 from wiretape.content_encoding import is_identity
 from wiretape.contract import is_event_stream
+from wiretape.json_path import JsonPath
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -18,7 +25,6 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.recording.json_redaction import WHOLE, Offsets, find_selected, json_text
 from wiretape.recording.redactor import Redactor, overwrite
 from wiretape.recording.secret_finder import SHORTEST, Span, count_characters
 from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind, Parser
@@ -39,6 +45,16 @@ _FIELD_NAME = re.compile(rb"(?:data|event|id|retry)(?:: ?|(?=[\r\n]|\Z))")
 _LONGEST_FIELD_NAME = len(b"event: ")
 
 
+_LINE = re.compile(rb"[^\r\n]+")
+_DATA = re.compile(rb"data(?:: ?)?")
+_JSON_TOKEN = re.compile(
+    rb'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<other>-?[0-9][0-9.eE+-]*|true|false|null)|(?P<mark>[{}\[\],:]))',
+    re.DOTALL,
+)
+Offsets = list[tuple[int, int]]
+"""For the pieces of a text, in order: the offset in the text and the offset in the frame."""
+_WHOLE: Offsets = [(0, 0)]
+"""A text that is not in pieces."""
 _BodyKey = tuple[int, Side]
 
 
@@ -48,7 +64,7 @@ class BodyRedaction:
     def __init__(self, redactor: Redactor, headers: Headers = (), side: Side = Side.RESPONSE) -> None:
         self._redactor = redactor
         self._is_stream = side is Side.RESPONSE and is_event_stream(header(headers, "content-type"))
-        self._search = _new_search(redactor, headers, is_stream=self._is_stream)
+        self._search = _PathRedaction(redactor, headers, is_stream=self._is_stream)
         self._held = self._masked = b""
         """Bytes that may be the beginning of a secret, and the same with asterisks for the end of another one."""
         self._before = b"\n"
@@ -64,7 +80,6 @@ class BodyRedaction:
         is_cut = count_characters(self._held) >= _CUT_LENGTH
         data += b"*" * len(self._held) if is_cut else self._masked
         self._held = self._masked = self._before = b""
-        self._search = self._search.after_loss()
         return data
 
     def _mask(self, data: bytes) -> bytes:
@@ -167,112 +182,193 @@ def _field_name_end(data: bytes, at: int) -> int:
     return name.end() if name else 0
 
 
-def _redact_text(redactor: Redactor, data: bytes, text: bytes, offsets: Offsets) -> bytes:
-    """Redact a JSON text in `data`; overwrite all of it if it cannot be read."""
-    redacted = bytearray(data)
-    try:
-        for each in find_selected(text, offsets, redactor.paths):
-            redactor.matched.update(f"json:{path.text}" for path in each.paths)
-            if each.blank != each.before:
-                redacted[each.start : each.start + len(each.blank)] = each.blank
-                redactor.count += 1
-    except (ValueError, RecursionError):
-        if _HAS_MEMBERS.match(text):
-            redactor.count += 1
-            redactor.unreadable += 1
-            ends = [*(begin - 1 for begin, _ in offsets[1:]), len(text)]
-            for (begin, offset), end in zip(offsets, ends, strict=True):
-                redacted[offset : offset + end - begin] = b"*" * (end - begin)
-    return bytes(redacted)
+class _BodyKind(Enum):
+    """How JSON paths are searched for in a body."""
+
+    KEPT = "kept"
+    OVERWRITTEN = "overwritten"
+    """It cannot be searched."""
+    EVENTS = "events"
+    UNKNOWN = "unknown"
+    """It may be a JSON text; its bytes are held."""
 
 
-_RedactText = Callable[[bytes, bytes, Offsets], bytes]
+class _PathRedaction:
+    """Overwrites what JSON paths select in events, and in a body that is JSON or events whatever its type.
 
+    Also events that are incomplete or unreadable, and JSON and events that are too long.
+    """
 
-class _Search(Protocol):
-    def feed(self, data: bytes) -> bytes: ...
-    def close(self) -> bytes: ...
-    def after_loss(self) -> "_Search": ...
-
-
-class _Unsearched:
-    """Keeps a body, or overwrites one that cannot be searched."""
-
-    def __init__(self, *, is_kept: bool) -> None:
-        self._is_kept = is_kept
-
-    def feed(self, data: bytes) -> bytes:
-        return data if self._is_kept else b"*" * len(data)
-
-    def close(self) -> bytes:
-        return b""
-
-    def after_loss(self) -> _Search:
-        return self
-
-
-class _EventSearch:
-    """Redacts events, and overwrites an event that is incomplete or too long."""
-
-    def __init__(self, redact_text: _RedactText, *, midstream: bool = False) -> None:
-        self._redact_text = redact_text
-        self._parser = Parser(midstream=midstream)
-
-    def feed(self, data: bytes) -> bytes:
-        return b"".join(map(self._redact, self._parser.feed(data)))
-
-    def close(self) -> bytes:
-        return b"".join(map(self._redact, self._parser.close()))
-
-    def after_loss(self) -> _Search:
-        return _EventSearch(self._redact_text, midstream=True)
-
-    def _redact(self, frame: Frame) -> bytes:
-        if frame.kind is FrameKind.MESSAGE:
-            return self._redact_text(frame.raw, *json_text(frame.raw))
-        is_unreadable = frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}
-        return b"*" * len(frame.raw) if is_unreadable else frame.raw
-
-
-class _TextSearch:
-    """Redacts a body if it begins like JSON or events, whatever its type; overwrites JSON that is too long."""
-
-    def __init__(self, redact_text: _RedactText) -> None:
-        self._redact_text = redact_text
+    def __init__(self, redactor: Redactor, headers: Headers, *, is_stream: bool) -> None:
+        self._redactor = redactor
+        self._parser = Parser()
         self._held = bytearray()
-        self._other: _Search | None = None
-        """What searches a body that is not one JSON text."""
+        if not redactor.paths:
+            self._kind = _BodyKind.KEPT
+        elif not is_identity(header(headers, "content-encoding")):
+            self._kind = _BodyKind.OVERWRITTEN
+        else:
+            self._kind = _BodyKind.EVENTS if is_stream else _BodyKind.UNKNOWN
 
     def feed(self, data: bytes) -> bytes:
-        if self._other is not None:
-            return self._other.feed(data)
-        self._held += data
-        if begins_like_events(self._held):
-            self._other = _EventSearch(self._redact_text)
-        elif not (_HAS_MEMBERS.match(self._held) or any(each.fullmatch(self._held) for each in _MAY_BEGIN)):
-            self._other = _Unsearched(is_kept=True)
-        elif len(self._held) > DEFAULT_LIMIT:
-            self._other = _Unsearched(is_kept=False)
-        return self._other.feed(self._take()) if self._other else b""
+        """Return the bytes that are complete, redacted."""
+        if self._kind is _BodyKind.UNKNOWN:
+            self._held += data
+            if begins_like_events(self._held):
+                self._kind = _BodyKind.EVENTS
+            elif not (_HAS_MEMBERS.match(self._held) or any(each.fullmatch(self._held) for each in _MAY_BEGIN)):
+                self._kind = _BodyKind.KEPT
+            elif len(self._held) > DEFAULT_LIMIT:
+                self._kind = _BodyKind.OVERWRITTEN
+            else:
+                return b""
+            data = self._take()
+        if self._kind is _BodyKind.EVENTS:
+            return b"".join(map(self._redact_frame, self._parser.feed(data)))
+        return data if self._kind is _BodyKind.KEPT else b"*" * len(data)
 
     def close(self) -> bytes:
-        if self._other is not None:
-            return self._other.close()
-        text = self._take()
-        return self._redact_text(text, text, WHOLE)
-
-    def after_loss(self) -> _Search:
-        return self._other.after_loss() if self._other else _Unsearched(is_kept=False)
+        """Return the rest, redacted; what follows is after lost bytes."""
+        if self._kind is _BodyKind.UNKNOWN:
+            self._kind = _BodyKind.OVERWRITTEN
+            text = self._take()
+            return self._redact_text(text, text, _WHOLE)
+        rest = b"".join(map(self._redact_frame, self._parser.close()))
+        self._parser = Parser(midstream=True)
+        return rest
 
     def _take(self) -> bytes:
         taken = bytes(self._held)
         self._held.clear()
         return taken
 
+    def _redact_frame(self, frame: Frame) -> bytes:
+        if frame.kind is FrameKind.MESSAGE:
+            return self._redact_text(frame.raw, *_json_text(frame.raw))
+        is_unreadable = frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}
+        return b"*" * len(frame.raw) if is_unreadable else frame.raw
 
-def _new_search(redactor: Redactor, headers: Headers, *, is_stream: bool) -> _Search:
-    if not redactor.paths:
-        return _Unsearched(is_kept=True)
-    if not is_identity(header(headers, "content-encoding")):
-        return _Unsearched(is_kept=False)
-    return (_EventSearch if is_stream else _TextSearch)(partial(_redact_text, redactor))
+    def _redact_text(self, data: bytes, text: bytes, offsets: Offsets) -> bytes:
+        """Redact a JSON text in `data`; overwrite all of it if it cannot be read."""
+        redacted = bytearray(data)
+        try:
+            for each in _find_selected(text, offsets, self._redactor.paths):
+                self._redactor.matched.update(f"json:{path.text}" for path in each.paths)
+                if each.blank != each.before:
+                    redacted[each.start : each.start + len(each.blank)] = each.blank
+                    self._redactor.count += 1
+        except (ValueError, RecursionError):
+            if _HAS_MEMBERS.match(text):
+                self._redactor.count += 1
+                self._redactor.unreadable += 1
+                ends = [*(begin - 1 for begin, _ in offsets[1:]), len(text)]
+                for (begin, offset), end in zip(offsets, ends, strict=True):
+                    redacted[offset : offset + end - begin] = b"*" * (end - begin)
+        return bytes(redacted)
+
+
+class _Selected(NamedTuple):
+    """A JSON string, number, boolean or null that paths select."""
+
+    start: int
+    """Offset in the frame or body."""
+    before: bytes
+    blank: bytes
+    """What replaces it."""
+    paths: Sequence[JsonPath]
+
+
+def _find_selected(text: bytes, offsets: Offsets, paths: Sequence[JsonPath]) -> Iterator[_Selected]:
+    """Yield what paths select in a JSON text.  Raises ValueError and RecursionError if it cannot be read."""
+    codec, start = _codec(text)
+    plain = _convert(text[start:], codec, "utf-8")
+    scalars = list(_find_scalars(plain))
+    value = orjson.loads(plain)
+    selected = {path: path.locations(value) for path in paths}
+    at = 0
+    for scalar in scalars:
+        outer = {scalar.keys[:length] for length in range(len(scalar.keys) + 1)}
+        if matched := [path for path, locations in selected.items() if not outer.isdisjoint(locations)]:
+            start += len(_convert(plain[at : scalar.start], "utf-8", codec))
+            at = scalar.start
+            before = _convert(plain[at : scalar.end], "utf-8", codec)
+            blank = _blank_scalar(plain[at : scalar.end], len(before) // len("*".encode(codec)))
+            begin, offset = offsets[bisect_right(offsets, start, key=itemgetter(0)) - 1]
+            yield _Selected(offset + start - begin, before, _convert(blank, "utf-8", codec), matched)
+
+
+def _codec(text: bytes) -> tuple[str, int]:
+    """Return the encoding of a JSON text, and the length of its byte order mark."""
+    encoding = json.detect_encoding(text)
+    if encoding == "utf-8-sig":
+        return "utf-8", 3
+    if encoding in {"utf-16", "utf-32"}:
+        return f"{encoding}-{'le' if text.startswith(BOM_UTF16_LE) else 'be'}", 2 if encoding == "utf-16" else 4
+    return encoding, 0
+
+
+def _convert(text: bytes, codec: str, other: str) -> bytes:
+    return text if codec == other else text.decode(codec).encode(other)
+
+
+def _event_data(raw: bytes) -> tuple[bytes, Offsets]:
+    """The data of an event, and the offsets of its lines."""
+    values, offsets, at = [], [], 0
+    for line in _LINE.finditer(raw):
+        name = _DATA.match(line.group())
+        if name is None or (name.end() == 4 and len(line.group()) > 4):
+            continue
+        values.append(line.group()[name.end() :])
+        offsets.append((at, line.start() + name.end()))
+        at += len(values[-1]) + 1
+    return b"\n".join(values), offsets
+
+
+def _json_text(raw: bytes) -> tuple[bytes, Offsets]:
+    """The data of an event, or all of its bytes if it has none: JSON may be served as an event stream."""
+    data, offsets = _event_data(raw)
+    return (data, offsets) if data else (raw, _WHOLE)
+
+
+class _Scalar(NamedTuple):
+    """A JSON string, number, boolean or null in a text."""
+
+    keys: tuple[str | int, ...]
+    """Member names and indexes that lead to it, from the outside in."""
+    start: int
+    """Offset in the text."""
+    end: int
+
+
+def _find_scalars(text: bytes) -> Iterator[_Scalar]:
+    """The scalars of a JSON text, in order.  Raises ValueError if it is not readable JSON."""
+    orjson.loads(text)
+    keys: list[str | int] = []
+    expects_name = False
+    at = 0
+    while match := _JSON_TOKEN.match(text, at):
+        at = match.end()
+        mark = match["mark"]
+        if mark is None:
+            string = match["string"]
+            if expects_name and string is not None:
+                keys[-1], expects_name = orjson.loads(string), False
+            else:
+                yield _Scalar(tuple(keys), match.end() - len(string or match["other"]), match.end())
+        elif mark in b"{[":
+            keys.append("" if mark == b"{" else 0)
+            expects_name = mark == b"{"
+        elif mark in b"}]":
+            keys.pop()
+            expects_name = False
+        elif mark == b",":
+            last = keys[-1]
+            expects_name = isinstance(last, str)
+            keys[-1] = last if isinstance(last, str) else last + 1
+
+
+def _blank_scalar(scalar: bytes, length: int) -> bytes:
+    """A scalar of the same type without content."""
+    if scalar[:1] == b'"':
+        return b'"' + b"*" * (length - 2) + b'"'
+    return (b"null" if scalar[:1] in b"tfn" else b"0").ljust(length)

@@ -1,7 +1,7 @@
 r"""Find secrets in bytes: as they are, as JSON escapes them, and as URLs encode them.
 
 The escapes of the searched bytes are decoded, so that it does not matter which characters a writer escapes, in which
-case, and how often: `S`, `\u0053`, `\\u0053`, `%53` and `%2553` are the same letter.
+case, and how often: `S`, `\u0053`, `\\u0053`, `%53`, `%2553` and `%5Cu0053` are the same letter.
 """
 
 import re
@@ -9,8 +9,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from heapq import merge
-from itertools import accumulate, chain, groupby
-from typing import NamedTuple
+from itertools import accumulate, chain
 from urllib.parse import unquote_to_bytes
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
@@ -29,32 +28,41 @@ KEPT = 5_000
 _FEW = 64
 """An automaton of so few patterns is built fast, and searches faster than one of many."""
 
+_HEX = "[0-9a-fA-F]"
+_ENCODED_BACKSLASH = r"(?:%(?:25){0,2}5[cC]|\\{1,2}u005[cC])"
+_BACKSLASH = rf"(?:{_ENCODED_BACKSLASH}{{1,4}}|\\{{1,8}})"
+"""The beginning of a JSON escape, in up to four texts within each other, the outermost of which may be a URL."""
+_PERCENT = r"(?:%|\\{1,4}u0025)(?:25){0,4}"
+"""The beginning of a URL escape, in up to five texts within each other, the outermost of which may be JSON."""
+_HIGH = rf"{_BACKSLASH}u[dD][89abAB]{_HEX}{{2}}"
+"""The first half of a character."""
+_PERCENT_CODE = re.compile(rf"{_PERCENT}{_HEX}{{2}}".encode())
 _ESCAPE = re.compile(
-    rb"""(
-    \\{1,8}u[dD][89abAB][0-9a-fA-F]{2}\\{1,8}u[dD][c-fC-F][0-9a-fA-F]{2}  # two halves of a character
-    |\\{1,8}u[0-9a-fA-F]{4}
-    |\\{1,8}[bfnrt"/]
-    |\\{2,8}(?!\\)
-    |%(?:25){0,4}[0-9a-fA-F]{2}
-    )""",
+    rf"""(
+    %(?:25){{0,4}}+(?!5[cC]){_HEX}{{2}}  # the most frequent one
+    |\\{{1,4}}u0025(?:25){{0,4}}{_HEX}{{2}}
+    |{_HIGH}{_BACKSLASH}u[dD][c-fC-F]{_HEX}{{2}}
+    |{_BACKSLASH}u{_HEX}{{4}}
+    |{_BACKSLASH}(?:[bfnrt"/]|%(?:25)?2[2fF])
+    |{_ENCODED_BACKSLASH}{{2,8}}(?!{_ENCODED_BACKSLASH})
+    |{_PERCENT}{_HEX}{{2}}
+    |\\{{2,8}}(?!\\)
+    )""".encode(),
     re.VERBOSE,
 )
-"""An escape of JSON, in up to four texts within each other, or of URLs, in up to five."""
 _INCOMPLETE_ESCAPE = re.compile(
-    rb"""(?:
-    (?:\\{1,8}u[dD][89abAB][0-9a-fA-F]{2})?\\{1,8}(?:u[0-9a-fA-F]{0,3})?
-    |\\{1,8}u[dD][89abAB][0-9a-fA-F]{2}
-    |%(?:25){0,4}[0-9a-fA-F]?
-    )\Z""",
-    re.VERBOSE,
+    rf"(?:(?:{_HIGH})?{_BACKSLASH}(?:u{_HEX}{{0,3}})?|{_HIGH}|{_BACKSLASH}?{_PERCENT}{_HEX}?)\Z".encode()
 )
-_LONGEST_ESCAPE = 26
-_LONGEST_SPELLING = LONGEST * 13
+_LONGEST_ESCAPE = 68
+_LONGEST_SPELLING = LONGEST * 34
 """Most bytes that spell a text."""
-_HEX = re.compile(rb"u([0-9a-fA-F]{4})")
+_BACKSLASH_CODE = re.compile(_ENCODED_BACKSLASH.encode())
+_JSON_CODE = re.compile(rb"u([0-9a-fA-F]{4})")
 _SHORT_ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _IN_ESCAPES = b"\\%u0123456789abcdefABCDEFnrt"
 """What escapes consist of, apart from characters that stand for themselves after a backslash."""
+_NEAR = 256
+"""It is faster to decode so many bytes than another span."""
 _WINDOW = 1 << 16
 """So many bytes are decoded at a time: the parts of a text full of escapes take fifty times its memory."""
 
@@ -126,17 +134,13 @@ class SecretFinder:
         data = self._known_escapes().end(data)
         if not data:
             return 0
-        longest = self._partial_plain(data)
-        for reading in _decode_twice(data, is_cut=True):
-            text = reading.text
-            longest = max(longest, len(data) - reading.start(len(text) - self._partial_plain(text)))
-            starts = (
-                head.start
-                for head in reading.heads(self._begins_piece)
-                if len(text) - head.next < LONGEST and self._begins_piece(head.text + text[head.next :])
-            )
-            longest = max(longest, len(data) - min(starts, default=len(data)))
-        return longest
+        reading = DecodedText(data, is_cut=True)
+        text = reading.text
+        starts = [len(data) - self._partial_plain(data), reading.start(len(text) - self._partial_plain(text))]
+        for start, head, rest in reading.heads(self._begins_piece):
+            if len(text) - rest < LONGEST and self._begins_piece(head + text[rest:]):
+                starts.append(start)
+        return len(data) - min(starts)
 
     def _forget(self) -> None:
         self._sorted: list[bytes] = []
@@ -223,21 +227,13 @@ class SecretFinder:
 
         Only bytes around an escape of one of their characters are decoded; other escapes are frequent.
         """
-        for spans in self._known_escapes().batches(data):
-            separator = self._known_escapes().separator
-            starts = [0, *accumulate(len(separator) + end - start for start, end in spans)]
-            for start, end in self._find_decoded(separator.join(data[start:end] for start, end in spans)):
-                index = bisect_right(starts, start) - 1
-                offset = spans[index][0] - starts[index]
-                yield start + offset, end + offset
-
-    def _find_decoded(self, data: bytes) -> Iterator[Span]:
-        for reading in _decode_twice(data):
+        for begin, until in self._known_escapes().spans(data):
+            reading = DecodedText(data[begin:until])
             for start, end in self._find_plain(reading.text):
-                yield reading.start(start), reading.end(end)
-            for head in reading.heads(self._begins_piece):
-                if end := self._end(head.text + reading.text[head.next : head.next + LONGEST], 0):
-                    yield head.start, reading.end(head.next + end - len(head.text))
+                yield begin + reading.start(start), begin + reading.end(end)
+            for offset, head, rest in reading.heads(self._begins_piece):
+                if end := self._end(head + reading.text[rest : rest + LONGEST], 0):
+                    yield begin + offset, begin + reading.end(rest + end - len(head))
 
     def _partial_plain(self, data: bytes) -> int:
         end = data[1 - LONGEST :]
@@ -277,8 +273,6 @@ class _Escapes:
     def __init__(self, characters: bytes) -> None:
         self.characters = characters
         self._run_bytes = bytes({*characters, *_IN_ESCAPES})
-        self.separator = bytes(set(range(256)).difference(self._run_bytes))[:1]
-        """A byte that is in no text; empty if there is none."""
         codes = _hex_codes(characters + rb"\%")  # both may begin an escape within an escape
         # With `(?=u)`, `re` searches for the backslash alone, which is faster.
         json_code = rb"\\(?=u)u" + (b"00" + codes if characters.isascii() else b"")
@@ -287,7 +281,7 @@ class _Escapes:
         if short := [*short, *(re.escape(bytes([each])) for each in b'"/\\' if each in characters)]:
             escapes.append((b"\\", rb"\\(?:%b)" % b"|".join(short)))
         run = rb"[%b]{0,%d}+" % (b"".join(rb"\x%02x" % each for each in self._run_bytes), _WINDOW)
-        self._escapes_in_runs = [(first, re.compile(escape + run)) for first, escape in escapes]
+        self._patterns = [(first, re.compile(escape + run)) for first, escape in escapes]
         """Each with the byte that it begins with, whose absence is found much faster."""
 
     def end(self, data: bytes) -> bytes:
@@ -295,26 +289,24 @@ class _Escapes:
         data = data[-_LONGEST_SPELLING:]
         return data[len(data.rstrip(self._run_bytes)) :]
 
-    def batches(self, data: bytes) -> Iterator[list[Span]]:
-        """Yield spans, many of which are decoded at once."""
-        patterns = [pattern for first, pattern in self._escapes_in_runs if first in data]
-        batch, size = list[Span](), 0
-        for run, _ in groupby(merge(*(self._runs(data, pattern) for pattern in patterns))) if patterns else ():
-            batch.append(run)
-            size += run[1] - run[0]
-            if size >= _WINDOW or not self.separator:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield where texts with such escapes may be.  Spans that are near are one; a long one overlaps the next."""
+        span: Span | None = None
+        for start, end in merge(*(self._runs(data, pattern) for first, pattern in self._patterns if first in data)):
+            if span and start < span[1] + _NEAR and end < span[0] + _WINDOW:
+                span = (span[0], max(span[1], end))
+                continue
+            if span:
+                yield span
+            span = (start, end)
+        if span:
+            yield span
 
     def _runs(self, data: bytes, pattern: re.Pattern[bytes]) -> Iterator[Span]:
-        """Yield where texts with such escapes may be."""
         at = 0
         while match := pattern.search(data, at):
             start, end = match.span()
-            before = data[max(at, start - _LONGEST_SPELLING) : start]
-            yield start - len(before) + len(before.rstrip(self._run_bytes)), end
+            yield start - len(self.end(data[max(at, start - _LONGEST_SPELLING) : start])), end
             at = end if end - start < _WINDOW else end - _LONGEST_SPELLING
 
 
@@ -331,25 +323,11 @@ def count_characters(data: bytes) -> int:
     return len(DecodedText(data, is_cut=True).text)
 
 
-class _Head(NamedTuple):
-    """The last bytes of an escape, read as they are: in `%2e%66`, `ef` may be meant."""
-
-    start: int
-    """Their offset in the original bytes."""
-    text: bytes
-    next: int
-    """The offset in the decoded text of what follows."""
-
-
 class DecodedText:
-    """Bytes whose escapes are decoded, once."""
+    """Bytes whose escapes are decoded."""
 
-    def __init__(self, data: bytes, outer: "DecodedText | None" = None, *, is_cut: bool = False) -> None:
-        """If `data` is the text of `outer`, its original bytes count.
-
-        With `is_cut`, the text ends before an escape that is not complete.
-        """
-        self._outer = outer
+    def __init__(self, data: bytes, *, is_cut: bool = False) -> None:
+        """With `is_cut`, the text ends before an escape that is not complete."""
         cut = _INCOMPLETE_ESCAPE.search(data, max(0, len(data) - _LONGEST_ESCAPE)) if is_cut else None
         end = cut.start() if cut else len(data)
         self._parts = [*_ESCAPE.split(data[:end]), data[end:]]
@@ -360,29 +338,23 @@ class DecodedText:
 
     def start(self, offset: int) -> int:
         """Return the offset in the original bytes of what begins at `offset`."""
-        index, rest = self._part(self._decoded_ends, offset)
-        start = self._ends[index] - len(self._parts[index]) + (0 if index % 2 else rest)
-        return self._outer.start(start) if self._outer else start
+        index, rest = self._part(offset)
+        return self._ends[index] - len(self._parts[index]) + (0 if index % 2 else rest)
 
     def end(self, offset: int) -> int:
         """Return the offset in the original bytes of what ends at `offset`."""
-        index, rest = self._part(self._decoded_ends, offset - 1)
-        end = self._ends[index] - (0 if index % 2 else len(self._parts[index]) - rest - 1)
-        return self._outer.end(end) if self._outer else end
+        index, rest = self._part(offset - 1)
+        return self._ends[index] if index % 2 else self._ends[index] - len(self._parts[index]) + rest + 1
 
-    def heads(self, is_wanted: Callable[[bytes], bool]) -> Iterator[_Head]:
-        """Yield the last bytes of escapes that are wanted."""
+    def heads(self, is_wanted: Callable[[bytes], bool]) -> Iterator[tuple[int, bytes, int]]:
+        """Yield the last bytes of escapes that are wanted, read as they are: in `%2e%66`, `ef` may be meant.
+
+        Each with its offset in the original bytes, and before the offset in the decoded text of what follows.
+        """
         tails = {each: [tail for tail in _tails(each) if is_wanted(tail[1])] for each in {*self._parts[1::2]}}
         for index in range(1, len(self._parts), 2) if any(tails.values()) else ():
             for length, text in tails[self._parts[index]]:
-                start = self._ends[index] - length
-                yield _Head(self._outer.start(start) if self._outer else start, text, self._decoded_ends[index])
-        for head in self._outer.heads(is_wanted) if self._outer else ():
-            index, rest = self._part(self._ends, head.next)
-            if index % 2 and rest:
-                yield _Head(head.start, head.text + self._parts[index][rest:], self._decoded_ends[index])
-            else:
-                yield head._replace(next=self._decoded_ends[index] - len(self._decoded[index]) + rest)
+                yield self._ends[index] - length, text, self._decoded_ends[index]
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -392,20 +364,10 @@ class DecodedText:
     def _decoded_ends(self) -> list[int]:
         return list(accumulate(map(len, self._decoded)))
 
-    def _part(self, ends: list[int], offset: int) -> tuple[int, int]:
-        """Return the index of the part with the byte at `offset`, and the byte's offset in it."""
-        index = min(bisect_right(ends, offset), len(ends) - 1)
-        return index, offset - (ends[index - 1] if index else 0)
-
-
-def _decode_twice(data: bytes, *, is_cut: bool = False) -> Iterator[DecodedText]:
-    """Yield the data without its escapes, and without those of the result: JSON in URLs, and URLs in JSON."""
-    once = DecodedText(data, is_cut=is_cut)
-    if once.text != data:
-        yield once
-        twice = DecodedText(once.text, once, is_cut=is_cut)
-        if twice.text != once.text:
-            yield twice
+    def _part(self, offset: int) -> tuple[int, int]:
+        """Return the index of the part with the byte at an offset of the text, and the byte's offset in it."""
+        index = min(bisect_right(self._decoded_ends, offset), len(self._decoded) - 1)
+        return index, offset - (self._decoded_ends[index - 1] if index else 0)
 
 
 @lru_cache(4096)
@@ -417,12 +379,14 @@ def _tails(escape: bytes) -> list[tuple[int, bytes]]:
 
 @lru_cache(4096)
 def _decode(escape: bytes) -> bytes:
-    if escape.startswith(b"%"):
+    if _PERCENT_CODE.fullmatch(escape):
         return unquote_to_bytes(b"%" + escape[-2:])
-    if codes := _HEX.findall(escape):
+    escape = _BACKSLASH_CODE.sub(rb"\\", escape)
+    if codes := _JSON_CODE.findall(escape):
         character = bytes.fromhex(b"".join(codes).decode()).decode("utf-16-be", "surrogatepass")
         try:
             return character.encode("utf-8", "surrogateescape")  # how Python reads bytes that are not UTF-8
         except UnicodeEncodeError:
             return escape
-    return _SHORT_ESCAPES.get(escape[-1:], escape[-1:])
+    last = unquote_to_bytes(escape.replace(b"%25", b"%"))[-1:]
+    return _SHORT_ESCAPES.get(last, last)
