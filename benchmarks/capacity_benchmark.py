@@ -105,7 +105,7 @@ def measure(streams: int, seconds: int, rotate: str | None) -> Result:
         with ExitStack() as opened:
             parts = [opened.enter_context(open_recording(file)) for file in files]
             parts.sort(key=lambda part: part.info.part)
-            recording = opened.enter_context(open_joined(parts)) if len(parts) > 1 else parts[0]
+            recording = opened.enter_context(open_joined(parts))
             recorded = {
                 exchange.session_id: b"".join(
                     run.data for run in recording.body(exchange.number, Side.RESPONSE) if isinstance(run, BytesArrived)

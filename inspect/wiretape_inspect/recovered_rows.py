@@ -18,7 +18,7 @@ from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Observation
 from wiretape.recording import Capture, RecordingMetadata
 from wiretape.recording.interleave import Bounds, interleave, read_marks
-from wiretape.recording.schema import FORMAT, MAX_UNIX_NS, RANGES, create_schema, protect
+from wiretape.recording.schema import MAX_UNIX_NS, RANGES, create_schema, protect
 from wiretape.recording.table_rows import SEGMENT_COLUMNS, read_request, read_response, unpack_run
 
 Value = int | float | str | bytes | None
@@ -258,7 +258,7 @@ class RecoveredRows:
         row = self._db.execute(
             "SELECT * FROM recording WHERE started_unix_ns BETWEEN 0 AND :max AND redacted >= 0 LIMIT 1", valid
         ).fetchone()
-        if row is not None and row["format"] == FORMAT:
+        if row is not None:
             redacted, probe = min(row["redacted"], 2**53), row["probe"]
             return RecordingMetadata(row["upstream"], row["started_unix_ns"], (), redacted, probe)
         self.missing.append("The description of the recording is missing.")

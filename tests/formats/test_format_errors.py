@@ -7,7 +7,7 @@ import pytest
 
 from wiretape.errors import InputError
 from wiretape.recording import open_recording
-from wiretape.recording.formats.tape import WRITER
+from wiretape.recording.formats.tape_writer import write
 
 CASES = tomllib.loads(Path(__file__).with_name("invalid_tapes.toml").read_text("utf-8"))["case"]
 
@@ -63,12 +63,12 @@ def test_a_tape_that_is_too_large_is_neither_read_nor_written(tmp_path, monkeypa
     path = tmp_path / "run.tape"
     path.write_text(f"tape: 1\n---\nrequest: GET /\nbody: {'x' * 2**20}\n", "utf-8")
     with open_recording(path) as recording:
-        monkeypatch.setattr("wiretape.recording.formats.tape.writer.MAX_TAPE_BYTES", 2**20)
+        monkeypatch.setattr("wiretape.recording.formats.tape_writer.MAX_TAPE_BYTES", 2**20)
         with pytest.raises(InputError) as caught:
-            list(WRITER.write(recording, None))
+            list(write(recording, None))
     message = f"{path} is too large for a tape: the limit is 1 MiB."
     assert str(caught.value) == f"{message} Use `wiretape trim` to keep part of it."
-    monkeypatch.setattr("wiretape.recording.formats.tape.tape_yaml.MAX_TAPE_BYTES", 2**20)
+    monkeypatch.setattr("wiretape.recording.formats.tape_yaml.MAX_TAPE_BYTES", 2**20)
     with pytest.raises(InputError) as caught:
         open_recording(path)
     assert str(caught.value) == f"{message} Split it into several tapes."
@@ -80,7 +80,7 @@ def test_an_upstream_that_is_not_a_url_is_kept(tmp_path):
     path.write_text('tape: 1\nupstream: "http://[a"\n---\nrequest: GET /\n', "utf-8")
     with open_recording(path) as recording:
         assert recording.exchange(1).request.authority == "http://[a"
-        assert b"upstream: http://[a\n" in b"".join(WRITER.write(recording, None))
+        assert b"upstream: http://[a\n" in b"".join(write(recording, None))
 
 
 def test_an_invalid_file_leaves_no_temporary_files(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def single(recording: Recording) -> Iterator[Observation]:
 
 
 def _written(recording: Recording, kind: str, to: Path) -> Path:
-    to.write_bytes(b"".join(find_format(kind).writer().write(recording, None)))
+    to.write_bytes(b"".join(find_format(kind).write(recording, None)))
     return to
 
 
@@ -50,5 +50,5 @@ def test_every_observation_survives_a_round_trip(seen: list[Observation]) -> Non
             assert again.info.started_unix_ns == recording.info.started_unix_ns
             assert again.info.ended_ns == recording.info.ended_ns
             # Written once more, it is the same file.
-            first, second = (b"".join(find_format("tape").writer().write(each, None)) for each in (recording, again))
+            first, second = (b"".join(find_format("tape").write(each, None)) for each in (recording, again))
             assert first == second

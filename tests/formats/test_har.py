@@ -25,7 +25,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.formats import find_format
-from wiretape.recording.formats.har import write as write_har
+from wiretape.recording.formats.har_writer import write as write_har
 
 HERE = Path(__file__).parent
 SCHEMA = Draft202012Validator(json.loads((HERE / "har12.schema.json").read_bytes()))

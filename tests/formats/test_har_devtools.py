@@ -22,7 +22,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Recording, Writer, build_recording, open_recording
 from wiretape.recording.formats import find_format
-from wiretape.recording.formats.har import write as write_har
+from wiretape.recording.formats.har_writer import write as write_har
 
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),

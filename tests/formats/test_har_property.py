@@ -28,7 +28,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Recording, build_recording, open_recording
 from wiretape.recording.formats import find_format
-from wiretape.recording.formats.har import write as write_har
+from wiretape.recording.formats.har_writer import write as write_har
 from wiretape.sse import Frame, FrameKind, Parser
 
 # Tests are not a package, so it cannot be imported by name.

@@ -72,7 +72,7 @@ def chunks(path: Path, side: Side = Side.RESPONSE) -> list[tuple[int, bytes]]:
 
 def exported(path: Path) -> str:
     with open_recording(path) as recording:
-        return b"".join(find_format("tape").writer().write(recording, None)).decode()
+        return b"".join(find_format("tape").write(recording, None)).decode()
 
 
 def test_everything_that_a_tape_omits_has_a_default(tape):

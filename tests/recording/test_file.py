@@ -246,16 +246,10 @@ def _newer(path: Path) -> None:
         connection.execute("PRAGMA user_version = 2")
 
 
-def _newer_in_its_head(path: Path) -> None:
-    Writer.create(path, upstream="http://service").close(10**18)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE recording SET format = 2")
-
-
 def _of_no_format(path: Path) -> None:
     Writer.create(path, upstream="http://service").close(10**18)
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE recording SET format = 0")
+        connection.execute("PRAGMA user_version = 0")
 
 
 def _cut(path: Path) -> None:
@@ -274,10 +268,6 @@ BAD_FILES = {
     "foreign": (_foreign, "is not a wiretape recording"),
     "empty": (lambda path: path.touch(), "is not a wiretape recording"),
     "newer": (_newer, "has recording format 2, but this version of wiretape reads formats up to 1"),
-    "newer in its head": (
-        _newer_in_its_head,
-        "has recording format 2, but this version of wiretape reads formats up to 1",
-    ),
     "of no format": (_of_no_format, "is damaged: invalid recording format 0"),
     "damaged": (_cut, "damaged: the table segment is missing"),
     "cut off": (_shorten, "is damaged: "),

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -26,7 +26,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
-from wiretape.recording.rotated_parts import RotatedPart, group_parts, open_joined
+from wiretape.recording.rotated_parts import open_wholes
 from wiretape.rules import Checker
 from wiretape.rules.vectors import vectors
 
@@ -100,22 +100,27 @@ def test_the_files_together_are_the_recording_without_rotation(tmp_path, seed):
     (whole,) = record(tmp_path / "whole.db", observations)
     paths = record(tmp_path / "run.db", observations, places)
     random.Random(seed).shuffle(paths)
-    group = joinable(paths)
-    assert [part.info.part for part in group] == [1, 2, 3, 4, 5]
     # Rotation takes a few nanoseconds for each open exchange, which these times leave.
-    with open_recording(whole) as expected, open_joined(group) as joined:
+    with open_recording(whole) as expected, open_joined_files(paths) as joined:
         assert bytes_of(joined.observations()) == bytes_of(expected.observations())
         assert findings_of(joined) == findings_of(expected)
         assert [each.ending for each in joined.exchanges()] == [each.ending for each in expected.exchanges()]
         assert len(joined.captures()) == 5
 
 
-def joinable(paths):
-    """Return the open parts of the only group, in order."""
-    parts = [open_recording(path) for path in paths]
-    (found,) = group_parts([RotatedPart.of(part.path.name, part) for part in parts])
-    assert (found.error, found.notes) == (None, ())
-    return [parts[index] for index in found.members]
+@contextmanager
+def open_joined_files(paths):
+    """Open the files of a complete recording as one."""
+    with ExitStack() as opened:
+        wholes = open_wholes(
+            list(map(str, paths)), lambda name: opened.enter_context(open_recording(name)), opened, note=fail, fail=fail
+        )
+        ((_, recording),) = wholes
+        yield recording
+
+
+def fail(*arguments):
+    pytest.fail(str(arguments))
 
 
 def test_each_file_alone_says_what_precedes_it(tmp_path):

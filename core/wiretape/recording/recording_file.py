@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import orjson
-
 from wiretape import __version__
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
@@ -238,7 +236,7 @@ class RecordingFile:
 
     def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy, *, resume: bool) -> None:
         if not self._last_id("recording"):
-            self._insert("recording", _recording_row(now_ns, policy))
+            self._insert("recording", _recording_row(now_ns))
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
         self.redactor = Redactor(recording["salt"], policy)
         upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
@@ -348,15 +346,13 @@ def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _recording_row(now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
+def _recording_row(now_ns: int) -> dict[str, object]:
     return {
         "id": 1,
-        "format": schema.FORMAT,
         "upstream": "",
         "started": _iso(now_ns),
         "started_unix_ns": now_ns,
         "salt": secrets.token_bytes(32),
-        "redaction": orjson.dumps(policy).decode(),
         "redacted": 0,
         "indexed_ns": 0,
         "part": 1,

@@ -425,9 +425,10 @@ def _report_damage(path: Path) -> Iterator[None]:
 
 def _read_info(connection: sqlite3.Connection) -> RecordingInfo:
     row = connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     capture = connection.execute("SELECT * FROM capture ORDER BY id DESC LIMIT 1").fetchone()
     return RecordingInfo(
-        format=row["format"],
+        format=version,
         tool=capture["tool"],
         upstream=row["upstream"],
         started=datetime.fromtimestamp(row["started_unix_ns"] / 1e9, UTC),

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain, groupby, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,11 +20,12 @@ from wiretape.recording.schema import check_schema, protect
 _NUMBERED_NAME = re.compile(r"(.+)\.\d{4,}((?:\.[^.]*)?)")
 
 
-class RotatedPart(NamedTuple):
+class _Part(NamedTuple):
     """What one file states about its place in a rotated recording; a whole recording is part 1."""
 
+    file: str
     name: str
-    """For messages."""
+    """The same for messages."""
     series: tuple[int, bytes]
     """What all parts have in common: when the recording began, and its salt."""
     number: int
@@ -39,52 +40,11 @@ class RotatedPart(NamedTuple):
     ended_ns: int | None
 
     @classmethod
-    def of(cls, name: str, recording: Recording) -> "RotatedPart":
+    def of(cls, file: str, name: str, recording: Recording) -> "_Part":
         """Describe an open recording."""
-        info, last = recording.info, recording.last_exchange
-        return cls(
-            name,
-            recording.series,
-            info.part,
-            info.earlier_exchanges,
-            max(info.earlier_exchanges, last),
-            info.is_continued,
-            recording.tail_position(),
-            info.ended_ns,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PartGroup:
-    """The files of one recording."""
-
-    members: tuple[int, ...]
-    """The indices of the files to read, in order."""
-    doubts: tuple[str, ...] = ()
-    """Which files are left out because they repeat others, and which may lack their end: sentences."""
-    partial: str = ""
-    """Which parts before and after are not included, in one sentence."""
-    error: InputError | None = None
-    """Why the files cannot be read as one recording."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """All sentences."""
-        return (*self.doubts, *((self.partial,) if self.partial else ()))
-
-
-def group_parts(parts: Sequence[RotatedPart]) -> list[PartGroup]:
-    """Group files in any order: the parts of one rotated recording together, all others alone."""
-    series: dict[tuple[int, bytes], list[int]] = {}
-    for index, part in enumerate(parts):
-        series.setdefault(part.series, []).append(index)
-    groups: list[PartGroup] = []
-    for indices in series.values():
-        if any(parts[index].number > 1 or parts[index].is_continued for index in indices):
-            groups.append(_group(parts, sorted(indices, key=lambda index: parts[index].number)))
-        else:
-            groups += [PartGroup((index,)) for index in indices]
-    return sorted(groups, key=lambda group: min(group.members))
+        info, last = recording.info, max(recording.info.earlier_exchanges, recording.last_exchange)
+        place = (recording.series, info.part, info.earlier_exchanges, last, info.is_continued)
+        return cls(file, name, *place, recording.tail_position(), info.ended_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +72,35 @@ def find_wholes(
     Calls `note` with sentences about missing and repeated files, and `fail` with the name and the error of each file
     that `open_file` cannot open, and of each recording whose files do not belong together.
     """
-    parts: list[RotatedPart] = []
-    files: list[str] = []
-    for name in names:
+    parts: list[_Part] = []
+    for file in names:
         try:
-            with open_file(name) as recording:
-                parts.append(RotatedPart.of(shown_name(name), recording))
-            files.append(name)
+            with open_file(file) as recording:
+                parts.append(_Part.of(file, shown_name(file), recording))
         except InputError as error:
-            if (sentence := find_empty_part(Path(name), names)) is None:
-                fail(shown_name(name), error)
+            if (sentence := find_empty_part(Path(file), names)) is None:
+                fail(shown_name(file), error)
             else:
                 note(sentence)
-    for group in group_parts(parts):
-        for sentence in group.notes:
+    rotated = {part.series for part in parts if part.number > 1 or part.is_continued}
+    groups: dict[object, list[_Part]] = {}
+    for index, part in enumerate(parts):
+        groups.setdefault(part.series if part.series in rotated else index, []).append(part)
+    for group in groups.values():
+        group.sort(key=lambda part: part.number)
+        try:
+            members, sentences = _order_parts(group)
+        except InputError as error:
+            fail(_whole_name(group), error)
+            continue
+        partial = _describe_missing_ends(members)
+        for sentence in (*sentences, partial) if partial else sentences:
             note(sentence)
-        first, *others = (files[index] for index in group.members)
-        name = shown_name(first) + (f" (+{len(others)})" if others else "")
-        if group.error is not None:
-            fail(name, group.error)
-        else:
-            yield WholeFiles(name, (first, *others), group.partial)
+        yield WholeFiles(_whole_name(members), tuple(part.file for part in members), partial)
+
+
+def _whole_name(parts: Sequence[_Part]) -> str:
+    return parts[0].name + (f" (+{len(parts) - 1})" if len(parts) > 1 else "")
 
 
 def open_wholes(
@@ -156,35 +124,33 @@ def open_wholes(
         return nullcontext(recordings[name])
 
     for whole in find_wholes(names, read, note=note, fail=fail, shown_name=shown_name):
-        members = [recordings[file] for file in whole.files]
-        yield whole, members[0] if len(members) == 1 else opened.enter_context(open_joined(members))
+        yield whole, opened.enter_context(open_joined([recordings[file] for file in whole.files]))
 
 
-def _group(parts: Sequence[RotatedPart], indices: Sequence[int]) -> PartGroup:
-    members, repeated = [], []
-    for _, same in groupby(indices, key=lambda index: parts[index].number):
-        first, *others = same
-        members.append(first)
-        for other in others:
-            one, two = parts[first], parts[other]
-            if one[1:] != two[1:]:
-                problem = f"{one.name} and {two.name} are both part {one.number} of one recording, but differ"
-                return PartGroup(tuple(indices), error=InputError(f"{problem}: leave one of them out."))
-            what = "is listed twice" if two.name == one.name else f"is the same part as {one.name}"
-            repeated.append(f"{two.name} {what}, and is read once.")
-    found = [parts[index] for index in members]
-    for before, after in pairwise(found):
-        if (gap := _find_gap(before, after)) is not None:
-            return PartGroup(tuple(members), error=InputError(gap))
-    unclosed = [
-        f"{before.name} was not closed, so its last bytes may be missing."
-        for before, after in pairwise(found)
-        if not before.is_continued and after.end.segment
-    ]
-    return PartGroup(tuple(members), (*repeated, *unclosed), _describe_missing_ends(found))
+def _order_parts(group: Sequence[_Part]) -> tuple[list[_Part], list[str]]:
+    """Return the parts to read, and sentences about those that are left out or may lack their end.
+
+    Raises InputError if they cannot be read as one recording.
+    """
+    members, repeated, unclosed = [group[0]], [], []
+    for after in group[1:]:
+        before = members[-1]
+        if before.number != after.number:
+            if (gap := _find_gap(before, after)) is not None:
+                raise InputError(gap)
+            if not before.is_continued and after.end.segment:
+                unclosed.append(f"{before.name} was not closed, so its last bytes may be missing.")
+            members.append(after)
+        elif before[2:] != after[2:]:
+            problem = f"{before.name} and {after.name} are both part {after.number} of one recording, but differ"
+            raise InputError(f"{problem}: leave one of them out.")
+        else:
+            what = "is listed twice" if after.name == before.name else f"is the same part as {before.name}"
+            repeated.append(f"{after.name} {what}, and is read once.")
+    return members, [*repeated, *unclosed]
 
 
-def _find_gap(before: RotatedPart, after: RotatedPart) -> str | None:
+def _find_gap(before: _Part, after: _Part) -> str | None:
     """Describe what is missing between two parts, and what to do."""
     if after.number > before.number + 1:
         which = _number_parts(before.number + 1, after.number - 1)
@@ -202,7 +168,7 @@ def _find_gap(before: RotatedPart, after: RotatedPart) -> str | None:
     return None
 
 
-def _describe_missing_ends(parts: Sequence[RotatedPart]) -> str:
+def _describe_missing_ends(parts: Sequence[_Part]) -> str:
     first, last = parts[0], parts[-1]
     missing = []
     if first.number > 1:
@@ -258,28 +224,24 @@ def _has_no_rows(path: Path) -> bool:
         return connection.execute(query).fetchone() is None
 
 
-def join_parts(parts: Sequence[Recording]) -> RecordingSource:
-    """Return consecutive files of a rotated recording as one source."""
-    info = parts[0].info
-    return RecordingSource(
-        RecordingMetadata(
-            upstream=info.upstream,
-            started_unix_ns=info.started_unix_ns,
-            captures=tuple(chain.from_iterable(part.captures() for part in parts)),
-            redacted=sum(part.info.redacted for part in parts),
-            probe=info.probe,
-        ),
-        _observations(parts),
-        [finding for part in parts for finding in part.findings()],
-    )
-
-
 @contextmanager
 def open_joined(parts: Sequence[Recording]) -> Iterator[Recording]:
     """Open consecutive files of a rotated recording as one, which exists only within the block."""
+    if len(parts) == 1:
+        yield parts[0]
+        return
+    info = parts[0].info
+    metadata = RecordingMetadata(
+        upstream=info.upstream,
+        started_unix_ns=info.started_unix_ns,
+        captures=tuple(chain.from_iterable(part.captures() for part in parts)),
+        redacted=sum(part.info.redacted for part in parts),
+        probe=info.probe,
+    )
+    findings = [finding for part in parts for finding in part.findings()]
     with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
         joined = Path(folder, "run.db")
-        build_recording(join_parts(parts), joined)
+        build_recording(RecordingSource(metadata, _observations(parts), findings), joined)
         with open_database(joined, name=parts[0].path, check_rows=False) as recording:
             yield recording
 

@@ -62,10 +62,10 @@ RANGES = {
 }
 """The columns with numbers, and the largest one each may have."""
 _SEGMENTS = "SELECT id, exchange_id * 2 + response, start, start + length(bytes) FROM segment ORDER BY id"
-_INCOMPLETE_RESPONSE = """
-SELECT id FROM exchange WHERE (status IS NULL) + (responded_ns IS NULL) + (response_headers IS NULL)
-  + (reason IS NULL) + (response_version IS NULL) NOT IN (0, 5) LIMIT 1
-"""
+_INCOMPLETE_RESPONSE = (
+    "(status IS NULL) + (responded_ns IS NULL) + (response_headers IS NULL) + (reason IS NULL) "
+    "+ (response_version IS NULL) NOT IN (0, 5)"
+)
 
 
 def damage_error(path: Path, problem: str) -> RecordingError:
@@ -98,9 +98,14 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         raise RecordingError(f"{path} is not a wiretape recording.") from None
     if application != APPLICATION_ID:
         raise RecordingError(f"{path} is not a wiretape recording.")
-    _refuse_newer(version, path)
+    if version > FORMAT:
+        raise RecordingError(
+            f"{path} has recording format {version}, but this version of wiretape reads formats up to {FORMAT}: "
+            "use a newer version."
+        )
+    if version < 1:
+        raise damage_error(path, f"invalid recording format {version}")
     _compare_objects(objects, path)
-    _check_versions(connection, path)
 
 
 _Rows = list[tuple[str, str, str]]
@@ -164,40 +169,29 @@ def protect(connection: sqlite3.Connection) -> None:
 def check_rows(connection: sqlite3.Connection, path: Path) -> None:
     """Raise RecordingError for a row that no recorder writes: numbers out of range, bytes of an unknown exchange.
 
-    Reads no bodies.
+    Reads no bodies.  Also raises what SQLite raises for a damaged file.
     """
     for table, ranges in RANGES.items():
         valid = " AND ".join(
             f"(typeof({name}) = 'null' OR (typeof({name}) = 'integer' AND {name} BETWEEN 0 AND {largest}))"
             for name, largest in ranges.items()
         )
-        _refuse_row(connection, path, f"SELECT rowid FROM {table} WHERE NOT ({valid}) LIMIT 1", table, "is invalid")  # noqa: S608 - constants
+        _refuse_row(connection, path, table, f"NOT ({valid})", "is invalid")
     for table in ("segment", "lost", "finding"):
-        query = f"SELECT id FROM {table} WHERE exchange_id NOT IN (SELECT id FROM exchange) LIMIT 1"  # noqa: S608 - a constant
-        _refuse_row(connection, path, query, table, "belongs to no exchange")
-    _refuse_overlaps(connection, path)
-    _refuse_row(connection, path, _INCOMPLETE_RESPONSE, "exchange", "has an incomplete response")
+        unknown = "exchange_id NOT IN (SELECT id FROM exchange)"
+        _refuse_row(connection, path, table, unknown, "belongs to no exchange")
+    ends: dict[int, int] = {}
+    for row, body, start, end in connection.execute(_SEGMENTS):
+        if not isinstance(end, int) or start < ends.get(body, 0):
+            raise damage_error(path, f"row {row} of the `segment` table is invalid or overlaps another row")
+        ends[body] = end
+    _refuse_row(connection, path, "exchange", _INCOMPLETE_RESPONSE, "has an incomplete response")
 
 
-def _refuse_row(connection: sqlite3.Connection, path: Path, query: str, table: str, problem: str) -> None:
-    try:
-        row = connection.execute(query).fetchone()
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise damage_error(path, str(error)) from None
+def _refuse_row(connection: sqlite3.Connection, path: Path, table: str, condition: str, problem: str) -> None:
+    row = connection.execute(f"SELECT rowid FROM {table} WHERE {condition} LIMIT 1").fetchone()  # noqa: S608 - constants
     if row is not None:
         raise damage_error(path, f"row {row[0]} of the `{table}` table {problem}")
-
-
-def _refuse_overlaps(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise RecordingError unless each segment of a body begins after those before it."""
-    ends: dict[int, int] = {}
-    try:
-        for row, body, start, end in connection.execute(_SEGMENTS):
-            if not isinstance(start, int) or not isinstance(end, int) or start < ends.get(body, 0):
-                raise damage_error(path, f"row {row} of the `segment` table is invalid or overlaps another row")
-            ends[body] = end
-    except sqlite3.DatabaseError as error:
-        raise damage_error(path, str(error)) from None
 
 
 def check_not_empty(connection: sqlite3.Connection, path: Path) -> None:
@@ -205,26 +199,6 @@ def check_not_empty(connection: sqlite3.Connection, path: Path) -> None:
     for table in ("recording", "capture"):
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - a constant
             raise damage_error(path, f"the table {table} is empty")
-
-
-def _check_versions(connection: sqlite3.Connection, path: Path) -> None:
-    """Check the version in the table `recording` as well; a recording that was just created has no row yet."""
-    try:
-        rows = connection.execute("SELECT format FROM recording").fetchall()
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise damage_error(path, str(error)) from None
-    for (version,) in rows:
-        if not isinstance(version, int) or version < 1:
-            raise damage_error(path, f"invalid recording format {shorten(str(version), 60)}")
-        _refuse_newer(version, path)
-
-
-def _refuse_newer(version: int, path: Path) -> None:
-    if version > FORMAT:
-        raise RecordingError(
-            f"{path} has recording format {version}, but this version of wiretape reads formats up to {FORMAT}: "
-            "use a newer version."
-        )
 
 
 def is_sqlite_file(path: Path) -> bool:

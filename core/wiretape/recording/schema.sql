@@ -4,12 +4,10 @@
 
 CREATE TABLE recording (
   id INTEGER PRIMARY KEY CHECK (id = 1),
-  format INTEGER NOT NULL,
   upstream TEXT NOT NULL,
   started TEXT NOT NULL,              -- wall clock at time 0, ISO 8601 UTC
   started_unix_ns INTEGER NOT NULL,   -- the same, for arithmetic
   salt BLOB NOT NULL,                 -- key of the fingerprints that replace secrets
-  redaction TEXT NOT NULL,            -- redaction policy, as JSON
   redacted INTEGER NOT NULL,          -- number of redacted secrets
   indexed_ns INTEGER NOT NULL,        -- frames and findings are complete up to here
   part INTEGER NOT NULL,              -- number of this file of a rotated recording, from 1

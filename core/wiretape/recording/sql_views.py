@@ -5,33 +5,32 @@ They are for people; wiretape itself reads only the tables.
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from wiretape.errors import RecordingError
 from wiretape.recording import schema
 from wiretape.recording.recording_file import lock_for_writing
 from wiretape.recording.recording_reader import open_database
 
-_T = TypeVar("_T")
 _VIEWS = "SELECT name, sql FROM sqlite_master WHERE type = 'view'"
 
 
 def read_columns(path: Path) -> dict[str, tuple[str, ...]]:
     """Return the tables and views of a recording, and their columns.  Raises RecordingError."""
-    open_database(path).close()
-    with _report_errors(path, "read"), closing(_connect(path)) as connection:
-        return _columns(connection)
+    with _connected(path) as connection:
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid")
+        found = ((name, _columns_of(connection, name)) for (name,) in names.fetchall())
+        return {name: columns for name, columns in found if columns}
 
 
 def find_outdated(path: Path) -> tuple[str, ...]:
     """Return the views that a recording lacks, or has from another version.  Raises RecordingError."""
-    open_database(path).close()
-    with _report_errors(path, "read"), closing(_connect(path)) as connection:
+    with _connected(path) as connection:
         present = _views(connection)
-    return tuple(name for name, sql in _query_new_recording(_views).items() if present.get(name) != sql)
+    return tuple(name for name, sql in _own_views().items() if present.get(name) != sql)
 
 
 def update_views(path: Path) -> tuple[str, ...]:
@@ -40,30 +39,35 @@ def update_views(path: Path) -> tuple[str, ...]:
     Changes nothing else.  Raises RecordingError, also if the file is being recorded to.
     """
     names = find_outdated(path)
-    statements = _query_new_recording(_views)
     if names:
-        with _report_errors(path, "changed"), _locked(path), closing(_connect(path, "rw")) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            for name in names:
-                connection.execute(f'DROP VIEW IF EXISTS "{name}"')
-                connection.execute(statements[name])
-            connection.execute("COMMIT")
+        with _connected(path, "rw") as connection:
+            descriptor = lock_for_writing(path)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                for name in names:
+                    connection.execute(f'DROP VIEW IF EXISTS "{name}"')
+                    connection.execute(_own_views()[name])
+                connection.execute("COMMIT")
+            finally:
+                os.close(descriptor)
     return names
 
 
-def _connect(path: Path, mode: str = "ro") -> sqlite3.Connection:
+@contextmanager
+def _connected(path: Path, mode: str = "ro") -> Iterator[sqlite3.Connection]:
     """Connect to a recording.  Only its schema is queried, never a view, so none of its own SQL runs."""
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=10, isolation_level=None)
+    open_database(path).close()
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None)) as connection:
+            yield connection
+    except (sqlite3.Error, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RecordingError(f"{path} cannot be {'read' if mode == 'ro' else 'changed'}: {reason}.") from None
 
 
 def _views(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(connection.execute(_VIEWS).fetchall())
-
-
-def _columns(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
-    names = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid")
-    found = ((name, _columns_of(connection, name)) for (name,) in names.fetchall())
-    return {name: columns for name, columns in found if columns}
 
 
 def _columns_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
@@ -74,26 +78,8 @@ def _columns_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
         return ()
 
 
-def _query_new_recording(query: Callable[[sqlite3.Connection], _T]) -> _T:
+@cache
+def _own_views() -> dict[str, str]:
     with closing(sqlite3.connect(":memory:")) as connection:
         schema.create_schema(connection)
-        return query(connection)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = lock_for_writing(path)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _report_errors(path: Path, what: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise RecordingError(f"{path} cannot be {what}: {error}.") from None
-    except OSError as error:
-        raise RecordingError(f"{path} cannot be {what}: {error.strerror}.") from None
+        return _views(connection)

@@ -107,10 +107,10 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
 
         return otlp_parts(recording, chosen)
     if kind == "har":
-        from wiretape.recording.formats.har import write  # noqa: PLC0415 - loaded only when it is used
+        from wiretape.recording.formats.har_writer import write  # noqa: PLC0415 - loaded only when it is used
 
         return write(recording, chosen, sensitive=sensitive)
-    return find_format(kind).writer().write(recording, chosen)
+    return find_format(kind).write(recording, chosen)
 
 
 def _send(file: Path, endpoint: str, number: int | None, *, with_parent: bool) -> None:

@@ -237,7 +237,7 @@ def _write_tape(file: ProbeFile, code: str, seen: Sequence[Observation], path: P
         recording_path = Path(folder) / "smallest.db"
         build_recording(RecordingSource(metadata, iter(observations)), recording_path)
         with open_recording(recording_path) as recording, replace_atomically(path, 0o600) as out:
-            out.writelines(find_format("tape").writer().write(recording, None))
+            out.writelines(find_format("tape").write(recording, None))
 
 
 async def judge(

@@ -54,7 +54,7 @@ def open_files(task: Task) -> Iterator[Recording]:
     """Open the recording of a task.  Raises InputError."""
     with ExitStack() as opened, rare_collections():
         recordings = [open_file(source, opened) for source in task.sources]
-        yield recordings[0] if len(recordings) == 1 else opened.enter_context(open_joined(recordings))
+        yield opened.enter_context(open_joined(recordings))
 
 
 def open_file(name: str, opened: ExitStack) -> Recording:

@@ -71,7 +71,7 @@ def test_debugger_exits_when_its_standard_input_closes(session):
 def test_a_tape_is_read_once_and_served(session):
     other = session.with_suffix(".tape")
     with open_recording(session) as recording:
-        other.write_bytes(b"".join(find_format("tape").writer().write(recording, None)))
+        other.write_bytes(b"".join(find_format("tape").write(recording, None)))
     with debugging(other) as (process, url):
         other.unlink()
         connection, response = get(url, "/api/rows?exchange=3", cookie_of(url))

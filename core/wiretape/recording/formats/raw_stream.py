@@ -19,7 +19,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.registry import FormatReader, FormatWriter
+from wiretape.recording.formats.registry import FormatReader
 from wiretape.recording.recording_builder import (
     RecordingMetadata,
     RecordingSource,
@@ -40,11 +40,6 @@ _NOTE = (
 )
 _PART = 1 << 16
 _SCHEMES = ("http", "https")
-
-
-def matches(data: bytes) -> bool:
-    """Return whether a file that begins with `data` is an event stream."""
-    return _BEGINNING.match(data) is not None
 
 
 def read(path: Path, url: str = DEFAULT_URL) -> RecordingSource:
@@ -104,5 +99,4 @@ def write_stream(recording: Recording, exchange: Exchange, *, encoded: bool = Fa
         ) from None
 
 
-READER = FormatReader(matches, read)
-WRITER = FormatWriter(write)
+READER = FormatReader(_BEGINNING.match, read)

@@ -36,20 +36,12 @@ class SourcePosition:
 class FormatReader:
     """How to detect and read files of a format."""
 
-    matches: Callable[[bytes], bool]
+    matches: Callable[[bytes], object]
     """Return whether a file that begins with these bytes (the first 64 KiB) has this format."""
     read: Callable[[Path], RecordingSource]
     """Start to read a file.  Raises InputError if it is invalid."""
     positions: Callable[[Path], Iterator[SourcePosition]] | None = None
     """Return the positions in a file, in the order of the offsets of each body; None if the format has no lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class FormatWriter:
-    """How to write files of a format."""
-
-    write: Callable[[Recording, Iterable[Exchange] | None], Iterator[bytes]]
-    """Return the bytes for a recording, or for some of its exchanges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +56,8 @@ class Format:
     reads: str | None = None
     """A `FormatReader`; None if the format cannot be read."""
     writes: str | None = None
-    """A `FormatWriter`; None if the format cannot be written."""
+    """A function that returns the bytes for a recording, or for some of its exchanges, a part at a time; None if the
+    format cannot be written."""
     opens_directly: bool = False
     """Whether `open_recording` accepts such a file: it must contain everything that a recording contains."""
 
@@ -77,12 +70,12 @@ class Format:
         reader: FormatReader = _load(self.reads)
         return reader
 
-    def writer(self) -> FormatWriter:
-        """Load the writer.  Raises InputError if the format cannot be written."""
+    def write(self, recording: Recording, exchanges: Iterable[Exchange] | None = None) -> Iterator[bytes]:
+        """Return the bytes for a recording, or for some of its exchanges.  Raises InputError."""
         if self.writes is None:
             raise InputError(f"wiretape can read the {self.name} format, but cannot write it.")
-        writer: FormatWriter = _load(self.writes)
-        return writer
+        parts: Iterator[bytes] = _load(self.writes)(recording, exchanges)
+        return parts
 
 
 FORMATS = (
@@ -90,16 +83,16 @@ FORMATS = (
         "tape",
         "a tape",
         "YAML for people and git, with events as data; lossless",
-        reads="wiretape.recording.formats.tape:READER",
-        writes="wiretape.recording.formats.tape:WRITER",
+        reads="wiretape.recording.formats.tape_reader:READER",
+        writes="wiretape.recording.formats.tape_writer:write",
         opens_directly=True,
     ),
     Format(
         "har",
         "a HAR file",
         "HTTP Archive 1.2, as used by browsers; docs/har.md lists what it cannot store",
-        reads="wiretape.recording.formats.har:READER",
-        writes="wiretape.recording.formats.har:WRITER",
+        reads="wiretape.recording.formats.har_reader:READER",
+        writes="wiretape.recording.formats.har_writer:write",
     ),
     Format(
         "flows",
@@ -111,7 +104,7 @@ FORMATS = (
         "sse",
         "a raw event stream",
         "the bytes of one event stream",
-        writes="wiretape.recording.formats.raw_stream:WRITER",
+        writes="wiretape.recording.formats.raw_stream:write",
         reads="wiretape.recording.formats.raw_stream:READER",
     ),
 )

@@ -1,6 +1,6 @@
-"""Reader of HAR files: the types of their objects, which become observations and chunks.
+"""Reader of HAR 1.2 files of browsers, Playwright and mitmproxy: their objects become observations and chunks.
 
-Unknown keys are ignored, and null counts as absent.
+Unknown keys are ignored, and null counts as absent.  `docs/har.md` lists what a HAR file cannot store.
 """
 
 import re
@@ -32,6 +32,7 @@ from wiretape.observations import (
     Side,
     header,
 )
+from wiretape.recording.formats.registry import FormatReader
 from wiretape.recording.recording_builder import (
     MAX_HELD_BYTES,
     MAX_STATUS,
@@ -45,6 +46,7 @@ from wiretape.recording.recording_builder import (
 from wiretape.safe_text import printable
 from wiretape.sse import Frame, FrameKind, Parser
 
+_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:\s*\{')
 _JOINED = frozenset({FrameKind.BLANK, FrameKind.BOM})
 """Frames that belong to the frame before them."""
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -554,3 +556,6 @@ def _write_event(event: _EventSourceMessage, id_: str) -> bytes:
 
 def _one_line(text: str | None) -> str:
     return _LINE_END.sub(" ", text or "")
+
+
+READER = FormatReader(_BEGINNING.match, read)

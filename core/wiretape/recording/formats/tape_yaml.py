@@ -6,17 +6,16 @@ decimals, so that nanoseconds are exact.  Short values are written on one line, 
 
 import gc
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from io import StringIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 import yaml
-from yaml.composer import Composer
 
 from wiretape.errors import InputError
 from wiretape.files import read_error
@@ -24,7 +23,7 @@ from wiretape.input_validation import KeyPath, Source
 from wiretape.safe_text import escape_json, shorten
 
 MAX_TAPE_BYTES = 16 * 1024 * 1024
-"""Limit of a tape.  Its nodes need about fifty times as much memory."""
+"""Limit of a tape."""
 MAX_DEPTH = 100
 _WORDS: Mapping[str, Any] = {"null": None, "~": None, "": None, "true": True, "false": False}
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -40,108 +39,114 @@ _ESCAPED_ASTRAL = re.compile(r"(?<!\\)((?:\\\\)*)\\U000([0-9A-F]{5})")
 
 # libyaml's parser is ten times as fast; PyYAML's wheels contain it.
 _Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_Positions = dict[KeyPath, tuple[int, int]]
+"""The line and the column of values, by key path."""
+_NOTED_DEPTH = 2
+"""The positions of values at longer key paths are not remembered: the document is read again to find one."""
 
 
 class _RefusedError(yaml.MarkedYAMLError):
     """Valid YAML that a tape must not contain."""
 
 
-class _Loader(Composer, _Parser):  # type: ignore[misc]  # one of two classes
-    """Composes nodes, as `yaml.compose` does, but refuses anchors and deep nesting.
-
-    The composer is that of PyYAML, because libyaml's crashes if nodes are nested too deeply.
-    """
-
-    def __init__(self, text: str) -> None:
-        _Parser.__init__(self, text)
-        Composer.__init__(self)
-        self._depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event: Any = self.peek_event()
-        if getattr(event, "anchor", None) is not None:
-            problem = "anchors and aliases are not allowed; write out the value"
-            raise _RefusedError(problem=problem, problem_mark=event.start_mark)
-        if self._depth > MAX_DEPTH:
-            raise _RefusedError(problem="nested too deeply", problem_mark=event.start_mark)
-        self._depth += 1
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def descend_resolver(self, current_node: yaml.Node | None, current_index: Any) -> None:
-        """Do nothing: the default resolves tags by path."""
-
-    def ascend_resolver(self) -> None:
-        """Do nothing."""
-
-    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:  # noqa: ARG002 - overrides
-        """Return an empty tag, so that every other tag was written in the tape."""
-        return ""
-
-
 class YamlDocument:
     """One of the documents of a tape."""
 
-    def __init__(self, path: Path, root: yaml.MappingNode) -> None:
-        self.root = root
+    def __init__(self, path: Path, text: str, index: int, value: dict[str, Any], positions: _Positions) -> None:
+        self.value = value
         self.source = Source(str(path), lambda keys: self.position(keys)[0])
-
-    def value(self, node: yaml.Node, path: KeyPath, lazy: Iterable[str] = ()) -> Any:
-        """Return the value of a node at a key path.  Raises InputError.
-
-        Sequences under the keys `lazy` become lists of nodes.
-        """
-        if node.tag:
-            raise self.source.error(path, f"tags such as {shorten(node.tag)} are not allowed")
-        if isinstance(node, yaml.ScalarNode):
-            return node.value if node.style else _plain_value(node.value)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-        mapping: dict[str, Any] = {}
-        for key, item in node.value:
-            name = key.value
-            if not isinstance(key, yaml.ScalarNode):
-                raise self.source.error(path, "every key must be a string")
-            if name in mapping:
-                raise _source_at(self.source.name, _line_of(key)).error((*path, name), "the key appears twice")
-            is_lazy = name in lazy and isinstance(item, yaml.SequenceNode) and not item.tag
-            mapping[name] = item.value if is_lazy else self.value(item, (*path, name))
-        return mapping
+        self._path = path
+        self._text = text
+        self._index = index
+        self._positions = positions
 
     def position(self, path: KeyPath) -> tuple[int, int]:
         """Return the line and the column of the value at a key path, or else of the innermost value around it."""
-        node: yaml.Node = self.root
-        at = node
-        for step in path:
-            if isinstance(node, yaml.MappingNode):
-                found = [(key, item) for key, item in node.value if key.value == step]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-                found = [(item, item) for item in node.value[step : step + 1]]
-            else:
-                found = []
-            if not found:
-                break
-            at, node = found[0]
-        return _line_of(at), int(at.start_mark.column) + 1
+        positions = self._positions
+        if len(path) > _NOTED_DEPTH:
+            documents = _Reader(self._path, self._text, path).documents()
+            _, positions = next(islice(documents, self._index, None))
+        while path not in positions:
+            path = path[:-1]
+        return positions[path]
 
 
-def _line_of(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
+class _Reader:
+    """Reads the values of documents.  PyYAML's own constructors would need ten times as much memory, and no depth.
+
+    Raises InputError and yaml.YAMLError.
+    """
+
+    def __init__(self, path: Path, text: str, wanted: KeyPath = ()) -> None:
+        """`wanted` is a key path; the positions of the values around it are noted."""
+        self._name = str(path)
+        self._parser = _Parser(text)
+        self._wanted = wanted
+        self._positions: _Positions = {}
+
+    def documents(self) -> Iterator[tuple[Any, _Positions]]:
+        """Yield the value of each document, and the positions in it."""
+        self._parser.get_event()
+        while not self._parser.check_event(yaml.StreamEndEvent):
+            self._parser.get_event()
+            self._positions = {}
+            with _paused_garbage_collection():
+                value = self._value((), self._parser.peek_event())
+            yield value, self._positions
+            self._parser.get_event()
+
+    def _value(self, path: KeyPath, place: yaml.Event) -> Any:
+        """Read the value at a key path; what `place` begins with stands for its position."""
+        event = self._parser.get_event()
+        if len(path) <= _NOTED_DEPTH or path == self._wanted[: len(path)]:
+            self._positions[path] = (_line_of(place), int(place.start_mark.column) + 1)
+        if getattr(event, "anchor", None) is not None:
+            problem = "anchors and aliases are not allowed; write out the value"
+            raise _RefusedError(problem=problem, problem_mark=event.start_mark)
+        if len(path) > MAX_DEPTH:
+            raise _RefusedError(problem="nested too deeply", problem_mark=event.start_mark)
+        if event.tag not in {None, "!"}:
+            raise self._error(place, path, f"tags such as {shorten(event.tag)} are not allowed")
+        if isinstance(event, yaml.ScalarEvent):
+            return event.value if event.style else _plain_value(event.value)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Any] = []
+            while not self._parser.check_event(yaml.SequenceEndEvent):
+                items.append(self._value((*path, len(items)), self._parser.peek_event()))
+            self._parser.get_event()
+            return items
+        return self._mapping(path)
+
+    def _mapping(self, path: KeyPath) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        while not self._parser.check_event(yaml.MappingEndEvent):
+            key = self._parser.get_event()
+            if not isinstance(key, yaml.ScalarEvent):
+                raise self._error(key, path, "every key must be a string")
+            if key.value in mapping:
+                raise self._error(key, (*path, key.value), "the key appears twice")
+            mapping[key.value] = self._value((*path, key.value), key)
+        self._parser.get_event()
+        return mapping
+
+    def _error(self, event: yaml.Event, path: KeyPath, problem: str) -> InputError:
+        return _source_at(self._name, _line_of(event)).error(path, problem)
+
+
+def _line_of(event: yaml.Event) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def load_documents(path: Path) -> Iterator[YamlDocument]:
     """Read the documents of a tape, one at a time.  Raises InputError."""
+    text = _read_text(path)
     try:
-        loader = _Loader(_read_text(path))
-        while loader.check_node():
-            with _paused_garbage_collection():
-                root = loader.get_node()
-            if isinstance(root, yaml.MappingNode):
-                yield YamlDocument(path, root)
-            elif root is not None and root.value:
-                hint = "; write a space after the colon" if ":" in str(root.value) else ""
-                raise _error(path, _line_of(root), f"expected keys and values, for example request: GET /{hint}")
+        for index, (value, positions) in enumerate(_Reader(path, text).documents()):
+            if isinstance(value, dict):
+                yield YamlDocument(path, text, index, value, positions)
+            elif value:
+                hint = "; write a space after the colon" if ":" in str(value) else ""
+                raise _error(path, positions[()][0], f"expected keys and values, for example request: GET /{hint}")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         kind = "" if isinstance(error, _RefusedError) else "invalid YAML: "

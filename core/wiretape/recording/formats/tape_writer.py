@@ -11,26 +11,24 @@ import msgspec
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
-from wiretape.recording.formats.tape.elements import (
+from wiretape.recording.formats.tape_schema import (
+    DEFAULT_CLIENT,
+    DEFAULT_FRAMING,
+    DEFAULT_HTTP,
     SECOND_NS,
     STEP_NS,
+    STREAM_HEADERS,
+    VERSION,
     Description,
+    Framing,
     describe_body,
     describe_bytes,
     describe_frames,
     infer_framing,
-)
-from wiretape.recording.formats.tape.tape_records import (
-    DEFAULT_CLIENT,
-    DEFAULT_FRAMING,
-    DEFAULT_HTTP,
-    STREAM_HEADERS,
-    VERSION,
-    Framing,
     is_target,
     split_upstream,
 )
-from wiretape.recording.formats.tape.tape_yaml import MAX_TAPE_BYTES, Items, Plain, dump_document
+from wiretape.recording.formats.tape_yaml import MAX_TAPE_BYTES, Items, Plain, dump_document
 from wiretape.recording.recording_builder import MIN_STATUS
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange

@@ -1,4 +1,7 @@
-"""Writer of HAR files.  Writes entries while it reads the recording, and never holds a whole stream."""
+"""Writer of HAR files, with event streams as Chromium reads them.
+
+Writes entries while it reads the recording, and never holds a whole stream.
+"""
 
 import codecs
 from collections.abc import Iterable, Iterator

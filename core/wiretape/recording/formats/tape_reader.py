@@ -1,4 +1,4 @@
-"""Reader of tapes: turns their documents into observations in time order."""
+"""Reader of tapes: turns their documents into observations in time order.  `docs/tape.md` describes the format."""
 
 import heapq
 import re
@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
 from msgspec import UNSET, UnsetType
 
 from wiretape.errors import InputError
@@ -26,34 +25,32 @@ from wiretape.observations import (
     Side,
     reason_phrase,
 )
-from wiretape.recording.formats.registry import SourcePosition
-from wiretape.recording.formats.tape.elements import (
-    SECOND_NS,
-    STEP_NS,
-    Element,
-    LostElement,
-    element_bytes,
-    element_chunks,
-    nanoseconds,
-    read_element,
-)
-from wiretape.recording.formats.tape.tape_records import (
-    BODY_KEYS,
+from wiretape.recording.formats.registry import FormatReader, SourcePosition
+from wiretape.recording.formats.tape_schema import (
     DEFAULT_HTTP,
     JSON_HEADERS,
+    SECOND_NS,
+    STEP_NS,
     STREAM_HEADERS,
     VERSION,
+    Element,
+    LostElement,
     Seconds,
     TapeExchange,
     TapeHeader,
+    element_bytes,
+    element_chunks,
     is_target,
+    nanoseconds,
+    read_element,
     split_upstream,
 )
-from wiretape.recording.formats.tape.tape_yaml import YamlDocument, load_documents
+from wiretape.recording.formats.tape_yaml import YamlDocument, load_documents
 from wiretape.recording.recording_builder import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
 from wiretape.recording.table_rows import Capture
 from wiretape.safe_text import printable
 
+_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n|---[ \t]*\r?\n)*tape[ \t]*:[ \t]*[0-9]")
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 
@@ -86,7 +83,7 @@ def positions(path: Path) -> Iterator[SourcePosition]:
 
 
 def _read_header(document: YamlDocument) -> TapeHeader:
-    value = document.value(document.root, ())
+    value = document.value
     if "request" in value:
         raise document.source.error(("request",), "the header of a tape must end with the line ---")
     header = validate(value, TapeHeader, document.source)
@@ -170,7 +167,7 @@ class _ExchangeReader:
         self._document = document
         self._source = document.source
         self._upstream = upstream
-        self._keys = document.value(document.root, (), lazy=BODY_KEYS)
+        self._keys = document.value
         self._record = validate(self._keys, TapeExchange, self._source)
         if "events" in self._keys and "response-body" in self._keys:
             raise self._source.error(
@@ -345,11 +342,11 @@ class _ExchangeReader:
                 yield BytesArrived(number, side, start, data, (end,), (now_ns,))
                 start = end
 
-    def _elements(self, key: str, body: list[yaml.Node]) -> Iterator[tuple[KeyPath, Element | LostElement, bytes]]:
+    def _elements(self, key: str, body: list[Any]) -> Iterator[tuple[KeyPath, Element | LostElement, bytes]]:
         """Yield the path, the value and the bytes of each element of a body."""
-        for index, node in enumerate(body):
+        for index, value in enumerate(body):
             path = (key, index)
-            kind, element = read_element(self._document.value(node, path), self._source, path)
+            kind, element = read_element(value, self._source, path)
             if isinstance(element, LostElement):
                 yield path, element, b""
             else:
@@ -358,3 +355,6 @@ class _ExchangeReader:
 
 def _last_ns(seen: Observation) -> int:
     return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+
+
+READER = FormatReader(_BEGINNING.match, read, positions)
