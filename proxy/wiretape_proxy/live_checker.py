@@ -122,12 +122,12 @@ class LiveChecker:
         """Why the checks stopped.  Recording continues without them."""
         self._tables = tables
         self._send = send
-        self._checker = Checker(settings, readers=tables.readers, upstream=tables.upstream)
+        self._checker = Checker(settings, readers=tables.readers, upstream=tables.first_file.upstream)
         self._first_exchange = first_exchange
         self._base_ns = base_ns
         self._open: dict[int, _Exchange] = {}
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
-        self._checked_ns = tables.began_ns
+        self._checked_ns = tables.first_file.began_ns
         self._thread = Thread(target=self._follow, daemon=True)
         self._has_input = Event()
         self._is_closing = Event()
@@ -238,7 +238,7 @@ class LiveChecker:
         if exchange is not None:
             self._count_findings(found)
             self._count(exchange, seen, self._checker.events - before)
-            is_new = self._checked_ns > self._tables.began_ns
+            is_new = self._checked_ns > self._tables.first_file.began_ns
             if is_new:
                 self._report(found)
             if isinstance(seen, ExchangeEnded):
@@ -258,7 +258,7 @@ class LiveChecker:
 
     def _is_certain(self, finding: Finding) -> bool:
         """Whether earlier files of a rotated recording, which a restarted recorder does not read, cannot refute it."""
-        earlier = self._tables.earlier_exchanges
+        earlier = self._tables.first_file.earlier_exchanges
         return not earlier or (finding.exchange > earlier and finding.code != _BEGAN_MID_SESSION)
 
     def _fail(self, reason: str) -> None:

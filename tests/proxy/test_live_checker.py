@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.recording import Writer, frame_index, open_recording
+from wiretape.recording import Writer, derived_tables, open_recording
 from wiretape.rules import Settings
 from wiretape.rules.state import client_state, event_log, runs, stream_state
 from wiretape_proxy import recorder
@@ -115,7 +115,7 @@ def test_the_memory_of_the_recorder_does_not_grow_with_the_events_of_an_open_str
         (event_log, "LEAST_EVENTS", 10),
         (runs, "MOST_RUNS", 10),
         (runs, "MOST_CALLS", 10),
-        (frame_index, "_MOST_WORDS", 20),
+        (derived_tables, "_MOST_WORDS", 20),
     ):
         monkeypatch.setattr(module, name, bound)
     buffer = CaptureBuffer()

@@ -5,23 +5,44 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from wiretape.errors import RecordingError
+from wiretape.event import Event, TimedFrame
+from wiretape.event_preview import is_utf8
 from wiretape.frame_reader import ReadObservation, StreamReaders
-from wiretape.observations import BytesArrived, ExchangeEnded, Observation, RequestStarted, last_time_ns
-from wiretape.recording.frame_index import FrameIndex
+from wiretape.observations import (
+    BytesArrived,
+    ExchangeEnded,
+    Observation,
+    RequestStarted,
+    ResponseStarted,
+    header,
+    last_time_ns,
+)
 from wiretape.recording.recording_file import RecordingFile, is_patient, write_transaction
 from wiretape.recording.recording_reader import Recording, TailPosition, open_database
 from wiretape.recording.table_rows import FINDING_COLUMNS, finding_row
 from wiretape.rules import Finding
+from wiretape.sse import FrameKind
 
 _STEP_OBSERVATIONS = 512
 _STEP_BYTES = 256 * 1024
 """Limits of a step, so that it takes some hundredths of a second; the last observation may exceed this one."""
-_INSERT = f"INSERT INTO finding (id, {FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+_INSERT_FINDING = f"INSERT INTO finding (id, {FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 _STORED = f"SELECT id, {FINDING_COLUMNS} FROM finding WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
 _PROGRESS = "SELECT indexed_ns, (SELECT coalesce(max(id), 0) FROM finding) FROM recording"
+_INSERT_FRAME = "INSERT OR REPLACE INTO frame VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LARGEST = 2**63
+# A plain string is hashed much faster than the member of an enumeration.
+_MESSAGE = FrameKind.MESSAGE.value
+_BLANK = FrameKind.BLANK
+_NO_EVENT = (None,) * 10
+_USUAL_PREFIX = b"\ndata: "
+_Row = tuple[object, ...]
+_MOST_WORDS = 10_000
+"""Texts whose numbers are remembered."""
 
 Check = Callable[[ReadObservation], Sequence[Finding] | None]
 """Returns the findings that an observation proves, in order; None if the checks have failed."""
@@ -64,12 +85,8 @@ class DerivedTables:
         """Whether stored findings from before this capture differed from those that the rules prove."""
         self.volume = 0
         """Bytes of bodies that were read."""
-        self.upstream = file.upstream
-        """The services that the recording names."""
-        self.began_ns = file.began_ns
-        """The time at which this capture began."""
-        self.earlier_exchanges = file.earlier_exchanges
-        """The last exchange that began in an earlier file, which is not read; 0 if there is none."""
+        self.first_file = file
+        """The file in which this capture began; what began in files before it is not read."""
         self._earlier_end = _End(TailPosition(), 0)
         if file.last_exchange:
             position = TailPosition(segment=file.last_segment, time_ns=file.began_ns)
@@ -81,7 +98,7 @@ class DerivedTables:
         self._last_exchange = -1
         self._recording: Recording | None = None
         self._connection = file.connection
-        self._index = FrameIndex(self._connection)
+        self._index = _FrameIndex(self._connection)
         self._observations: Iterator[Observation] | None = None
         """Those up to `_until`."""
         self._until = self._earlier_end
@@ -91,7 +108,7 @@ class DerivedTables:
         """Whether all rows could be written so far."""
         self._last_finding = self._last_same = 0
         """The ids of the last finding, and of the last one from before this capture that was proved again."""
-        self._is_comparing = self.is_earlier and not self.earlier_exchanges
+        self._is_comparing = self.is_earlier and not self.first_file.earlier_exchanges
         """Whether there may be findings after that, from before this capture."""
         self._is_checked = True
         """Whether the checks have not failed."""
@@ -148,7 +165,7 @@ class DerivedTables:
         if found := list(findings):
             with suppress(RecordingError):
                 self._connect()
-                if self.earlier_exchanges:
+                if self.first_file.earlier_exchanges:
                     stored = {tuple(row)[1:] for row in self._connection.execute(_STORED, (0, -1))}
                     found = [finding for finding in found if finding_row(finding) not in stored]
                 self._transact(lambda: self._insert(found))
@@ -174,7 +191,7 @@ class DerivedTables:
                 if part is not None:
                     self._until = _End(part[0], self.volume + part[1])
                 self._observations = recording.observations_between(
-                    self._position, self._until.position, (self._last_exchange, self._open), self._index.add_segment
+                    self._position, self._until.position, (self._last_exchange, self._open)
                 )
             elif is_last:
                 return False
@@ -207,7 +224,7 @@ class DerivedTables:
 
     def _is_new(self, seen: Observation) -> bool:
         """Whether it is known that the findings of an observation are not stored, or will be compared with those."""
-        if self.earlier_exchanges and last_time_ns(seen) <= self._indexed_ns:
+        if self.first_file.earlier_exchanges and last_time_ns(seen) <= self._indexed_ns:
             return False
         return self._is_complete or not self.is_earlier
 
@@ -250,7 +267,7 @@ class DerivedTables:
     def _insert(self, found: Sequence[Finding]) -> None:
         # The id of a deleted row is not used again, so that readers can notice the deletion.
         rows = [(number, *finding_row(finding)) for number, finding in enumerate(found, self._last_finding + 1)]
-        self._connection.executemany(_INSERT, rows)
+        self._connection.executemany(_INSERT_FINDING, rows)
         self._last_finding += len(rows)
 
     def _count_same(self, found: Sequence[Finding]) -> int:
@@ -300,3 +317,121 @@ class DerivedTables:
         self._is_complete = True
         part.file.close()
         part.on_closed()
+
+
+class _FrameIndex:
+    """Writes the frames that observations complete into the table `frame`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._is_identity: dict[int, bool] = {}
+        """For each open response: whether its stored bytes are not encoded, so that rows can point at them."""
+        self._words: dict[str, int] = {}
+
+    def feed(self, reads: Iterable[ReadObservation]) -> None:
+        """Index the frames that observations complete.  Raises sqlite3.Error."""
+        rows: list[_Row] = []
+        for read in reads:
+            seen = read.observation
+            if isinstance(seen, ResponseStarted):
+                encoding = header(seen.headers, "content-encoding") or "identity"
+                self._is_identity[seen.exchange] = encoding.strip().lower() == "identity"
+            elif read.frames:
+                # A run is in one segment.
+                is_stored = isinstance(seen, BytesArrived) and self._is_identity[seen.exchange]
+                start = seen.start if isinstance(seen, BytesArrived) and is_stored else None
+                rows += [self._row(seen.exchange, start, each) for each in _join_blank_lines(read.frames)]
+            if isinstance(seen, ExchangeEnded):
+                self._is_identity.pop(seen.exchange, None)
+        if rows:
+            self._connection.executemany(_INSERT_FRAME, rows)
+
+    def continue_in(self, connection: sqlite3.Connection) -> None:
+        """Write into the next file of a rotated recording."""
+        self._connection = connection
+        self.forget_words()
+
+    def forget_words(self) -> None:
+        """Forget which texts the table `word` contains: a rollback may have removed some."""
+        self._words.clear()
+
+    def _row(self, exchange: int, run_start: int | None, seen: TimedFrame) -> _Row:
+        """Return the row of a frame; the run that completes it begins at `run_start`, unless it is encoded."""
+        # This runs for every event: calling a function, or reading a field by its name, takes as long as the rest.
+        kind, start, raw, _, _ = seen.frame
+        word = self._word
+        if not isinstance(seen, Event):
+            return (exchange, start, len(raw), word(kind), seen.time_ns, *_NO_EVENT)
+        document, data, id_line = seen.document, seen.data, seen.id_line
+        text = data.decode("utf-8", "replace") if seen.has_unusual_json and not is_utf8(data) else None
+        pointer: tuple[int | None, int | None] | None = None
+        if text is None:
+            if run_start is not None and seen.has_data and b"\n" not in data:
+                pointer = _pointer(start, raw, data, run_start)
+            if pointer is None and seen.has_data:
+                text = data.decode()
+        sequence, type_, run_id, call_id = seen.sequence, document.get("type"), seen.run_id, seen.tool_call_id
+        return (
+            exchange,
+            start,
+            len(raw),
+            word(_MESSAGE),
+            seen.time_ns,
+            seen.number,
+            word(seen.name) if seen.event_line else None,
+            seen.id if id_line is not None else None,
+            sequence if sequence is not None and -_LARGEST <= sequence < _LARGEST else None,
+            word(type_) if type(type_) is str else None,
+            word(run_id) if run_id is not None else None,
+            word(call_id) if call_id is not None else None,
+            *(pointer or (None, None)),
+            text,
+        )
+
+    def _word(self, text: str) -> int:
+        number = self._words.get(text)
+        if number is None:
+            # JSON can escape a lone surrogate, which SQLite cannot store.
+            stored = text.encode("utf-8", "replace").decode()
+            self._connection.execute("INSERT OR IGNORE INTO word (text) VALUES (?)", (stored,))
+            (number,) = self._connection.execute("SELECT id FROM word WHERE text = ?", (stored,)).fetchone()
+            if len(self._words) > _MOST_WORDS:
+                self._words.clear()
+            self._words[text] = number
+        return number
+
+
+def _join_blank_lines(frames: Sequence[TimedFrame]) -> Sequence[TimedFrame]:
+    """Join consecutive blank lines of one chunk into one frame: there can be millions."""
+    first, last = frames[0], frames[-1]
+    if isinstance(first, Event) and isinstance(last, Event) and last.number - first.number == len(frames) - 1:
+        return frames  # events only, as nearly always
+    runs: list[TimedFrame] = []
+    for is_blank, group in groupby(frames, lambda seen: seen.frame.kind is _BLANK and seen.time_ns):
+        if is_blank is False:
+            runs += group
+        else:
+            begin, *more = group
+            raw = b"".join([begin.frame.raw, *(seen.frame.raw for seen in more)])
+            runs.append(TimedFrame(begin.exchange, begin.frame._replace(raw=raw), begin.time_ns))
+    return runs
+
+
+def _pointer(start: int, raw: bytes, value: bytes, run_start: int) -> tuple[int, int] | None:
+    """Return offset in the frame and length of the only data value, if the run that begins there contains all of it."""
+    at = len(raw) - len(value) - 2
+    # Nearly all frames end with the value and two LF.
+    if not (
+        raw.startswith(_USUAL_PREFIX, at - len(_USUAL_PREFIX)) and raw.endswith(b"\n\n") and raw.startswith(value, at)
+    ):
+        at = _find_value(raw, value)
+    return (at, len(value)) if at >= 0 and start + at >= run_start else None
+
+
+def _find_value(raw: bytes, value: bytes) -> int:
+    """Return the offset of the value of the only data line; negative if it is not found."""
+    for prefix in (b"data: ", b"data:"):
+        at = raw.find(prefix + value)
+        if at == 0 or (at > 0 and raw[at - 1] in b"\r\n"):
+            return at + len(prefix)
+    return -1

@@ -3,14 +3,14 @@
 import heapq
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 
 import orjson
 
-from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Observation, RequestEnded, Side
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Observation, RequestEnded
 from wiretape.recording.table_rows import SEGMENT_COLUMNS, read_lost, read_request, read_response, unpack_run
 
 _FOREVER = 2**63 - 1
@@ -43,8 +43,6 @@ class Bounds:
     after_exchange: int = -(2**62)
     exchanges: Collection[int] = ()
     """The only exchanges with observations in this range are these, and those with a number above the other one."""
-    on_segment: Callable[[int, int], object] | None = None
-    """Called with exchange and offset of each segment of a response, before its bytes."""
 
 
 def read_observations(connection: sqlite3.Connection, bounds: Bounds | None = None) -> Iterator[Observation]:
@@ -102,11 +100,7 @@ def _slice_run(run: BytesArrived, begin: int, until: int) -> BytesArrived:
 
 def _read_runs(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[BytesArrived]:
     query = f"SELECT {SEGMENT_COLUMNS} FROM segment WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608 - a constant
-    for row in connection.execute(query, (bounds.after_segment, bounds.until_segment)):
-        run = unpack_run(row)
-        if bounds.on_segment is not None and run.side is Side.RESPONSE:
-            bounds.on_segment(run.exchange, run.start)
-        yield run
+    yield from map(unpack_run, connection.execute(query, (bounds.after_segment, bounds.until_segment)))
 
 
 def read_marks(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[Observation]:

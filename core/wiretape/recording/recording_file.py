@@ -236,7 +236,8 @@ class RecordingFile:
 
     def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy, *, resume: bool) -> None:
         if not self._last_id("recording"):
-            self._insert("recording", _recording_row(now_ns))
+            row = {"started": _iso(now_ns), "started_unix_ns": now_ns, "salt": secrets.token_bytes(32)}
+            self._insert("recording", row)
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
         self.redactor = Redactor(recording["salt"], policy)
         upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
@@ -344,22 +345,6 @@ def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
         raise RecordingError(
             f"{path} is part of a rotated recording that continues in another file: append to the last one."
         )
-
-
-def _recording_row(now_ns: int) -> dict[str, object]:
-    return {
-        "id": 1,
-        "upstream": "",
-        "started": _iso(now_ns),
-        "started_unix_ns": now_ns,
-        "salt": secrets.token_bytes(32),
-        "redacted": 0,
-        "indexed_ns": 0,
-        "part": 1,
-        "earlier_exchanges": 0,
-        "continued": 0,
-        "probe": None,
-    }
 
 
 def mark_as_probe(path: Path, results: str) -> None:

@@ -1,7 +1,7 @@
 """Reader of recordings: exchanges, bodies, frames, findings, and all observations in time order."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -199,14 +199,12 @@ class Recording:
         after: TailPosition,
         until: TailPosition,
         exchanges: tuple[int, Collection[int]] = (-_MAX_ID, ()),
-        on_segment: Callable[[int, int], object] | None = None,
     ) -> Iterator[Observation]:
         """Stream the observations after one position up to another, in time order.
 
         To read fewer rows, pass as `exchanges` the last one that began before, and those that are still open.
-        `on_segment` is called with the exchange and the offset of each segment of a response, before its bytes.
         """
-        bounds = Bounds(after.time_ns, until.time_ns, after.segment, until.segment, *exchanges, on_segment)
+        bounds = Bounds(after.time_ns, until.time_ns, after.segment, until.segment, *exchanges)
         with _report_damage(self.path):
             yield from read_observations(self._connection, bounds)
 

@@ -4,16 +4,16 @@
 
 CREATE TABLE recording (
   id INTEGER PRIMARY KEY CHECK (id = 1),
-  upstream TEXT NOT NULL,
-  started TEXT NOT NULL,              -- wall clock at time 0, ISO 8601 UTC
-  started_unix_ns INTEGER NOT NULL,   -- the same, for arithmetic
-  salt BLOB NOT NULL,                 -- key of the fingerprints that replace secrets
-  redacted INTEGER NOT NULL,          -- number of redacted secrets
-  indexed_ns INTEGER NOT NULL,        -- frames and findings are complete up to here
-  part INTEGER NOT NULL,              -- number of this file of a rotated recording, from 1
-  earlier_exchanges INTEGER NOT NULL, -- last exchange that began in an earlier file; 0: none
-  continued INTEGER NOT NULL,         -- 1: the recording continues in another file
-  probe TEXT                          -- results of the cases of `wiretape probe`, as JSON; NULL: other traffic
+  upstream TEXT NOT NULL DEFAULT '',
+  started TEXT NOT NULL,                        -- wall clock at time 0, ISO 8601 UTC
+  started_unix_ns INTEGER NOT NULL,             -- the same, for arithmetic
+  salt BLOB NOT NULL,                           -- key of the fingerprints that replace secrets
+  redacted INTEGER NOT NULL DEFAULT 0,          -- number of redacted secrets
+  indexed_ns INTEGER NOT NULL DEFAULT 0,        -- frames and findings are complete up to here
+  part INTEGER NOT NULL DEFAULT 1,              -- number of this file of a rotated recording, from 1
+  earlier_exchanges INTEGER NOT NULL DEFAULT 0, -- last exchange that began in an earlier file; 0: none
+  continued INTEGER NOT NULL DEFAULT 0,         -- 1: the recording continues in another file
+  probe TEXT                                    -- results of the cases of `wiretape probe`, as JSON; NULL: other traffic
 ) STRICT;
 
 CREATE TABLE capture (                -- one row each time a proxy recorded into this file

@@ -26,6 +26,30 @@ SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
 _MAX_NS = 2**62
 _INVENTED = "null"
 """The request headers of a request that an import invented."""
+_REQUEST = {
+    "id": "exchange",
+    "client": "client",
+    "method": "method",
+    "scheme": "scheme",
+    "authority": "authority",
+    "target": "target",
+    "request_version": "http_version",
+    "started_ns": "time_ns",
+}
+_RESPONSE = {"status": "status", "reason": "reason", "response_version": "http_version", "responded_ns": "time_ns"}
+"""Columns of `exchange` with the fields of requests and responses that they store as they are."""
+_SAME = (
+    "request_ended_ns",
+    "detail",
+    "ended_ns",
+    "operation",
+    "session_id",
+    "run_id",
+    "request_bytes",
+    "response_bytes",
+    "lost_bytes",
+)
+"""The same for fields of `Exchange`, which have the same names."""
 _WRITE_LOST = (
     "INSERT OR REPLACE INTO lost (id, exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
@@ -35,7 +59,10 @@ SELECT coalesce(max(until), 0) FROM (
   UNION ALL SELECT start + count FROM lost WHERE exchange_id = :number AND response = :response
 )
 """
-FINDING_COLUMNS = "exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message"
+_FINDING = {"exchange_id": "exchange"} | {
+    name: name for name in ("event", "code", "severity", "side", "sequence", "byte_offset", "time_ns", "message")
+}
+FINDING_COLUMNS = ", ".join(_FINDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +173,12 @@ class OpenExchange:
         request, response, ended = self.request, self.response, self.ended
         operation = operation_of(request.method, request.target)
         return {
-            "id": request.exchange,
+            **{column: getattr(request, name) for column, name in _REQUEST.items()},
+            **{column: getattr(response, name, None) for column, name in _RESPONSE.items()},
             "label": f"{request.method} {request.target} → {response.status if response else 'no response'}",
-            "client": request.client,
-            "method": request.method,
-            "scheme": request.scheme,
-            "authority": request.authority,
-            "target": request.target,
-            "request_version": request.http_version,
             "request_headers": orjson.dumps(None if request.is_invented else request.headers).decode(),
-            "started_ns": request.time_ns,
             "request_ended_ns": self.request_ended_ns,
-            "status": response.status if response else None,
-            "reason": response.reason if response else None,
-            "response_version": response.http_version if response else None,
             "response_headers": orjson.dumps(response.headers).decode() if response else None,
-            "responded_ns": response.time_ns if response else None,
             "ending": ended.ending if ended else Ending.OPEN,
             "detail": ended.detail if ended else "",
             "ended_ns": ended.time_ns if ended else None,
@@ -216,46 +233,24 @@ def read_exchange(row: sqlite3.Row) -> Exchange:
     return Exchange(
         number=row["id"],
         request=read_request(row),
-        request_ended_ns=row["request_ended_ns"],
         response=read_response(row) if row["status"] is not None else None,
         ending=Ending(row["ending"]),
-        detail=row["detail"],
-        ended_ns=row["ended_ns"],
-        operation=row["operation"],
-        session_id=row["session_id"],
-        run_id=row["run_id"],
-        request_bytes=row["request_bytes"],
-        response_bytes=row["response_bytes"],
-        lost_bytes=row["lost_bytes"],
+        **{name: row[name] for name in _SAME},
     )
 
 
 def read_request(row: sqlite3.Row) -> RequestStarted:
     """Return the start of the request in a row of `exchange`."""
-    return RequestStarted(
-        exchange=row["id"],
-        time_ns=row["started_ns"],
-        client=row["client"],
-        method=row["method"],
-        scheme=row["scheme"],
-        authority=row["authority"],
-        target=row["target"],
-        http_version=row["request_version"],
-        headers=() if row["request_headers"] == _INVENTED else _read_headers(row["request_headers"]),
-        is_invented=row["request_headers"] == _INVENTED,
-    )
+    is_invented = row["request_headers"] == _INVENTED
+    headers = () if is_invented else _read_headers(row["request_headers"])
+    values = {name: row[column] for column, name in _REQUEST.items()}
+    return RequestStarted(**values, headers=headers, is_invented=is_invented)
 
 
 def read_response(row: sqlite3.Row) -> ResponseStarted:
     """Return the start of the response in a row of `exchange` that has one."""
-    return ResponseStarted(
-        exchange=row["id"],
-        time_ns=row["responded_ns"],
-        status=row["status"],
-        reason=row["reason"],
-        http_version=row["response_version"],
-        headers=_read_headers(row["response_headers"]),
-    )
+    values = {name: row[column] for column, name in _RESPONSE.items()}
+    return ResponseStarted(exchange=row["id"], **values, headers=_read_headers(row["response_headers"]))
 
 
 def read_lost(row: sqlite3.Row) -> BytesLost:
@@ -301,21 +296,10 @@ def unpack_run(row: sqlite3.Row) -> BytesArrived:
 
 def finding_row(finding: Finding) -> tuple[object, ...]:
     """Return the `FINDING_COLUMNS` of a finding."""
-    location = (finding.exchange, finding.event)
-    rule = (finding.code, finding.severity, finding.side)
-    return (*location, *rule, finding.sequence, finding.byte_offset, finding.time_ns, finding.message)
+    return tuple(getattr(finding, name) for name in _FINDING.values())
 
 
 def read_finding(row: sqlite3.Row) -> Finding:
     """Return the finding in a row of `finding`."""
-    return Finding(
-        code=row["code"],
-        severity=Severity(row["severity"]),
-        side=Party(row["side"]),
-        exchange=row["exchange_id"],
-        event=row["event"],
-        sequence=row["sequence"],
-        byte_offset=row["byte_offset"],
-        time_ns=row["time_ns"],
-        message=row["message"],
-    )
+    values = {name: row[column] for column, name in _FINDING.items()}
+    return Finding(**values | {"severity": Severity(row["severity"]), "side": Party(row["side"])})

@@ -95,7 +95,7 @@ class _Reader:
             yield value, self._positions
             self._parser.get_event()
 
-    def _value(self, path: KeyPath, place: yaml.Event) -> Any:
+    def _value(self, path: KeyPath, place: Any) -> Any:
         """Read the value at a key path; what `place` begins with stands for its position."""
         event = self._parser.get_event()
         if len(path) <= _NOTED_DEPTH or path == self._wanted[: len(path)]:
@@ -129,11 +129,11 @@ class _Reader:
         self._parser.get_event()
         return mapping
 
-    def _error(self, event: yaml.Event, path: KeyPath, problem: str) -> InputError:
+    def _error(self, event: Any, path: KeyPath, problem: str) -> InputError:
         return _source_at(self._name, _line_of(event)).error(path, problem)
 
 
-def _line_of(event: yaml.Event) -> int:
+def _line_of(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 

@@ -1,8 +1,8 @@
-"""Strategies that draw arbitrary recordings, with which every format is tested."""
+"""Strategies that draw arbitrary recordings, with which the file and every format are tested."""
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -32,9 +32,7 @@ JSON = st.recursive(
 RELEASE_NS = 3
 """Time that the writer needs before an end and before a loss, for bytes that it held back (see `Writer.feed`)."""
 KEYS = st.sampled_from([("Authorization", "Bearer \xff\xfe-secret-key"), ("Cookie", "a=b"), ("x-api-key", "k")])
-HEADERS = st.lists(
-    st.tuples(st.text("abc-", min_size=1), st.text(st.characters(max_codepoint=255), max_size=20)) | KEYS, max_size=3
-).map(tuple)
+PLAIN = st.tuples(st.text("abc-", min_size=1), st.text(st.characters(max_codepoint=255), max_size=20))
 TARGETS = (
     *("/v1/sessions/s1/events/stream?event_deltas=true", "/a%20b#é", "*", "", "/a b?q=\xe9&key=abc#f", '/"<\\'),
     *("//b/[c];d?[e]&&=", "/v1/runs"),
@@ -84,11 +82,13 @@ FIRST_STEPS = (("end request", "respond"), ("respond",), ())
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[Observation]:
+def conversations(draw: st.DrawFn, *, has_secrets: bool = True) -> list[Observation]:
     """Draw concurrent exchanges with their steps in almost any order, some without a response or an end.
 
     They take less than a year.
     """
+    headers = st.lists(PLAIN | KEYS if has_secrets else PLAIN, max_size=3).map(tuple)
+    targets = [target for target in TARGETS if has_secrets or "key=" not in target]
     now = number = 0
     open_now: dict[int, _Exchange] = {}
     seen: list[Observation | None] = []
@@ -97,8 +97,8 @@ def conversations(draw: st.DrawFn) -> list[Observation]:
         now += RELEASE_NS if step in {"end", "lost"} else 0
         if step == "begin" or not open_now:
             number += 1
-            begun = open_now[number] = _Exchange(draw, number)
-            seen.append(_request(draw, number, now))
+            begun = open_now[number] = _Exchange(draw, number, headers)
+            seen.append(_request(draw, number, now, draw(st.sampled_from(targets)), draw(headers)))
             firsts = draw(st.sampled_from(FIRST_STEPS))
             seen += [begun.step(first, now + after) for after, first in enumerate(firsts, 1)]
             now += len(firsts)
@@ -110,19 +110,18 @@ def conversations(draw: st.DrawFn) -> list[Observation]:
     return [each for each in seen if each is not None]
 
 
-def _request(draw: st.DrawFn, number: int, now: int) -> RequestStarted:
-    target = draw(st.sampled_from(TARGETS))
+def _request(draw: st.DrawFn, number: int, now: int, target: str, headers: Headers) -> RequestStarted:
     client, method = draw(st.sampled_from(["127.0.0.1", "::1"])), draw(st.sampled_from(["GET", "POST", "ODD"]))
     authority, version = draw(st.sampled_from(["service:80", "other"])), draw(st.sampled_from(["HTTP/1.1", "HTTP/2.0"]))
-    scheme, headers = draw(st.sampled_from(["http", "https"])), draw(HEADERS)
+    scheme = draw(st.sampled_from(["http", "https"]))
     return RequestStarted(number, now, client, method, scheme, authority, target, version, headers)
 
 
 class _Exchange:
     """The state of an exchange."""
 
-    def __init__(self, draw: st.DrawFn, number: int) -> None:
-        self._draw, self._number = draw, number
+    def __init__(self, draw: st.DrawFn, number: int, headers: st.SearchStrategy[Headers]) -> None:
+        self._draw, self._number, self._headers = draw, number, headers
         self._ends = dict.fromkeys(Side, 0)
         self._done: set[str] = set()
         self._encode: Callable[[bytes], bytes] = bytes
@@ -152,7 +151,7 @@ class _Exchange:
         stream = "text/event-stream"
         kind = self._draw(st.sampled_from([stream, stream, f"{stream}; charset=utf-8", "application/json", None]))
         self._stream = kind is not None and kind.startswith(stream)
-        headers = self._draw(HEADERS) if kind is None else (("Content-Type", kind), *self._draw(HEADERS))
+        headers = self._draw(self._headers) if kind is None else (("Content-Type", kind), *self._draw(self._headers))
         return ResponseStarted(self._number, now, status, reason, "HTTP/1.1", (*headers, *self._encoding()))
 
     def _encoding(self) -> Headers:
@@ -166,6 +165,19 @@ class _Exchange:
 
         self._encode = encode
         return (("Content-Encoding", name), ("content-length", "7")) if name else ()
+
+
+def split_runs(observations: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield the observations with one chunk per run, because the grouping of chunks has no meaning."""
+    for seen in observations:
+        if not isinstance(seen, BytesArrived):
+            yield seen
+            continue
+        start = seen.start
+        for time_ns, data in seen.chunks():
+            end = start + len(data)
+            yield BytesArrived(seen.exchange, seen.side, start, data, (end,), (time_ns,))
+            start = end
 
 
 def record(path: Path, seen: list[Observation]) -> None:
