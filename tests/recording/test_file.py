@@ -15,7 +15,7 @@ import pytest
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
 from wiretape.recording import Writer, lock_for_writing, open_recording, recording_writer, schema
-from wiretape.recording.recording_file import RESERVE_BYTES, RecordingFile
+from wiretape.recording.recording_file import RESERVE_BYTES
 from wiretape.rules import Checker, Finding, Party, Severity
 
 KILLED = """
@@ -209,7 +209,7 @@ def test_a_start_that_fails_leaves_neither_a_lock_nor_a_change(path) -> None:
     Writer.create(path, upstream="http://service").close(10**18)
     before = path.read_bytes()
     with pytest.raises(RecordingError, match="exists"):
-        RecordingFile.create(path, upstream="http://service", append=False)
+        Writer.create(path, upstream="http://service")
     assert path.read_bytes() == before
     os.close(lock_for_writing(path))
 
@@ -222,7 +222,7 @@ def test_simultaneous_starts_leave_exactly_one_recording(path, attempt) -> None:
     def start() -> None:
         barrier.wait()
         try:
-            writers.append(RecordingFile.create(path, upstream="http://service", append=False))
+            writers.append(Writer.create(path, upstream="http://service"))
         except RecordingError as error:
             errors.append(str(error))
 

@@ -7,7 +7,6 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
 from wiretape import __version__
@@ -32,8 +31,9 @@ Chunk = tuple[int, bytes]
 
 _STEP_NS = 1_000_000
 _MAX_BODY = 2**60
-_BATCH = 2000
 _BATCH_BYTES = 4 * 1024 * 1024
+_OBSERVATION_BYTES = 2048
+"""Assumed size of an observation, besides bytes of bodies."""
 _MIN_STEP_NS = 4
 """Time between two observations; it leaves room for those that the writer inserts between them."""
 _MAX_CHUNK = 16 * 1024 * 1024
@@ -131,36 +131,21 @@ def build_recording(source: RecordingSource, path: Path) -> None:
 
 def _write(source: RecordingSource, writer: Writer) -> None:
     max_ns = MAX_UNIX_NS - source.metadata.started_unix_ns
-    for batch in _batches(_check_limits(source.observations, max_ns)):
-        writer.feed(batch)
-        writer.commit()
+    size = 0
+    for seen in source.observations:
+        if last_time_ns(seen) > max_ns:
+            raise InputError(
+                f"Exchange {seen.exchange} ends after the year 2200: a recording cannot store such a time."
+            )
+        if isinstance(seen, BytesArrived | BytesLost) and seen.end > _MAX_BODY:
+            raise InputError(f"A body of exchange {seen.exchange} is longer than a recording can hold.")
+        writer.feed([seen])
+        size += _OBSERVATION_BYTES + (len(seen.data) if isinstance(seen, BytesArrived) else 0)
+        if size >= _BATCH_BYTES:
+            writer.commit()
+            size = 0
     writer.store_rest()
     checker = None if source.findings is not None else Checker(readers=writer.tables.readers, upstream=writer.upstream)
     while writer.derive(checker.feed_read if checker is not None else None):
         pass
     writer.add_findings(checker.finish() if checker is not None else source.findings or ())
-
-
-def _check_limits(observations: Iterable[Observation], max_ns: int) -> Iterator[Observation]:
-    """Raise InputError for an observation with a number that a recording cannot hold."""
-    for seen in observations:
-        if last_time_ns(seen) > max_ns:
-            raise InputError(
-                f"Exchange {seen.exchange} ends after the year 2200: a recording cannot store such a time."
-            )
-        end = seen.end if isinstance(seen, BytesArrived | BytesLost) else 0
-        if end > _MAX_BODY:
-            raise InputError(f"A body of exchange {seen.exchange} is longer than a recording can hold.")
-        yield seen
-
-
-def _batches(observations: Iterable[Observation]) -> Iterator[list[Observation]]:
-    rest = iter(observations)
-    while first := next(rest, None):
-        batch, size = [first], 0
-        for seen in islice(rest, _BATCH):
-            batch.append(seen)
-            size += len(seen.data) if isinstance(seen, BytesArrived) else 0
-            if size >= _BATCH_BYTES:
-                break
-        yield batch

@@ -76,33 +76,18 @@ class RecordingFile:
         """The monotonic clock at `began_ns`: what follows takes milliseconds, and seconds in a large file."""
 
     @classmethod
-    def create(
-        cls,
-        path: Path,
-        *,
-        upstream: str,
-        append: bool,
-        started_unix_ns: int | None = None,
-        policy: RedactionPolicy | None = None,
-        resume: bool = False,
-    ) -> "RecordingFile":
-        """Create a file, or open one to append to it; see `Writer.create`."""
-
-        def begin(file: RecordingFile) -> None:
-            now_ns = time.time_ns() if started_unix_ns is None else started_unix_ns
-            file._begin_capture(upstream, now_ns, policy or RedactionPolicy(), resume=resume)
-
-        return cls._open(path, begin, append=append)
-
-    @classmethod
     def reopen(cls, path: Path) -> "RecordingFile":
         """Open a file of a rotated recording that a killed recorder has not closed.  Raises RecordingError."""
-        return cls._open(path, cls._read_end, append=True, is_last=False)
+        return cls.open(path, cls._read_end, append=True, is_last=False)
 
     @classmethod
-    def _open(
+    def open(
         cls, path: Path, begin: Callable[["RecordingFile"], object], *, append: bool, is_last: bool = True
     ) -> "RecordingFile":
+        """Create a file, or open one to append to it, and call `begin` with it; see `Writer.create`.
+
+        Unless it `is_last`, the recording may continue in another file.
+        """
         _check_companions(path)
         _claim(path, append=append)
         connection, space, lock, is_new = None, None, -1, False
@@ -141,9 +126,9 @@ class RecordingFile:
         return file
 
     def continue_in(self, path: Path, last_ns: int) -> "RecordingFile":
-        """Create the next file of a rotated recording, whose last observation was at `last_ns`; see `create`."""
+        """Create the next file of a rotated recording, whose last observation was at `last_ns`; see `open`."""
         begin = partial(RecordingFile._continue_capture, previous=self, previous_ns=last_ns)
-        return RecordingFile._open(path, begin, append=False)
+        return RecordingFile.open(path, begin, append=False)
 
     @property
     def is_in_place(self) -> bool:
@@ -234,7 +219,11 @@ class RecordingFile:
             row = {"tool": each.tool, "began": _iso(started + each.began_ns)}
             self._insert("capture", {**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
 
-    def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy, *, resume: bool) -> None:
+    def begin_capture(
+        self, upstream: str, started_unix_ns: int | None, policy: RedactionPolicy, *, resume: bool
+    ) -> None:
+        """Add a row for this capture, and one for the recording if it is new; see `Writer.create`."""
+        now_ns = time.time_ns() if started_unix_ns is None else started_unix_ns
         if not self._last_id("recording"):
             row = {"started": _iso(now_ns), "started_unix_ns": now_ns, "salt": secrets.token_bytes(32)}
             self._insert("recording", row)

@@ -1,13 +1,13 @@
 """Reader of recordings: exchanges, bodies, frames, findings, and all observations in time order."""
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -184,6 +184,16 @@ class Recording:
         """Close the file."""
         self._connection.close()
 
+    def _row(self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> Any:
+        """Return the first row; None if there is none."""
+        with _report_damage(self.path):
+            return self._connection.execute(query, parameters).fetchone()
+
+    def _exchanges(self, condition: str, number: int) -> Iterator[Exchange]:
+        query = f"SELECT * FROM exchange WHERE id {condition} ORDER BY id"  # noqa: S608 - a constant
+        with _report_damage(self.path):
+            yield from map(read_exchange, self._connection.execute(query, (number,)))
+
     def observations(self) -> Iterator[Observation]:
         """Stream all observations in time order, as the live checks saw them."""
         with _report_damage(self.path):
@@ -191,8 +201,7 @@ class Recording:
 
     def tail_position(self) -> TailPosition:
         """Return the current end of a recording that may still be growing."""
-        with _report_damage(self.path):
-            return TailPosition(*self._connection.execute(_TAIL).fetchone())
+        return TailPosition(*self._row(_TAIL))
 
     def observations_between(
         self,
@@ -210,9 +219,7 @@ class Recording:
 
     def begun_exchanges(self, time_ns: int, since: int) -> int:
         """Return a number not below `since`: all exchanges up to it began at `time_ns` or before."""
-        with _report_damage(self.path):
-            (number,) = self._connection.execute(_BEGUN, {"since": since, "time_ns": time_ns}).fetchone()
-            return int(number)
+        return int(self._row(_BEGUN, {"since": since, "time_ns": time_ns})[0])
 
     def slice_end(self, after: TailPosition, until: TailPosition, exchange: int) -> tuple[TailPosition, int] | None:
         """Return a position some megabytes and exchanges after `after`, and the bytes of bodies up to there.
@@ -235,19 +242,14 @@ class Recording:
 
     def exchanges(self, after: int = -(2**63)) -> Iterator[Exchange]:
         """Stream the exchanges with a number above `after`, in the order in which they began."""
-        with _report_damage(self.path):
-            for row in self._connection.execute("SELECT * FROM exchange WHERE id > ? ORDER BY id", (after,)):
-                yield read_exchange(row)
+        return self._exchanges("> ?", after)
 
     def exchange(self, number: int) -> Exchange:
         """Return one exchange.  Raises RecordingError if it does not exist."""
-        with _report_damage(self.path):
-            # SQLite refuses larger numbers.
-            bounded = min(max(number, -1), _MAX_ID)
-            row = self._connection.execute("SELECT * FROM exchange WHERE id = ?", (bounded,)).fetchone()
-            if row is not None:
-                return read_exchange(row)
-            counted = self._connection.execute("SELECT count(*), min(id), max(id) FROM exchange").fetchone()
+        # SQLite refuses larger numbers.
+        for exchange in self._exchanges("= ?", min(max(number, -1), _MAX_ID)):
+            return exchange
+        counted = self._row("SELECT count(*), min(id), max(id) FROM exchange")
         raise RecordingError(f"{self.path} has no exchange {number}: {_describe_numbers(*counted)}.")
 
     def body(self, number: int, side: Side, start: int = 0) -> Iterator[BytesArrived | BytesLost]:
@@ -294,42 +296,38 @@ class Recording:
     def position_of_event(self, number: int, event: int) -> StreamPosition | None:
         """Return the position just before an event of a stream; None if the index does not contain it."""
         event = min(max(event, 0), _MAX_ID)
-        with _report_damage(self.path):
-            (last,) = self._connection.execute(_LAST_START, (number,)).fetchone()
-            low, high = 0, last if last is not None else -1
-            # Events are numbered in the order of their offsets.
-            while low < high:
-                middle = (low + high) // 2
-                row = self._connection.execute(_EVENT_FROM, (number, middle)).fetchone()
-                if row is None or row["event"] >= event:
-                    high = middle
-                else:
-                    low = row["start"] + 1
-            row = self._connection.execute(_EVENT_FROM, (number, low)).fetchone()
-            if row is None:
-                return None
-            start = row["start"]
-            before = self._connection.execute(_EVENT_BEFORE, (number, start)).fetchone()
-            cursor = self._connection.execute(_ID_BEFORE, (number, start)).fetchone()
-            position = StreamPosition(
-                start=start,
-                events=before["event"] if before else 0,
-                last_event_id=cursor["sse_id"].encode() if cursor else b"",
-                time_ns=before["time_ns"] if before else 0,
-            )
+        (last,) = self._row(_LAST_START, (number,))
+        low, high = 0, last if last is not None else -1
+        # Events are numbered in the order of their offsets.
+        while low < high:
+            middle = (low + high) // 2
+            row = self._row(_EVENT_FROM, (number, middle))
+            if row is None or row["event"] >= event:
+                high = middle
+            else:
+                low = row["start"] + 1
+        row = self._row(_EVENT_FROM, (number, low))
+        if row is None:
+            return None
+        before, cursor = (self._row(query, (number, row["start"])) for query in (_EVENT_BEFORE, _ID_BEFORE))
+        position = StreamPosition(
+            start=row["start"],
+            events=before["event"] if before else 0,
+            last_event_id=cursor["sse_id"].encode() if cursor else b"",
+            time_ns=before["time_ns"] if before else 0,
+        )
         return position if position.events + 1 == event else None
 
     def has_event_id(self, number: int, sse_id: str) -> bool:
         """Return whether an indexed event of a stream has this SSE id."""
-        query = "SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1"
-        with _report_damage(self.path):
-            return self._connection.execute(query, (number, sse_id)).fetchone() is not None
+        return (
+            self._row("SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1", (number, sse_id)) is not None
+        )
 
     def first_event_of_type(self, number: int, event: int, type_: str) -> int | None:
         """Return the number of the first indexed event of a type, starting at event number `event`."""
-        with _report_damage(self.path):
-            row = self._connection.execute(_FIRST_OF_TYPE, (number, event, type_)).fetchone()
-            return None if row is None else int(row["event"])
+        row = self._row(_FIRST_OF_TYPE, (number, event, type_))
+        return None if row is None else int(row["event"])
 
     def longest_gaps(self, number: int, min_ns: int, limit: int) -> list[Gap]:
         """Return the `limit` longest gaps of at least `min_ns` before an indexed event, in time order."""
@@ -339,16 +337,13 @@ class Recording:
 
     def event_count(self, number: int) -> int:
         """Return the number of indexed events of a stream."""
-        with _report_damage(self.path):
-            row = self._connection.execute(_EVENT_COUNT, (number,)).fetchone()
-            return 0 if row is None else int(row["event"])
+        row = self._row(_EVENT_COUNT, (number,))
+        return 0 if row is None else int(row["event"])
 
     def last_frame_ns(self, number: int) -> int | None:
         """Return when the last indexed frame of a stream arrived; None if there is none."""
-        with _report_damage(self.path):
-            query = "SELECT max(time_ns) FROM frame WHERE exchange_id = ?"
-            time_ns: int | None = self._connection.execute(query, (number,)).fetchone()[0]
-            return time_ns
+        time_ns: int | None = self._row("SELECT max(time_ns) FROM frame WHERE exchange_id = ?", (number,))[0]
+        return time_ns
 
     def indexed_facts(self, number: int, before: int, without: Collection[str] = ()) -> Iterator[IndexedFacts]:
         """Stream the facts of the indexed events that begin before an offset, except of the types in `without`."""
@@ -365,16 +360,13 @@ class Recording:
     @property
     def series(self) -> tuple[int, bytes]:
         """What all files of a rotated recording have in common."""
-        with _report_damage(self.path):
-            row = self._connection.execute("SELECT started_unix_ns, salt FROM recording WHERE id = 1").fetchone()
-            return row["started_unix_ns"], bytes(row["salt"])
+        started_ns, salt = self._row("SELECT started_unix_ns, salt FROM recording WHERE id = 1")
+        return started_ns, bytes(salt)
 
     @property
     def last_exchange(self) -> int:
         """The largest number of an exchange; 0 if there are none."""
-        with _report_damage(self.path):
-            (number,) = self._connection.execute("SELECT coalesce(max(id), 0) FROM exchange").fetchone()
-            return int(number)
+        return int(self._row("SELECT coalesce(max(id), 0) FROM exchange")[0])
 
     def findings(
         self, exchange: int | None = None, after: TailPosition = TailPosition(), until: TailPosition | None = None
@@ -386,14 +378,11 @@ class Recording:
         last = _MAX_ID if until is None else until.finding
         with _report_damage(self.path):
             parameters = {"after": after.finding, "until": last, "exchange": exchange}
-            for row in self._connection.execute(_FINDINGS, parameters):
-                yield read_finding(row)
+            yield from map(read_finding, self._connection.execute(_FINDINGS, parameters))
 
     def has_replaced_findings(self, since: TailPosition) -> bool:
         """Return whether a recorder has replaced findings that were stored at a position, so that all must be read."""
-        with _report_damage(self.path):
-            query = "SELECT 1 FROM finding WHERE id = ?"
-            return since.finding > 0 and self._connection.execute(query, (since.finding,)).fetchone() is None
+        return since.finding > 0 and self._row("SELECT 1 FROM finding WHERE id = ?", (since.finding,)) is None
 
 
 def _is_event_from(seen: TimedFrame, number: int) -> bool:

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from wiretape.errors import RecordingError
@@ -257,10 +258,14 @@ class Writer:
         if the file cannot be written, exists (without `append`), is not a recording, has a newer format, or is being
         recorded to by another process.  The file stays unchanged then.
         """
-        file = RecordingFile.create(
-            Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns, policy=policy, resume=resume
+        begin = partial(
+            RecordingFile.begin_capture,
+            upstream=upstream,
+            started_unix_ns=started_unix_ns,
+            policy=policy or RedactionPolicy(),
+            resume=resume,
         )
-        return cls(file)
+        return cls(RecordingFile.open(Path(path), begin, append=append))
 
     @property
     def is_in_place(self) -> bool:

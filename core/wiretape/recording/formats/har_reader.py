@@ -183,9 +183,6 @@ class _File(_Object, frozen=True):
     log: _Log
 
 
-_DECODER = msgspec.json.Decoder(_File)
-
-
 def _load(path: Path) -> _Log:
     """Read a file.  Raises InputError."""
     try:
@@ -194,11 +191,7 @@ def _load(path: Path) -> _Log:
         data = path.read_bytes().removeprefix(_BOM)
     except OSError as error:
         raise InputError(read_error(path, error)) from None
-    try:
-        return _DECODER.decode(data).log
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # Decode again: more slowly, but also with lone surrogates and invalid UTF-8, or with a good error message.
-        value = read_json(data)
+    value = read_json(data)
     if value is UnreadableJson.NOT_JSON:
         raise InputError(f"{path} is not a HAR file: it is not JSON, or it is truncated.")
     if isinstance(value, UnreadableJson):
@@ -237,7 +230,7 @@ def _parse_time(text: str | None, source: Source, path: KeyPath) -> int:
 def read(path: Path) -> RecordingSource:
     """Start to read a file.  Raises InputError."""
     log = _load(path)
-    notes = _ImportNotes()
+    notes = _ImportNotes(list)
     by_chromium = log.creator is not None and log.creator.name in _CHROMIUM
     source = Source(str(path))
     exchanges = [
@@ -262,29 +255,21 @@ def _observations(
     recording.notes += notes.sentences()
 
 
-class _ImportNotes:
-    """What the file does not contain, and what replaces it."""
+class _ImportNotes(defaultdict[str, list[int]]):
+    """The exchanges that each of `_NOTES` is about."""
 
-    def __init__(self) -> None:
-        self._exchanges: dict[str, list[int]] = defaultdict(list)
-        self.skipped = 0
-        self.has_keys = False
-
-    def add(self, note: str, exchange: int) -> None:
-        """Add one of `_NOTES` about an exchange."""
-        self._exchanges[note].append(exchange)
+    skipped = 0
+    has_keys = False
 
     def sentences(self) -> Iterator[str]:
-        """Return all notes."""
+        """Return all notes: what the file does not contain, and what replaces it."""
         yield _ALWAYS
         if self.skipped:
             entries = "entry that is not an HTTP request" if self.skipped == 1 else "entries that are not HTTP requests"
             yield f"Skipped {self.skipped} {entries}."
         if not self.has_keys:
             yield "No request has a key, as usual in a sanitised HAR file: findings about keys (AUTH) are meaningless."
-        for note, sentence in _NOTES.items():
-            if note in self._exchanges:
-                yield sentence.format(list_exchanges(self._exchanges[note])) + "."
+        yield from (f"{_NOTES[note].format(list_exchanges(self[note]))}." for note in _NOTES if note in self)
 
 
 class _EntryReader:
@@ -351,7 +336,7 @@ class _EntryReader:
         if posted is None:
             return b""
         if posted.text is None and posted.params:
-            self._notes.add("form", number)
+            self._notes["form"].append(number)
             return urlencode([(field.name or "", field.value or "") for field in posted.params]).encode()
         return (posted.text or "").encode()
 
@@ -380,16 +365,16 @@ class _EntryReader:
         encoded = not is_identity(header(headers, "content-encoding"))
         # If a body was compressed, some programs write its compressed size.  Browsers leave out a byte order mark.
         if content is not None and body and not encoded and _positive(content.size) > len(body) + len(_BOM):
-            self._notes.add("truncated", number)
+            self._notes["truncated"].append(number)
         chunks = [(receive_end_ns, body)] if body else []
         if is_event_stream(content_type):
             chunks = list(self._stream_chunks(body, number, responded_ns, receive_end_ns))
         if chunks and encoded:
             headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING_HEADERS)
-            self._notes.add("decoded", number)
+            self._notes["decoded"].append(number)
         has_body = self._status not in {204, 304} and content is not None and content.size != 0
         if not chunks and body is None and has_body:
-            self._notes.add("absent", number)
+            self._notes["absent"].append(number)
         reason, version = response.status_text or "", _version(response.http_version)
         yield ResponseStarted(number, responded_ns, self._status, reason, version, headers)
         yield from observe_body(number, Side.RESPONSE, chunks)
@@ -397,7 +382,7 @@ class _EntryReader:
     def _response_body(self, content: _Content | None, number: int) -> bytes | None:
         if content is None or content.text is None:
             if content is not None and content.file is not UNSET:
-                self._notes.add("separate", number)
+                self._notes["separate"].append(number)
                 return b""
             return None
         if (content.encoding or "").lower() != "base64":
@@ -410,7 +395,7 @@ class _EntryReader:
     def _stream_chunks(self, body: bytes | None, number: int, began_ns: int, ended_ns: int) -> Iterable[Chunk]:
         events = self._entry.event_source_messages
         if events and any(event.data is None for event in events) and not body:
-            self._notes.add("no data", number)
+            self._notes["no data"].append(number)
         restored = _undo_windows_1252(body) if body and self._by_chromium else None
         if body and events is not None:
             chosen = body if restored is None else restored
@@ -419,17 +404,17 @@ class _EntryReader:
                 chosen = body
                 chunks, matches = _split_body(body, events, began_ns, ended_ns)
             if chosen is restored:
-                self._notes.add("reencoded", number)
+                self._notes["reencoded"].append(number)
             if not matches:
-                self._notes.add("mismatch", number)
+                self._notes["mismatch"].append(number)
             return chunks
         if body:
-            self._notes.add("no times", number)
+            self._notes["no times"].append(number)
             if restored is not None:
-                self._notes.add("reencoded", number)
+                self._notes["reencoded"].append(number)
             return [(began_ns, restored or body)]
         if events:
-            self._notes.add("rebuilt", number)
+            self._notes["rebuilt"].append(number)
             return _build_body(events, began_ns)
         return []
 

@@ -363,14 +363,16 @@ def describe_frames(frames: Iterable[Frame], framing: Framing) -> Iterator[Descr
     left = deque(frames)
     while left:
         frame = left.popleft()
-        blank = False
+        raw, candidates = frame.raw, list[Description]()
         if frame.kind is FrameKind.MESSAGE:
-            piece = _describe_data(frame, framing) or _describe_lines(frame, framing)
+            candidates = _describe_event(frame, framing)
         elif frame.kind is FrameKind.COMMENT:
-            blank = bool(left) and left[0].raw == framing.end
-            piece = _describe_comment(frame.raw, framing, blank=blank)
-        else:
-            piece = None
+            text = raw.removesuffix(framing.end).decode("utf-8", "replace").removeprefix(":")
+            candidates = [{"comment": text.removeprefix(" ") if framing.space else text}]
+            if left and left[0].raw == framing.end:
+                raw += framing.end
+                candidates[0]["blank"] = True
+        piece = next((each for each in candidates if _stands_for(each, raw, framing)), None)
         if piece is None:
             other += frame.raw
             continue
@@ -378,10 +380,27 @@ def describe_frames(frames: Iterable[Frame], framing: Framing) -> Iterator[Descr
             yield describe_bytes(other)
             other = b""
         yield piece
-        if blank:
+        if "blank" in piece:
             left.popleft()
     if other:
         yield describe_bytes(other)
+
+
+def _describe_event(frame: Frame, framing: Framing) -> list[Description]:
+    """Return pieces that may stand for an event: its data, or its lines."""
+    fields = dict(frame.fields)
+    lines = frame.raw[: -2 * len(framing.end)].replace(framing.end, b"\n").decode("utf-8", "replace")
+    value = _parse(fields.get(b"data", b""))
+    if value is _NOT_JSON:
+        return [{"lines": lines}]
+    own = (fields[name].decode("utf-8", "replace") if name in fields else None for name in (b"event", b"id"))
+    named = zip(("event", "id"), own, lines_from_data(value), strict=True)
+    return [{"data": value, **{key: line for key, line, inferred in named if line != inferred}}, {"lines": lines}]
+
+
+def _stands_for(piece: Description, raw: bytes, framing: Framing) -> bool:
+    """Whether a piece stands for exactly these bytes."""
+    return _is_same(_PIECES[next(iter(piece))](**piece).encode, raw, framing)
 
 
 def describe_bytes(data: bytes) -> Description:
@@ -457,50 +476,3 @@ def _is_same(encode: Callable[..., bytes], data: bytes, *values: Any) -> bool:
         return encode(*values) == data
     except (ValueError, RecursionError):
         return False
-
-
-def _describe_data(frame: Frame, framing: Framing) -> Description | None:
-    """Describe an event with one `data` line, and at most one line each of the others, in the order of `framing`."""
-    fields = dict(frame.fields)
-    data = fields.pop(b"data", None)
-    if data is None or len(fields) + 1 != len(frame.fields) or not fields.keys() <= {b"event", b"id"}:
-        return None
-    value = _parse(data)
-    if value is _NOT_JSON:
-        return None
-    try:
-        lines = _text(fields.get(b"event")), _text(fields.get(b"id"))
-    except UnicodeDecodeError:
-        return None
-    if not _is_same(framing.encode_json, data, value) or framing.encode_event(data, *lines) != frame.raw:
-        return None
-    inferred = lines_from_data(value)
-    named = zip(("event", "id"), lines, inferred, strict=True)
-    return {"data": value, **{key: own for key, own, other in named if own != other}}
-
-
-def _describe_lines(frame: Frame, framing: Framing) -> Description | None:
-    """Describe an event with any other lines."""
-    body = frame.raw[: -2 * len(framing.end)]
-    if body[:1] in b"\r\n" or body.endswith(framing.end):
-        return None
-    try:
-        text = body.replace(framing.end, b"\n").decode()
-    except UnicodeDecodeError:
-        return None
-    return {"lines": text} if text and framing.encode_lines(text) == frame.raw else None
-
-
-def _describe_comment(raw: bytes, framing: Framing, *, blank: bool) -> Description | None:
-    try:
-        text = raw.removesuffix(framing.end).decode().removeprefix(":")
-    except UnicodeDecodeError:
-        return None
-    text = text.removeprefix(" ") if framing.space else text
-    if framing.encode_comment(text) != raw or has_line_end(text):
-        return None
-    return {"comment": text, "blank": True} if blank else {"comment": text}
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()
