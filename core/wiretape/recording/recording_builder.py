@@ -80,7 +80,12 @@ def order_observations(exchanges: Iterable[Iterator[Observation]], started_unix_
     last_ns = 0
     for seen in heapq.merge(*exchanges, key=lambda seen: seen.time_ns):
         last_ns = max(seen.time_ns - started_unix_ns, last_ns + _MIN_STEP_NS)
-        yield replace(seen, times=(last_ns,)) if isinstance(seen, BytesArrived) else replace(seen, time_ns=last_ns)
+        yield move_observation(seen, last_ns)
+
+
+def move_observation(seen: Observation, time_ns: int) -> Observation:
+    """Return an observation, of one chunk if it has bytes, at another time."""
+    return replace(seen, times=(time_ns,)) if isinstance(seen, BytesArrived) else replace(seen, time_ns=time_ns)
 
 
 def observe_body(exchange: int, side: Side, chunks: Iterable[Chunk]) -> Iterator[BytesArrived]:

@@ -21,6 +21,7 @@ from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import Capture
 from wiretape.upstreams import join_upstreams
 
+_TOOL = f"wiretape {__version__}"
 _INTERRUPTED = "The recording was interrupted."
 _LAST_TIMES = """
 SELECT max(t) FROM (
@@ -141,9 +142,8 @@ class RecordingFile:
     @property
     def size(self) -> int:
         """Bytes of the file, with what is in its journal."""
-        (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
-        (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
-        return int(pages * page_size)
+        query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        return int(self.connection.execute(query).fetchone()[0])
 
     def find_room(self, size: int) -> bool:
         """Set `has_room`: whether the disk has room for up to `size` bytes more."""
@@ -196,7 +196,9 @@ class RecordingFile:
             )
             self.connection.execute("UPDATE capture SET ended_ns = ? WHERE id = ?", (ended_ns, self.capture))
             if captures:
-                self._replace_captures(captures)
+                self.connection.execute("DELETE FROM capture")
+                for each in captures:
+                    self._insert_capture(each)
 
         self.write(store_end)
 
@@ -212,12 +214,10 @@ class RecordingFile:
         unlock(self._lock)
         self._space.close()
 
-    def _replace_captures(self, captures: Sequence[Capture]) -> None:
+    def _insert_capture(self, capture: Capture, number: int | None = None) -> None:
         (started,) = self.connection.execute("SELECT started_unix_ns FROM recording").fetchone()
-        self.connection.execute("DELETE FROM capture")
-        for each in captures:
-            row = {"tool": each.tool, "began": _iso(started + each.began_ns)}
-            self._insert("capture", {**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
+        times = {"began": _iso(started + capture.began_ns), "began_ns": capture.began_ns, "ended_ns": capture.ended_ns}
+        self._insert("capture", {"id": number, "tool": capture.tool, **times})
 
     def begin_capture(
         self, upstream: str, started_unix_ns: int | None, policy: RedactionPolicy, *, resume: bool
@@ -235,12 +235,7 @@ class RecordingFile:
         if not resume:
             self._end_open_exchanges()
             self.began_ns = max(now_ns - recording["started_unix_ns"], self.last_ns + 1)
-        row = {
-            "tool": f"wiretape {__version__}",
-            "began": _iso(recording["started_unix_ns"] + self.began_ns),
-            "began_ns": self.began_ns,
-        }
-        self._insert("capture", row)
+        self._insert_capture(Capture(_TOOL, self.began_ns, None))
         self.capture = self._last_id("capture")
 
     def _read_end(self) -> None:
@@ -267,9 +262,7 @@ class RecordingFile:
         self.last_exchange = self.last_segment = self.last_loss = self.stored_bytes = 0
         self.began_ns = previous_ns + 1
         self.capture = previous.capture + 1
-        began = _iso(row["started_unix_ns"] + self.began_ns)
-        times = {"began": began, "began_ns": self.began_ns}
-        self._insert("capture", {"id": self.capture, "tool": f"wiretape {__version__}", **times})
+        self._insert_capture(Capture(_TOOL, self.began_ns, None), self.capture)
 
     def _insert(self, table: str, row: Mapping[str, object]) -> None:
         columns, values = ", ".join(row), ", ".join("?" * len(row))

@@ -108,36 +108,26 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     _compare_objects(objects, path)
 
 
-_Rows = list[tuple[str, str, str]]
-"""The kind, name and SQL of each object in a database."""
-
-
-def _read_objects(connection: sqlite3.Connection) -> _Rows:
-    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
-    return [(str(kind), str(name), str(sql)) for kind, name, sql in rows]
-
-
-def _without_comments(rows: _Rows) -> dict[tuple[str, str], str]:
-    """Return the SQL of each object by kind and name."""
+def _read_objects(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """Return the SQL of each object in a database, without comments, by kind and name."""
     # Two names that differ only in case cannot exist, and indices without SQL belong to a UNIQUE column.
-    return {(kind, name): _COMMENT_OR_SPACE.sub(" ", sql).strip() for kind, name, sql in rows}
+    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
+    return {(str(kind), str(name)): _COMMENT_OR_SPACE.sub(" ", str(sql)).strip() for kind, name, sql in rows}
 
 
 @cache
-def _own_objects() -> _Rows:
+def _own_objects() -> dict[tuple[str, str], str]:
     with closing(sqlite3.connect(":memory:")) as connection:
         create_schema(connection)
         return _read_objects(connection)
 
 
-def _compare_objects(rows: _Rows, path: Path) -> None:
+def _compare_objects(found: dict[tuple[str, str], str], path: Path) -> None:
     """Raise RecordingError unless the tables and indices are exactly ours.
 
     Views can be those of an earlier version, and are never read; only their names are compared.
     """
-    if rows == _own_objects():
-        return
-    own, found = _without_comments(_own_objects()), _without_comments(rows)
+    own = _own_objects()
     if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "table"):
         which = f"table {missing[0]} is" if len(missing) == 1 else f"tables {', '.join(missing)} are"
         raise damage_error(path, f"the {which} missing")

@@ -328,9 +328,12 @@ class DecodedText:
 
     def __init__(self, data: bytes, *, is_cut: bool = False) -> None:
         """With `is_cut`, the text ends before an escape that is not complete."""
+        # Both patterns try each byte, which takes longer than this search.
+        has_escapes = b"%" in data or b"\\" in data
+        is_cut = is_cut and has_escapes
         cut = _INCOMPLETE_ESCAPE.search(data, max(0, len(data) - _LONGEST_ESCAPE)) if is_cut else None
         end = cut.start() if cut else len(data)
-        self._parts = [*_ESCAPE.split(data[:end]), data[end:]]
+        self._parts = [*(_ESCAPE.split(data[:end]) if has_escapes else [data]), data[end:]]
         """Every second one is an escape, or the beginning of one."""
         self._decoded = self._parts.copy()
         self._decoded[1::2] = [*map(_decode, self._parts[1:-1:2]), b""]

@@ -7,7 +7,7 @@ import re
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -224,7 +224,7 @@ def _parse_time(text: str | None, source: Source, path: KeyPath) -> int:
     if not 1970 < when.year < _MAX_YEAR:
         raise source.error(path, f"expected a year from 1971 to {_MAX_YEAR - 1}, got {when.year}")
     since = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    return since // timedelta(microseconds=1) * 1000
 
 
 def read(path: Path) -> RecordingSource:

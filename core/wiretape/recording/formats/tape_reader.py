@@ -3,7 +3,6 @@
 import heapq
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from wiretape.observations import (
     RequestStarted,
     ResponseStarted,
     Side,
+    last_time_ns,
     reason_phrase,
 )
 from wiretape.recording.formats.registry import FormatReader, SourcePosition
@@ -46,7 +46,13 @@ from wiretape.recording.formats.tape_schema import (
     split_upstream,
 )
 from wiretape.recording.formats.tape_yaml import YamlDocument, load_documents
-from wiretape.recording.recording_builder import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
+from wiretape.recording.recording_builder import (
+    MAX_STATUS,
+    MIN_STATUS,
+    RecordingMetadata,
+    RecordingSource,
+    move_observation,
+)
 from wiretape.recording.table_rows import Capture
 from wiretape.safe_text import printable
 
@@ -112,12 +118,8 @@ def _observations(documents: Iterator[YamlDocument], upstream: str) -> Iterator[
     """Return the observations with increasing times: at the same time, the exchange that is higher up comes first."""
     last_ns = 0
     for seen in _merge(documents, split_upstream(upstream)):
-        time_ns = max(seen.time_ns, last_ns + 1)
-        last_ns = time_ns
-        if isinstance(seen, BytesArrived):
-            yield seen if seen.time_ns == time_ns else replace(seen, times=(time_ns,))
-        else:
-            yield seen if seen.time_ns == time_ns else replace(seen, time_ns=time_ns)
+        last_ns = max(seen.time_ns, last_ns + 1)
+        yield move_observation(seen, last_ns)
 
 
 _Open = tuple[int, int, Observation, Iterator[Observation]]
@@ -214,7 +216,7 @@ class _ExchangeReader:
         yield self._request(number, at_ns)
         last_ns = at_ns
         for seen in self._both_sides(number, at_ns):
-            last_ns = max(last_ns, _last_ns(seen))
+            last_ns = max(last_ns, last_time_ns(seen))
             yield seen
         if record.ending is not Ending.OPEN or record.ended is not UNSET:
             after_ns = self._nanoseconds("ended", record.ended, STEP_NS)
@@ -231,7 +233,7 @@ class _ExchangeReader:
             return
         last_ns = at_ns
         for seen in request:
-            last_ns = _last_ns(seen)
+            last_ns = last_time_ns(seen)
             yield seen
         yield from self._response(number, at_ns, last_ns - at_ns + STEP_NS)
 
@@ -283,7 +285,7 @@ class _ExchangeReader:
         if isinstance(ended, UnsetType):
             last_ns = at_ns
             for seen in body:
-                last_ns = _last_ns(seen)
+                last_ns = last_time_ns(seen)
                 yield seen
             yield RequestEnded(number, last_ns + STEP_NS)
         elif ended is None:
@@ -351,10 +353,6 @@ class _ExchangeReader:
                 yield path, element, b""
             else:
                 yield path, element, element_bytes(element, kind, self._record.framing, self._source, path)
-
-
-def _last_ns(seen: Observation) -> int:
-    return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
 
 
 READER = FormatReader(_BEGINNING.match, read, positions)

@@ -7,9 +7,10 @@ event.  The same code encodes elements when a tape is read, and compares them wh
 import json
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Literal, get_args
+from itertools import permutations, product
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -185,7 +186,11 @@ _MAX_SECONDS = 10**9
 _MAX_DEPTH = 60
 """Deeper JSON is not written as data.  The limit of the YAML reader is higher."""
 _NOT_JSON = object()
-_FRAMINGS = tuple(Framing(json=style) for style in get_args(JsonStyle))
+# msgspec leaves out a default only if it is the same object.
+_ORDERS = [FIELDS, *(order for order in permutations(FIELDS) if order != FIELDS)]
+_OPTIONS: Iterable[Any] = product(_ORDERS, LINE_ENDS, JSON_STYLES, (True, False))
+_FRAMINGS = [Framing(*options) for options in _OPTIONS]
+"""All, the usual ones first."""
 _FIELD_NAMES = {field.encode() for field in FIELDS}
 
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -400,7 +405,10 @@ def _describe_event(frame: Frame, framing: Framing) -> list[Description]:
 
 def _stands_for(piece: Description, raw: bytes, framing: Framing) -> bool:
     """Whether a piece stands for exactly these bytes."""
-    return _is_same(_PIECES[next(iter(piece))](**piece).encode, raw, framing)
+    try:
+        return _PIECES[next(iter(piece))](**piece).encode(framing) == raw
+    except (ValueError, RecursionError):
+        return False
 
 
 def describe_bytes(data: bytes) -> Description:
@@ -415,46 +423,29 @@ def describe_body(data: bytes) -> Description:
     """Return the piece that stands for a chunk of a body: as JSON if that gives the same bytes."""
     document = data.removesuffix(b"\n")
     value = _parse(document) if document[:1] in {b"{", b"["} else _NOT_JSON
-    if value is _NOT_JSON:
-        return describe_bytes(data)
-    style = _json_style(document)
-    if not _is_same(Framing(json=style).encode_json, document, value):
-        return describe_bytes(data)
-    piece: Description = {"json": value}
-    if style != DEFAULT_FRAMING.json:
-        piece["style"] = style
-    return {**piece, "newline": True} if document != data else piece
+    for style in JSON_STYLES if value is not _NOT_JSON else ():
+        piece: Description = {"json": value}
+        if style != DEFAULT_FRAMING.json:
+            piece["style"] = style
+        if document != data:
+            piece["newline"] = True
+        if _stands_for(piece, data, DEFAULT_FRAMING):
+            return piece
+    return describe_bytes(data)
 
 
 def infer_framing(events: Iterable[Frame]) -> Framing:
     """Infer the framing of a stream from the first event that has all lines, or else from the first event."""
-    first = None
-    for frame in events:
-        if {name for name, _ in frame.fields} >= _FIELD_NAMES:
-            return _framing_of(frame)
-        first = first or frame
-    return DEFAULT_FRAMING if first is None else _framing_of(first)
-
-
-def _framing_of(frame: Frame) -> Framing:
-    end: Any = next((name for name, end in LINE_ENDS.items() if frame.raw.endswith(end * 2)), "lf")
-    names = [name.decode("latin-1") for name, _ in frame.fields]
-    known = [name for name in names if name in FIELDS]
-    order = known + [name for name in FIELDS if name not in known]
-    data = dict(frame.fields).get(b"data")
-    if data is None or sorted(order) != sorted(FIELDS):
+    frames = list(events)
+    if not frames:
         return DEFAULT_FRAMING
-    # Lines that this event lacks keep their default position.
-    fields = FIELDS if [name for name in FIELDS if name in known] == known else tuple(order)
-    space = b": " in frame.raw.split(data, 1)[0][-2:] if data else True
-    return Framing(fields, end, _json_style(data), space)
-
-
-def _json_style(data: bytes) -> JsonStyle:
-    """Return the style of a JSON text; compact if it has none of the styles."""
-    value = _parse(data)
-    framings = () if value is _NOT_JSON else _FRAMINGS
-    return next((each.json for each in framings if _is_same(each.encode_json, data, value)), DEFAULT_FRAMING.json)
+    frame = next((each for each in frames if {name for name, _ in each.fields} >= _FIELD_NAMES), frames[0])
+    for form in ("data", "lines"):
+        for framing in _FRAMINGS:
+            pieces = (piece for piece in _describe_event(frame, framing) if form in piece)
+            if any(_stands_for(piece, frame.raw, framing) for piece in pieces):
+                return framing
+    return DEFAULT_FRAMING
 
 
 def _parse(data: bytes) -> Any:
@@ -469,10 +460,3 @@ def _parse(data: bytes) -> Any:
 def _depth(value: Any) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
-
-
-def _is_same(encode: Callable[..., bytes], data: bytes, *values: Any) -> bool:
-    try:
-        return encode(*values) == data
-    except (ValueError, RecursionError):
-        return False

@@ -1,6 +1,6 @@
 """Writer of tapes: describes the exchanges of a recording one after the other, while it reads them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -171,28 +171,24 @@ class _ExchangeWriter:
         """Return a body under its key; nothing if the body is empty."""
         parts = _in_time_order(self._recording.body(self._exchange.number, side))
         items = Items()
-        for group in _group_frames(parts) if key == "events" else _group_chunks(parts):
-            items.append(self._describe_group(group, now_ns))
+        for group in _group_chunks(parts, as_events=key == "events"):
+            items.append(self._describe_group(group, now_ns, as_events=key == "events"))
             now_ns = group.time_ns if isinstance(group, BytesLost) else group.times[-1]
             self._last_ns = max(self._last_ns, now_ns)
         return {key: items} if items else {}
 
-    def _describe_group(self, group: "_Group | BytesLost", now_ns: int) -> Description:
+    def _describe_group(self, group: "_Group | BytesLost", now_ns: int, *, as_events: bool) -> Description:
         after_ns = group.time_ns - now_ns
         item: Description = {} if after_ns == STEP_NS else {"after": _seconds(after_ns)}
         if isinstance(group, BytesLost):
             return item | {"lost": group.count} | ({"why": group.why} if group.why else {})
-        pieces = self._describe(group)
+        pieces = list(describe_frames(group.frames, self._framing)) if as_events else [describe_body(group.data)]
+        pieces = pieces or [describe_bytes(b"")]
         item |= pieces[0] if len(pieces) == 1 else {"pieces": Items(pieces)}
         if len(group.ends) > 1:
             gaps = (later - earlier for earlier, later in zip(group.times, group.times[1:], strict=False))
             item["cut"] = [[end, _seconds(gap)] for end, gap in zip(group.ends, gaps, strict=False)]
         return item
-
-    def _describe(self, group: "_Group") -> list[Description]:
-        if group.frames is None:
-            return [describe_body(group.data)]
-        return list(describe_frames(group.frames, self._framing)) or [describe_bytes(b"")]
 
     def _infer_framing(self) -> Framing:
         parser, size = Parser(), 0
@@ -207,30 +203,34 @@ class _ExchangeWriter:
 
 @dataclass(slots=True)
 class _Group:
-    """Chunks that become one element, and their frames."""
+    """Chunks that become one element, and the frames of a stream in them."""
 
     times: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """For each chunk: where it ends, counted from the beginning of the group."""
-    parts: list[bytes] = field(default_factory=list)
-    frames: list[Frame] | None = None
-    """None for a body that is not a stream."""
+    data: bytes = b""
+    frames: list[Frame] = field(default_factory=list)
+    framed: int = 0
+    """How many bytes are in complete frames."""
 
     @property
     def time_ns(self) -> int:
         """When the first chunk arrived."""
         return self.times[0]
 
-    @property
-    def data(self) -> bytes:
-        """All bytes."""
-        return b"".join(self.parts)
-
-    def add(self, time_ns: int, data: bytes) -> None:
-        """Add a chunk."""
+    def add(self, time_ns: int, data: bytes, frames: Sequence[Frame]) -> None:
+        """Add a chunk, and the frames that it completes."""
         self.times.append(time_ns)
-        self.ends.append((self.ends[-1] if self.ends else 0) + len(data))
-        self.parts.append(data)
+        self.data += data
+        self.ends.append(len(self.data))
+        self.frames += frames
+        self.framed += sum(len(frame.raw) for frame in frames)
+
+    def cut(self) -> "_Group":
+        """Return the group, whose last frame may be incomplete."""
+        if rest := self.data[self.framed :]:
+            self.frames.append(Frame(FrameKind.TAIL, 0, rest))
+        return self
 
 
 def _in_time_order(body: Iterable[BytesArrived | BytesLost]) -> Iterator[BytesArrived | BytesLost]:
@@ -247,61 +247,26 @@ def _in_time_order(body: Iterable[BytesArrived | BytesLost]) -> Iterator[BytesAr
     yield from lost
 
 
-def _group_chunks(body: Iterable[BytesArrived | BytesLost]) -> Iterator[_Group | BytesLost]:
-    """Return each chunk as a group."""
-    for part in body:
-        if isinstance(part, BytesLost):
-            yield part
-            continue
-        for time_ns, data in part.chunks():
-            yield _Group([time_ns], [len(data)], [data])
-
-
-def _group_frames(body: Iterable[BytesArrived | BytesLost]) -> Iterator[_Group | BytesLost]:
-    """Return groups that end where both a chunk and a frame end.
+def _group_chunks(body: Iterable[BytesArrived | BytesLost], *, as_events: bool) -> Iterator[_Group | BytesLost]:
+    """Return each chunk as a group, or in a stream groups that end where both a chunk and a frame end.
 
     In most streams each event arrived in one chunk, and is one group.
     """
-    groups = _FrameGroups()
+    group, parser = _Group(), Parser()
     for part in body:
         if isinstance(part, BytesLost):
-            yield from groups.cut(part.end)
+            if group.times:
+                yield group.cut()
+            group, parser = _Group(), Parser(start=max(part.end, 1), midstream=True)
             yield part
             continue
         for time_ns, data in part.chunks():
-            yield from groups.add(time_ns, data)
-    yield from groups.cut()
-
-
-class _FrameGroups:
-    """Builds the groups of a stream."""
-
-    def __init__(self) -> None:
-        self._parser = Parser()
-        self._group = _Group()
-        self._frames: list[Frame] = []
-        self._framed = 0
-
-    def add(self, time_ns: int, data: bytes) -> Iterator[_Group]:
-        """Add a chunk; yields the group that it completes."""
-        self._group.add(time_ns, data)
-        frames = self._parser.feed(data)
-        self._frames += frames
-        self._framed += sum(len(frame.raw) for frame in frames)
-        if self._framed == self._group.ends[-1]:
-            yield self._finish()
-        elif self._group.ends[-1] > _MAX_GROUP_BYTES:
-            yield from self.cut()
-
-    def cut(self, start: int = 0) -> Iterator[_Group]:
-        """End the group here, even within a frame; the next one begins at offset `start`."""
-        if self._group.parts:
-            rest = self._group.data[self._framed :]
-            self._frames += [Frame(FrameKind.TAIL, 0, rest)] if rest else []
-            yield self._finish()
-        self._parser = Parser(start=max(start, 1), midstream=True)
-
-    def _finish(self) -> _Group:
-        group, group.frames = self._group, self._frames
-        self._group, self._frames, self._framed = _Group(), [], 0
-        return group
+            group.add(time_ns, data, parser.feed(data) if as_events else ())
+            if as_events and group.framed < len(group.data):
+                if len(group.data) <= _MAX_GROUP_BYTES:
+                    continue
+                parser = Parser(start=1, midstream=True)
+            yield group.cut()
+            group = _Group()
+    if group.times:
+        yield group.cut()
