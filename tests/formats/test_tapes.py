@@ -1,13 +1,11 @@
 """Tapes that people write: their defaults, exact bytes, edits, and how commands and clients use them."""
 
-import asyncio
 import json
 import re
 import subprocess
 import sys
 from base64 import b64encode
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -28,7 +26,6 @@ from wiretape.observations import (
 from wiretape.recording import open_recording
 from wiretape.recording.formats import find_format
 from wiretape.safe_text import escape_json
-from wiretape_replay import ReplayOptions, serve_replay
 
 DOCS = Path(__file__).parents[2] / "docs" / "tape.md"
 HEAD = "tape: 1\nupstream: https://service:1\n"
@@ -242,20 +239,6 @@ def test_an_export_has_the_form_that_people_write(tape, item, more):
     text = f"{heads}events:\n- {first}\n- {item}\n"
     written = exported(tape(f"tape: 1\n{text}"))
     assert written.partition("---\n")[2] == text.partition("---\n")[2] + "ended: 0.001\n"
-
-
-async def test_a_tape_is_replayed(tape):
-    """A client receives its bytes, up to the end of the connection."""
-    path = tape(FIVE_LINES.replace('idle"}\n', 'idle"}\n- text: "data: cut"\nending: service-closed\n'))
-    async with serve_replay(path, ReplayOptions(mode="verbatim")) as playing:
-        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(playing.url).port)
-        writer.write(b"GET /v1/sessions/ses_1/events/stream HTTP/1.1\r\nHost: service\r\n\r\n")
-        received = await reader.read()
-        writer.close()
-        await writer.wait_closed()
-    head, _, body = received.partition(b"\r\n\r\n")
-    assert head == b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream"
-    assert body == EVENT + b"data: cut"
 
 
 def test_a_replayed_tape_is_the_same_to_the_byte(tape):

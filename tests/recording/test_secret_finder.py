@@ -1,7 +1,5 @@
 """Remembered secrets are found wherever they are, however many there are."""
 
-import hashlib
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -82,16 +80,6 @@ def test_the_longest_beginning_at_the_end_is_found(secrets: list[bytes], data: b
     assert remember(secrets).partial(data) == max(lengths, default=0)
 
 
-@pytest.mark.parametrize("length", [SHORTEST, 9, 10, 22, 23, 24, 38, 39, 40])
-def test_secrets_are_found_wherever_they_begin_and_if_there_are_many(length: int) -> None:
-    """From the ninth one on, filters search for them, in words of fixed offsets."""
-    secrets = [hashlib.sha256(b"%d" % number).hexdigest()[:length].encode() for number in range(20)]
-    remembered = remember(secrets)
-    for at in range(40):
-        assert remembered.find(b"-" * at + secrets[at % 20]) == [(at, at + length)]
-    assert not remembered.find(b"-".join(part for each in secrets for part in (each[1:], each[:-1])))
-
-
 def test_long_secrets_are_found_and_held_back_in_pieces() -> None:
     """The last piece is as long as the others."""
     secret = b"".join(b"%03d." % number for number in range(100))
@@ -125,16 +113,3 @@ def test_of_too_many_secrets_in_one_head_only_those_that_are_kept_are_added() ->
     assert [*finder._pieces] == secrets[-100:]
     finder.add([b"-" * LONGEST * 10_000])
     assert [*finder._pieces][-2:] == [secrets[-1], b"-" * LONGEST], "pieces that are equal are added once"
-
-
-def test_secrets_in_order_are_found() -> None:
-    """More of them than there are small numbers, which Python keeps."""
-    secrets = [b"secret-%06d" % number for number in range(300)]
-    remembered = remember(secrets)
-    assert remembered.find(b"-".join(secrets)) == [(at * 14, at * 14 + 13) for at in range(300)]
-
-
-def test_short_secrets_are_not_remembered() -> None:
-    """They would be found within words."""
-    assert not remember([b"1234567"])
-    assert remember([b"12345678"])
