@@ -20,9 +20,9 @@ from wiretape.safe_text import printable
 from wiretape.upstreams import join_upstreams
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon_options import OPTIONS, PREFIX, Settings, dated_name, parse_options
-from wiretape_proxy.capture_buffer import CaptureBuffer
 from wiretape_proxy.flow_capture import FlowCapture
 from wiretape_proxy.flow_display import FlowDisplay
+from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.recorder_client import RecorderClient
 
 _MAINTAIN_EVERY_S = 1.0

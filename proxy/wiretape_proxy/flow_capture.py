@@ -17,10 +17,10 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from wiretape.observations import ExchangeEnded, RequestEnded, Side
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon_options import Settings
-from wiretape_proxy.capture_buffer import BodyTap, CaptureBuffer
 from wiretape_proxy.endings import ErrorSide, Facts, classify
 from wiretape_proxy.flow_display import FlowDisplay
 from wiretape_proxy.flow_heads import request_started, response_started
+from wiretape_proxy.ipc_codec import BodyTap, CaptureBuffer
 
 CONNECTION_IDLE_TIMEOUT_S = 600.0
 """Idle timeout of a client's connection without an open exchange, the same as mitmproxy's."""

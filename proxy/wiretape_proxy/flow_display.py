@@ -12,7 +12,7 @@ from wiretape.content_encoding import is_identity
 from wiretape.contract import is_event_stream
 from wiretape.observations import Side
 from wiretape_proxy import contentview
-from wiretape_proxy.capture_buffer import BodyTap
+from wiretape_proxy.ipc_codec import BodyTap
 from wiretape_proxy.recorder_messages import FindingCount, RecorderStatus
 
 KEPT_BYTES = 1 << 20

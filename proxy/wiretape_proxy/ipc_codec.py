@@ -1,4 +1,4 @@
-"""Encode captured traffic in the proxy, and decode it in the recorder process.
+"""Buffer and encode captured traffic in the proxy, and decode it in the recorder process.
 
 The proxy's event loop appends to one flat list, three values an *entry*: time, body key, bytes.  That costs
 some 0.1 µs a chunk; a batch of entries is then packed column by column, at C speed, some 0.05 µs a
@@ -12,9 +12,10 @@ as JSON, or the stop message.
 
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
+from time import monotonic_ns
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +45,9 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     for kind in (RequestStarted, RequestEnded, ResponseStarted, BytesLost, ExchangeEnded)
 }
 _MESSAGE_DECODER = msgspec.json.Decoder(tuple[str, msgspec.Raw])
+BodyTap = Callable[[bytes], bytes | list[bytes]]
+"""The function that mitmproxy calls with each chunk of a streamed body; it forwards what the tap returns."""
+_NEVER = 1 << 63
 _NO_ENDS: Final[Mapping[tuple[int, Side], int]] = {}
 _ROOM_NS = 4
 """What the writer needs before an end or a loss, for the bytes that it held back (see `Writer.feed`)."""
@@ -74,12 +78,93 @@ def encode_stop() -> bytes:
     return msgspec.json.encode((_STOP, None))
 
 
+class CaptureBuffer:
+    """A flat list of times, body keys and bytes, in order of arrival."""
+
+    def __init__(self) -> None:
+        self.due_ns = _NEVER
+        """When the buffer should have been flushed."""
+        self.on_overdue: Callable[[], None] = lambda: None
+        """Called for each chunk that arrives later than that."""
+        self._entries: list[Any] = []
+
+    def add_observation(self, observation: Observation) -> None:
+        """Append an observation that is not a chunk, with the current time."""
+        self.add_message(encode_observation(observation))
+
+    def add_message(self, content: bytes) -> None:
+        """Append an encoded message."""
+        self._entries += (monotonic_ns(), MESSAGE_KEY, content)
+
+    def add_chunk(self, exchange: int, side: Side, data: bytes) -> None:
+        """Append a chunk."""
+        self._entries += (monotonic_ns(), body_key(exchange, side), data)
+
+    def body_tap(self, exchange: int, side: Side) -> BodyTap:
+        """Return a tap that appends each chunk and forwards it unchanged."""
+        # Three appends are faster than one of a tuple, and create nothing for the garbage collector.
+        append, now, key = self._entries.append, monotonic_ns, body_key(exchange, side)
+
+        def tap(data: bytes) -> bytes | list[bytes]:
+            if not data:
+                # The end, or an empty HTTP/2 frame within the body: b"" would end the body of an HTTP/1 client.
+                return []
+            moment = now()
+            append(moment)
+            append(key)
+            append(data)
+            if moment > self.due_ns:
+                self.on_overdue()
+            return data
+
+        return tap
+
+    def take(self) -> list[Any]:
+        """Remove and return all entries."""
+        taken = self._entries[:]
+        self._entries.clear()
+        return taken
+
+
 def pack_batch(entries: list[Any]) -> bytes:
     """Pack a flat list of times, body keys and bytes in turn."""
     contents: list[bytes] = entries[2::3]
     lengths = array("I", map(len, contents))
     columns = array("q", entries[::3]).tobytes() + array("Q", entries[1::3]).tobytes() + lengths.tobytes()
     return b"".join((_BATCH_HEAD.pack(_MARK, len(contents), sum(lengths)), columns, *contents))
+
+
+def drop_chunks(entries: list[Any], why: str) -> list[Any]:
+    """Replace all chunks of each body by one loss."""
+    sizes = _body_sizes(entries)
+    kept: list[Any] = []
+    for index in range(0, len(entries), 3):
+        time_ns, key, content = entries[index : index + 3]
+        if key == MESSAGE_KEY:
+            kept += (time_ns, key, content)
+        elif count := sizes.pop(key, 0):
+            exchange, side = body_of(key)
+            kept += (time_ns, MESSAGE_KEY, encode_observation(BytesLost(exchange, 0, side, 0, count, why)))
+    return kept
+
+
+def count_body_bytes(entries: list[Any]) -> int:
+    """Count the bytes of bodies in entries."""
+    return sum(_body_sizes(entries).values())
+
+
+def count_requests(entries: list[Any]) -> int:
+    """Count the requests that begin in entries."""
+    contents = zip(entries[1::3], entries[2::3], strict=True)
+    return sum(key == MESSAGE_KEY and is_request(content) for key, content in contents)
+
+
+def _body_sizes(entries: list[Any]) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for key, content in zip(entries[1::3], entries[2::3], strict=True):
+        if key != MESSAGE_KEY:
+            sizes[key] = sizes.get(key, 0) + len(content)
+    return sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +178,13 @@ class Batch:
 
     def entries(self) -> list[Any]:
         """Return the entries as they were packed."""
-        entries: list[Any] = []
-        at = 0
-        for time_ns, key, length in zip(self.times, self.keys, self.lengths, strict=True):
-            entries += (time_ns, key, self.content[at : at + length])
-            at += length
-        return entries
+        contents = _divide(self.content, self.lengths)
+        return [value for entry in zip(self.times, self.keys, contents, strict=True) for value in entry]
+
+
+def _divide(content: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
+    for end, length in zip(accumulate(lengths), lengths, strict=True):
+        yield content[end - length : end]
 
 
 class BatchReader:
@@ -138,6 +224,15 @@ def _unpack_batch(whole: memoryview) -> Batch:
     return Batch(times, keys, lengths, whole[at:].tobytes())
 
 
+@dataclass(slots=True)
+class _Chunks:
+    """Chunks of one body."""
+
+    parts: list[bytes] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+
+
 class ObservationDecoder:
     """Turns batches into observations: numbers exchanges, counts offsets, makes times increase strictly."""
 
@@ -157,21 +252,27 @@ class ObservationDecoder:
         self._exchange_offset = first_exchange - 1
         self._ends = {body_key(number - self._exchange_offset, side): end for (number, side), end in ends.items()}
 
-    def feed(self, batch: Batch) -> Iterator[Observation]:
-        """Yield the observations of a batch in the order of their entries."""
-        begin = at = 0
-        for key, group in groupby(batch.keys):
-            if key == MESSAGE_KEY:
-                for _ in group:
-                    end = at + batch.lengths[begin]
-                    yield from self._message(batch.times[begin], batch.content[at:end])
-                    begin, at = begin + 1, end
-            else:
+    def feed(self, batches: Iterable[Batch]) -> Iterator[Observation]:
+        """Yield the observations of batches: the messages, and before each of them one run for each body."""
+        runs: dict[int, _Chunks] = {}
+        for batch in batches:
+            begin = at = 0
+            for key, group in groupby(batch.keys):
                 until = begin + sum(1 for _ in group)
-                lengths = batch.lengths[begin:until]
+                times, lengths = batch.times[begin:until], batch.lengths[begin:until]
                 end = at + sum(lengths)
-                yield self._run(key, batch.times[begin:until], lengths, batch.content[at:end])
+                content = batch.content[at:end]
                 begin, at = until, end
+                if key == MESSAGE_KEY:
+                    yield from self._take(runs)
+                    for time_ns, message in zip(times, _divide(content, lengths), strict=True):
+                        yield from self._message(time_ns, message)
+                else:
+                    chunks = runs.setdefault(key, _Chunks())
+                    chunks.parts.append(content)
+                    chunks.lengths += lengths
+                    chunks.times += [self.time_at(time_ns) for time_ns in times]
+        yield from self._take(runs)
 
     def end_of(self, exchange: int, side: Side) -> int:
         """Return how far a body arrived so far; 0 if it has ended."""
@@ -191,13 +292,15 @@ class ObservationDecoder:
         self.last_ns = max(clock_ns - self._base_ns, self.last_ns + 1)
         return self.last_ns
 
-    def _run(self, key: int, times: Sequence[int], lengths: Sequence[int], data: bytes) -> BytesArrived:
-        exchange, side = body_of(key)
-        start = self._ends.get(key, 0)
-        ends = list(accumulate(lengths, initial=start))[1:]
-        self._ends[key] = ends[-1]
-        moments = [self.time_at(time_ns) for time_ns in times]
-        return BytesArrived(exchange + self._exchange_offset, side, start, data, ends, moments)
+    def _take(self, runs: dict[int, _Chunks]) -> Iterator[BytesArrived]:
+        for key, chunks in runs.items():
+            exchange, side = body_of(key)
+            start, *ends = accumulate(chunks.lengths, initial=self._ends.get(key, 0))
+            self._ends[key] = ends[-1]
+            yield BytesArrived(
+                exchange + self._exchange_offset, side, start, b"".join(chunks.parts), ends, chunks.times
+            )
+        runs.clear()
 
     def _message(self, clock_ns: int, content: bytes) -> Iterator[Observation]:
         name, fields = _MESSAGE_DECODER.decode(content)

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from wiretape.contract import is_event_stream, operation_of
 from wiretape.errors import RecordingError, describe_failure
 from wiretape.frame_reader import ReadObservation
-from wiretape.labels import ending_label
+from wiretape.labels import count_of, ending_label, finding_line
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -26,18 +26,16 @@ from wiretape.observations import (
 )
 from wiretape.recording import DerivedTables
 from wiretape.rules import Checker, Finding, Settings, Verdict
+from wiretape.safe_text import printable
 from wiretape_proxy.recorder_messages import (
     MOST_FINDINGS,
     MOST_STREAMS,
-    CatchingUp,
-    ChecksFailed,
-    ExchangeSummary,
     FindingCount,
-    FindingsCorrected,
-    LiveFinding,
+    LogLine,
     OpenStream,
     RecorderMessage,
     RecorderStatus,
+    unchecked_label,
 )
 
 STATUS_EVERY_S = 0.5
@@ -77,20 +75,21 @@ class _Exchange:
         match = operation_of(self.request.method, self.request.target)
         return match.session_id if match is not None else None
 
-    def summary(self, ended: ExchangeEnded) -> ExchangeSummary:
-        return ExchangeSummary(
-            exchange=ended.exchange,
-            method=self.request.method,
-            path=self.request.target.partition("?")[0],
-            status=self.response.status if self.response is not None else None,
-            is_complete=ended.ending is Ending.COMPLETE,
-            ending=ending_label(ended.ending, stream=self.is_stream),
-            detail=ended.detail,
-            seconds=(ended.time_ns - self.request.time_ns) / 1e9,
-            size=self.size,
-            events=self.events if self.is_stream else None,
-            findings=self.findings.total(),
-        )
+    def summary(self, ended: ExchangeEnded) -> str:
+        """Return the log line about its end; empty if nothing about it is notable."""
+        if not self.is_stream and ended.ending is Ending.COMPLETE and not ended.detail:
+            return ""
+        request, seconds = self.request, (ended.time_ns - self.request.time_ns) / 1e9
+        # The query can contain secrets.
+        status = f" {self.response.status}" if self.response is not None else ""
+        title = f"exchange {ended.exchange}: {request.method} {request.target.partition('?')[0]}{status}"
+        events = f"{count_of(self.events, 'event')}, " if self.is_stream and self.events else ""
+        duration = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+        ending = ending_label(ended.ending, stream=self.is_stream)
+        findings = f", {count_of(self.findings.total(), 'finding')}" if self.findings else ""
+        detail = f". {ended.detail}" if ended.detail else ""
+        size = count_of(self.size, "byte")
+        return printable(f"{title}: {events}{size} in {duration}, {ending}{findings}{detail}")
 
 
 class LiveChecker:
@@ -217,10 +216,14 @@ class LiveChecker:
             self._fail(error.message if isinstance(error, RecordingError) else describe_failure(error))
             has_more = True
         if was_earlier and not self._tables.is_earlier and self._tables.has_replaced_findings:
-            self._send(FindingsCorrected())
+            self._send(LogLine("The findings that were already in the recording have been corrected."))
         if (was_earlier or self._is_closing.is_set()) and time.monotonic() >= self._progress_at:
             self._progress_at = time.monotonic() + _PROGRESS_EVERY_S
-            self._send(CatchingUp(self._tables.unread_bytes, is_closing=self._is_closing.is_set()))
+            unchecked = unchecked_label(self._tables.unread_bytes)
+            if self._is_closing.is_set():
+                self._send(LogLine(f"Everything is stored ({unchecked}): closing will take a moment."))
+            else:
+                self._send(LogLine(f"Checking the existing recording first: {unchecked}."))
         return has_more
 
     def _check(self, read: ReadObservation) -> list[Finding] | None:
@@ -243,8 +246,8 @@ class LiveChecker:
                 self._report(found)
             if isinstance(seen, ExchangeEnded):
                 del self._open[seen.exchange]
-                if is_new:
-                    self._send(exchange.summary(seen))
+                if is_new and (line := exchange.summary(seen)):
+                    self._send(LogLine(line))
         return found if self.failure is None else None
 
     def _run(self, check: Callable[[], list[Finding]]) -> list[Finding]:
@@ -265,7 +268,8 @@ class LiveChecker:
         """Stop the checks."""
         if self.failure is None:
             self.failure = reason
-            self._send(ChecksFailed(reason))
+            line = f"The live checks failed ({reason}): traffic is recorded, but no longer checked."
+            self._send(LogLine(line, is_warning=True))
 
     # Counts and messages
 
@@ -278,16 +282,9 @@ class LiveChecker:
                 exchange.findings[finding.code] += 1
                 count = exchange.findings[finding.code]
             if count <= SHOWN_PER_RULE:
-                self._send(
-                    LiveFinding(
-                        code=finding.code,
-                        severity=finding.severity,
-                        exchange=finding.exchange,
-                        event=finding.event,
-                        message=finding.message,
-                        is_last_shown=count == SHOWN_PER_RULE,
-                    )
-                )
+                line = finding_line(finding.severity, finding.code, finding.exchange, finding.event, finding.message)
+                more = " (further ones in this exchange are recorded but not shown)" if count == SHOWN_PER_RULE else ""
+                self._send(LogLine(line + more, is_warning=True))
 
     def _count_findings(self, found: list[Finding]) -> list[Finding]:
         for finding in found:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,13 +30,12 @@ from wiretape_proxy.recorder_messages import (
     BatchesStored,
     BytesNotStored,
     HeldBody,
+    LogLine,
     MessageReader,
     RecorderConfig,
     RecorderFailed,
     RecorderMessage,
     RecordingClosed,
-    RecordingLocked,
-    RecordingMissing,
     RecordingOpened,
     RecordingRefused,
     ResumedCapture,
@@ -45,6 +44,10 @@ from wiretape_proxy.recorder_messages import (
 )
 from wiretape_proxy.rotation import Rotation
 
+_GATHER_MS = 100
+"""How long input may wait to be read together with later input: each wake-up, run and commit has its cost."""
+_MOST_GATHERED_BYTES = 48 * 1024
+"""With more input than this, reading continues at once: the pipe must not become full."""
 COMMIT_AFTER_S = 0.14
 """Maximum age of uncommitted input: it arrives every 40 ms, and the goal is 200 ms in all."""
 _COMMIT_PAUSE_S = 0.05
@@ -191,6 +194,8 @@ class Recorder:
         self._is_missing = False
         self._source: int | None = None
         """The pipe, until it ends."""
+        self._is_calm = True
+        """Whether there was little input when it was last read."""
         self._waiting: deque[bytes] = deque()
         """Input that was read while the recording was locked."""
         self._waiting_bytes = 0
@@ -224,7 +229,12 @@ class Recorder:
         """Return input; nothing if there is none in time, or if the pipe has ended."""
         data = b""
         if self._source is not None and select.select([self._source], [], [], timeout)[0]:
+            if self._is_calm:
+                end = select.poll()
+                end.register(self._source, 0)
+                end.poll(_GATHER_MS)
             data = os.read(self._source, _READ_BYTES)
+            self._is_calm = len(data) < _MOST_GATHERED_BYTES
             if not data:
                 self._source = None
         return data
@@ -242,8 +252,20 @@ class Recorder:
         now = time.monotonic()
         if seconds >= _PATIENCE_S and now >= self._report_lock_at:
             self._report_lock_at = now + _PROGRESS_EVERY_S
-            self._send(RecordingLocked(seconds, is_closing=self._source is None))
+            self._warn(f"Another program has locked the recording for {seconds:,.0f} s: {self._lock_effect}")
         return True
+
+    @property
+    def _lock_effect(self) -> str:
+        if self._source is not None:
+            return "traffic is kept in memory until the lock is released."
+        return (
+            "the recording cannot be closed before the lock is released. Press Ctrl-C to exit now; the recorder then "
+            "closes the file later."
+        )
+
+    def _warn(self, line: str) -> None:
+        self._send(LogLine(line, is_warning=True))
 
     def _timeout(self) -> float | None:
         """Return how long to wait for input."""
@@ -253,20 +275,19 @@ class Recorder:
     def store(self, data: bytes) -> None:
         """Decode input, and store it with the next commit."""
         self._unreported_bytes += len(data)
-        for batch in self._batches.feed(data):
-            self._received += 1
-            if self._is_stored(batch):
-                continue
-            self._writer.feed(self._observations(batch))
-            due = max(batch.times[0] / 1e9 + COMMIT_AFTER_S, self._committed_at + _COMMIT_PAUSE_S)
+        batches = list(self._batches.feed(data))
+        self._received += len(batches)
+        if batches := [batch for batch in batches if not self._is_stored(batch)]:
+            self._writer.feed(self._observations(batches))
+            due = max(batches[0].times[0] / 1e9 + COMMIT_AFTER_S, self._committed_at + _COMMIT_PAUSE_S)
             self._commit_at = min(self._commit_at, due)
 
     def _is_stored(self, batch: Batch) -> bool:
         """Whether the recorder that failed has stored a batch: it may not have been able to tell."""
         return self._is_resumed and batch.times[0] - self.base_ns < self._writer.began_ns
 
-    def _observations(self, batch: Batch) -> Iterator[Observation]:
-        for seen in self._decoder.feed(batch):
+    def _observations(self, batches: Sequence[Batch]) -> Iterator[Observation]:
+        for seen in self._decoder.feed(batches):
             yield seen
             self._show_life()
 
@@ -311,8 +332,11 @@ class Recorder:
             self._decoder.last_ns = max(self._decoder.last_ns, self._writer.last_ns)
         not_stored = self._writer.lost_bytes - self._decoder.lost_bytes
         if not_stored > self._not_stored:
+            if not self._not_stored:
+                why = self._writer.last_error or "unknown reason"
+                self._warn(f"The recording cannot be written ({why}): traffic continues unrecorded.")
             self._not_stored = not_stored
-            self._send(BytesNotStored(not_stored, self._writer.last_error or "unknown reason"))
+            self._send(BytesNotStored(not_stored))
 
     def _report_stored(self) -> None:
         """Tell the proxy which batches are stored."""
@@ -325,7 +349,7 @@ class Recorder:
         self._check_file_at = time.monotonic() + _CHECK_FILE_EVERY_S
         if not self._is_missing and not self._writer.is_in_place:
             self._is_missing = True
-            self._send(RecordingMissing())
+            self._warn("The recording was deleted, moved or replaced: traffic continues unrecorded.")
 
     def close(self) -> None:
         """Store and check the rest, and close the recording."""

@@ -19,37 +19,35 @@ from typing import Any
 from wiretape.errors import InputError, describe_failure
 from wiretape.labels import count_of
 from wiretape_proxy.addon_options import Settings
-from wiretape_proxy.capture_buffer import CaptureBuffer, count_body_bytes, count_requests, drop_chunks
-from wiretape_proxy.ipc_codec import BatchReader, encode_stop, pack_batch
+from wiretape_proxy.ipc_codec import (
+    BatchReader,
+    CaptureBuffer,
+    count_body_bytes,
+    count_requests,
+    drop_chunks,
+    encode_stop,
+    pack_batch,
+)
 from wiretape_proxy.recorder_messages import (
     MOST_BYTES,
     RECORDER_FAILED,
     BatchesStored,
     BytesNotStored,
-    CatchingUp,
-    ChecksFailed,
-    ExchangeSummary,
-    FileClosed,
-    FileFinished,
-    FindingsCorrected,
     HeldBody,
-    LiveFinding,
+    LogLine,
     MessageReader,
     RecorderConfig,
     RecorderFailed,
     RecorderMessage,
     RecorderStatus,
     RecordingClosed,
-    RecordingLocked,
-    RecordingMissing,
     RecordingOpened,
     RecordingRefused,
     ResumedCapture,
-    RotationFailed,
+    UnfinishedFiles,
     decode_message,
     encode_message,
 )
-from wiretape_proxy.stderr_writer import REDACTED
 
 FLUSH_EVERY_S = 0.04
 _OVERDUE_NS = 60_000_000
@@ -164,7 +162,7 @@ class RecorderClient:
         self._pause_reading = pause_reading
         self._settings = Settings()
         self._upstream = ""
-        self._files: list[str] = []
+        self._files: Sequence[str] = ()
         """The file that is written now, and before it those that are rotated but not handled."""
         self._is_paused = False
         self._dropped = 0
@@ -465,43 +463,26 @@ class RecorderClient:
                 self._reply = message
                 self._replied.set()
             case BatchesStored():
-                while self._stored_count < message.count:
-                    self._held = message.held
-                    self._unstored.popleft()
-                    self._stored_count += 1
+                self._note_stored(message)
             case RecorderStatus():
                 for watcher in self._watchers:
                     watcher(message)
             case BytesNotStored():
-                self._note_loss(message)
+                self.lost_bytes += message.lost_bytes - self._not_stored
+                self._not_stored = message.lost_bytes
             case RecorderFailed():
                 self._fail(f"The recorder process failed ({message.why})")
+            case LogLine():
+                log.log(logging.WARNING if message.is_warning else logging.INFO, "%s", message.text)
+            case UnfinishedFiles():
+                self._files = message.files
             case RecordingClosed() if self._is_closing:
                 self.closed = message
             case _:
-                self._report(message)
-
-    def _report(self, message: RecorderMessage) -> None:
-        match message:
-            case LiveFinding():
-                log.warning(message.line(), extra=REDACTED)
-            case ExchangeSummary():
-                if message.is_notable:
-                    log.info(message.line())
-            case FileClosed():
-                log.info(message.line())
-                self._files.append(message.next_path)
-            case FileFinished():
-                self._files = [path for path in self._files if path != message.path]
-            case CatchingUp() | FindingsCorrected():
-                log.info(message.line())
-            case RecordingMissing() | RecordingLocked() | ChecksFailed() | RotationFailed():
-                log.warning(message.line())
-            case _:
                 raise ValueError("a message at the wrong time")
 
-    def _note_loss(self, message: BytesNotStored) -> None:
-        if not self._not_stored:
-            log.warning(message.line())
-        self.lost_bytes += message.lost_bytes - self._not_stored
-        self._not_stored = message.lost_bytes
+    def _note_stored(self, message: BatchesStored) -> None:
+        while self._stored_count < message.count:
+            self._held = message.held
+            self._unstored.popleft()
+            self._stored_count += 1

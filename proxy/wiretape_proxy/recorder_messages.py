@@ -1,4 +1,4 @@
-"""Messages between the proxy and the recorder process: JSON after its length, and how the log words them.
+"""Messages between the proxy and the recorder process: JSON after its length.
 
 The proxy sends one `RecorderConfig`; the recorder sends the other messages.  Traffic cannot make a message longer than
 `MOST_BYTES`: texts are shortened, and lists are divided.
@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from wiretape import labels
 from wiretape.labels import count_of
 from wiretape.observations import Side
 from wiretape.safe_text import printable, shorten
@@ -105,58 +104,11 @@ class RecordingRefused(_Message, frozen=True, tag=True):
     error: str
 
 
-class LiveFinding(_Message, frozen=True, tag=True):
-    """A finding."""
+class LogLine(_Message, frozen=True, tag=True):
+    """A line for the log, such as a finding; it contains redacted text only."""
 
-    code: str
-    severity: str
-    exchange: int
-    event: int | None
-    message: str
-    is_last_shown: bool
-    """Whether further findings of this rule in this exchange are not reported."""
-
-    def line(self) -> str:
-        """Return the log line."""
-        more = " (further ones in this exchange are recorded but not shown)" if self.is_last_shown else ""
-        return labels.finding_line(self.severity, self.code, self.exchange, self.event, self.message) + more
-
-
-class ExchangeSummary(_Message, frozen=True, tag=True):
-    """An exchange ended, and is stored and checked."""
-
-    exchange: int
-    method: str
-    path: str
-    """The target without its query, which can contain secrets."""
-    status: int | None
-    is_complete: bool
-    ending: str
-    """The label of the ending."""
-    detail: str
-    seconds: float
-    """From the start of the request to the end of the exchange."""
-    size: int
-    """Bytes of the response's body on the wire."""
-    events: int | None
-    """Number of events; None if the response is not an event stream."""
-    findings: int
-
-    @property
-    def is_notable(self) -> bool:
-        """Whether it is worth a log line."""
-        return self.events is not None or not self.is_complete or bool(self.detail)
-
-    def line(self) -> str:
-        """Return the log line."""
-        status = f" {self.status}" if self.status is not None else ""
-        events = f"{count_of(self.events, 'event')}, " if self.events else ""
-        duration = f"{self.seconds * 1000:.0f} ms" if self.seconds < 1 else f"{self.seconds:,.1f} s"
-        size = f"{events}{count_of(self.size, 'byte')} in {duration}"
-        findings = f", {count_of(self.findings, 'finding')}" if self.findings else ""
-        detail = f". {self.detail}" if self.detail else ""
-        line = f"exchange {self.exchange}: {self.method} {self.path}{status}: {size}, {self.ending}{findings}{detail}"
-        return printable(line)
+    text: str
+    is_warning: bool = False
 
 
 class OpenStream(_Message, frozen=True):
@@ -200,95 +152,13 @@ class BytesNotStored(_Message, frozen=True, tag=True):
 
     lost_bytes: int
     """How many so far."""
-    why: str
-
-    def line(self) -> str:
-        """Return the log line."""
-        return f"The recording cannot be written ({self.why}): traffic continues unrecorded."
 
 
-class RecordingMissing(_Message, frozen=True, tag=True):
-    """The file of the recording was deleted, moved or replaced."""
+class UnfinishedFiles(_Message, frozen=True, tag=True):
+    """Rotation has closed a file, or has compressed it and run its command."""
 
-    def line(self) -> str:
-        """Return the log line."""
-        return "The recording was deleted, moved or replaced: traffic continues unrecorded."
-
-
-class RecordingLocked(_Message, frozen=True, tag=True):
-    """Another program locks the file of the recording."""
-
-    seconds: float
-    """For how long."""
-    is_closing: bool
-
-    def line(self) -> str:
-        """Return the log line."""
-        locked = f"Another program has locked the recording for {self.seconds:,.0f} s"
-        if self.is_closing:
-            return (
-                f"{locked}: the recording cannot be closed before the lock is released. Press Ctrl-C to exit now; the "
-                "recorder then closes the file later."
-            )
-        return f"{locked}: traffic is kept in memory until the lock is released."
-
-
-class ChecksFailed(_Message, frozen=True, tag=True):
-    """A rule raised an exception; nothing is checked from now on."""
-
-    why: str
-
-    def line(self) -> str:
-        """Return the log line."""
-        return f"The live checks failed ({self.why}): traffic is recorded, but no longer checked."
-
-
-class CatchingUp(_Message, frozen=True, tag=True):
-    """Checks take long: those of an existing recording, which come first, or those that closing waits for."""
-
-    unchecked_bytes: int
-    is_closing: bool
-
-    def line(self) -> str:
-        """Return the log line."""
-        if self.is_closing:
-            return f"Everything is stored ({unchecked_label(self.unchecked_bytes)}): closing will take a moment."
-        return f"Checking the existing recording first: {unchecked_label(self.unchecked_bytes)}."
-
-
-class FindingsCorrected(_Message, frozen=True, tag=True):
-    """The stored findings of an existing recording differed from those that the rules prove."""
-
-    def line(self) -> str:
-        """Return the log line."""
-        return "The findings that were already in the recording have been corrected."
-
-
-class FileClosed(_Message, frozen=True, tag=True):
-    """The recording continues in a new file."""
-
-    path: str
-    next_path: str
-
-    def line(self) -> str:
-        """Return the log line."""
-        return printable(f"Closed {self.path}; recording continues in {self.next_path}.")
-
-
-class FileFinished(_Message, frozen=True, tag=True):
-    """A file that was closed by rotation is compressed, and its command has run."""
-
-    path: str
-
-
-class RotationFailed(_Message, frozen=True, tag=True):
-    """No new file can be created, or a closed file cannot be compressed, or its command failed."""
-
-    why: str
-
-    def line(self) -> str:
-        """Return the log line."""
-        return printable(self.why)
+    files: Sequence[str]
+    """Those that are closed but not handled, and at the end the one that is written now."""
 
 
 class RecordingClosed(_Message, frozen=True, tag=True):
@@ -335,18 +205,10 @@ RecorderMessage = (
     | RecordingRefused
     | BatchesStored
     | RecorderFailed
-    | LiveFinding
-    | ExchangeSummary
+    | LogLine
     | RecorderStatus
     | BytesNotStored
-    | RecordingMissing
-    | RecordingLocked
-    | ChecksFailed
-    | CatchingUp
-    | FindingsCorrected
-    | FileClosed
-    | FileFinished
-    | RotationFailed
+    | UnfinishedFiles
     | RecordingClosed
 )
 _DECODER: msgspec.json.Decoder[RecorderMessage] = msgspec.json.Decoder(RecorderMessage)

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Lock
 
 from wiretape import rules
 from wiretape.errors import RecordingError, describe_failure
 from wiretape.recording import DerivedTables, RecordingFile, Writer
 from wiretape.recording.compressed_file import compress_recording, compressed_name
+from wiretape.safe_text import printable
 from wiretape_proxy.addon_options import RotationLimit, Settings
 from wiretape_proxy.live_checker import LiveChecker
-from wiretape_proxy.recorder_messages import FileClosed, FileFinished, RecorderMessage, RotationFailed
+from wiretape_proxy.recorder_messages import LogLine, RecorderMessage, UnfinishedFiles
 
 _RETRY_AFTER_S = 10.0
 _MOST_THREADS = 8
@@ -36,6 +38,8 @@ class Rotation:
         self._send = send
         self._since = time.monotonic()
         self._retry_at = 0.0
+        self._lock = Lock()
+        self._unfinished = [path]
         self._threads = ThreadPoolExecutor(_MOST_THREADS)
 
     @property
@@ -61,11 +65,12 @@ class Rotation:
             if not writer.rotate(path, lambda: self._threads.submit(self._handle_earlier, closed)):
                 return
         except RecordingError as error:
-            self._send(RotationFailed(f"{error.message} Recording continues in {self.path}."))
+            self._warn(f"{error.message} Recording continues in {self.path}.")
             return
         self._retry_at, self._since = 0.0, time.monotonic()
         self.path = path
-        self._send(FileClosed(str(closed), str(path)))
+        self._send(LogLine(printable(f"Closed {closed}; recording continues in {path}.")))
+        self._send_unfinished(opened=path)
 
     def finish_earlier(self, path: Path, settings: rules.Settings) -> None:
         """Check, close and handle a file that a recorder that failed had rotated."""
@@ -76,6 +81,14 @@ class Rotation:
         if not is_missing:
             self.path = self._try_to_handle(self.path)
         self._threads.shutdown()
+
+    def _send_unfinished(self, *, opened: Path | None = None, handled: Path | None = None) -> None:
+        with self._lock:
+            self._unfinished = [path for path in (*self._unfinished, opened) if path and path != handled]
+            self._send(UnfinishedFiles([str(path) for path in self._unfinished]))
+
+    def _warn(self, problem: str) -> None:
+        self._send(LogLine(printable(problem), is_warning=True))
 
     def _next_path(self) -> Path:
         while True:
@@ -90,20 +103,20 @@ class Rotation:
                 with closing(RecordingFile.reopen(path)) as file, closing(DerivedTables(file)) as tables:
                     LiveChecker(tables, settings, self._send, first_exchange=file.last_exchange + 1).catch_up()
         except RecordingError as error:
-            self._send(RotationFailed(error.message))
+            self._warn(error.message)
         except Exception as error:  # noqa: BLE001 - a thread must not end silently, and the recording is complete
-            self._send(RotationFailed(f"{path} is not checked completely ({describe_failure(error)})."))
+            self._warn(f"{path} is not checked completely ({describe_failure(error)}).")
         self._handle_earlier(path)
 
     def _handle_earlier(self, path: Path) -> None:
         self._try_to_handle(path)
-        self._send(FileFinished(str(path)))
+        self._send_unfinished(handled=path)
 
     def _try_to_handle(self, path: Path) -> Path:
         try:
             return self._handle_closed(path)
         except Exception as error:  # noqa: BLE001 - a thread must not end silently, and the recording is complete
-            self._send(RotationFailed(f"{path} is closed, but not handled further ({describe_failure(error)})."))
+            self._warn(f"{path} is closed, but not handled further ({describe_failure(error)}).")
             return path
 
     def _handle_closed(self, path: Path) -> Path:
@@ -114,7 +127,7 @@ class Rotation:
                 # A recorder that failed may have compressed it.
                 path = compressed if compressed.exists() and not path.exists() else compress_recording(path)
             except RecordingError as error:
-                self._send(RotationFailed(error.message))
+                self._warn(error.message)
         if self._command:
             try:
                 # Standard output is the pipe to the proxy.
@@ -122,8 +135,8 @@ class Rotation:
                     [*self._command, str(path)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
                 ).returncode
             except OSError as error:
-                self._send(RotationFailed(f"Cannot run {self._command[0]} for {path}: {error.strerror}."))
+                self._warn(f"Cannot run {self._command[0]} for {path}: {error.strerror}.")
             else:
                 if status:
-                    self._send(RotationFailed(f"{self._command[0]} failed for {path} with status {status}."))
+                    self._warn(f"{self._command[0]} failed for {path} with status {status}.")
         return path

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 _OUR_LOGGER = "wiretape_proxy"
 _RECORDER_LOGGER = f"{_OUR_LOGGER}.recorder_client"
+"""Its records contain redacted text only, and may mention bearer keys."""
 _SECRET = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
-REDACTED: Final = {"redacted": True}
-"""The `extra` of log records that contain redacted text only, and may mention bearer keys."""
 _MOST_LINES = 10_000
 """Lines that may wait to be written."""
 _DRAW_EVERY_S = 0.25
@@ -174,7 +173,7 @@ class LogHandler(logging.Handler):
             line = f"{line} ({record.exc_info[0].__name__})"
         if _UNTRUSTED in line and not record.name.startswith(_OUR_LOGGER):
             line = f"{line.removesuffix('.')}; {_UNTRUSTED_HINT}"
-        if not hasattr(record, "redacted"):
+        if record.name != _RECORDER_LOGGER:
             line = _SECRET.sub(r"\1 …", line)
         self._stderr.write_line(line if record.name.startswith(_OUR_LOGGER) else f"mitmproxy: {line}")
 

@@ -16,11 +16,13 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape_proxy.capture_buffer import CaptureBuffer, count_body_bytes, drop_chunks
 from wiretape_proxy.ipc_codec import (
     BatchReader,
+    CaptureBuffer,
     ObservationDecoder,
     body_key,
+    count_body_bytes,
+    drop_chunks,
     encode_observation,
     encode_stop,
     pack_batch,
@@ -36,8 +38,7 @@ def decode(data, *, step=None, base_ns=0, last_ns=0, first_exchange=1):
     reader, observations = BatchReader(), []
     decoder = ObservationDecoder(base_ns=base_ns, last_ns=last_ns, first_exchange=first_exchange)
     for start in range(0, len(data), step or len(data) or 1):
-        for batch in reader.feed(data[start : start + (step or len(data))]):
-            observations += decoder.feed(batch)
+        observations += decoder.feed(reader.feed(data[start : start + (step or len(data))]))
     return observations, decoder
 
 
@@ -63,17 +64,18 @@ def test_an_observation_gets_the_time_of_its_entry():
     assert (seen[3].side, seen[3].why, seen[4].ending) == (Side.RESPONSE, "why", Ending.SERVICE_RESET)
 
 
-def test_consecutive_chunks_of_a_body_become_one_observation():
-    entries = [*chunk(1, 1, b"ab"), *chunk(2, 1, b"c"), *chunk(3, 2, b"x"), *chunk(4, 1, b"d")]
-    entries += chunk(5, 1, b"up", Side.REQUEST)
+def test_chunks_of_a_body_between_two_messages_become_one_observation():
+    batches = [[*chunk(1, 1, b"ab"), *chunk(2, 1, b"c"), *chunk(3, 2, b"x")], [*chunk(4, 1, b"d")]]
+    batches[1] += [*chunk(5, 1, b"up", Side.REQUEST), *entry(6, RequestEnded(1, 0)), *chunk(20, 1, b"e")]
 
-    seen, _ = decode(pack_batch(entries))
+    seen, _ = decode(b"".join(map(pack_batch, batches)))
 
     assert seen == [
-        BytesArrived(1, Side.RESPONSE, 0, b"abc", [2, 3], [1, 2]),
+        BytesArrived(1, Side.RESPONSE, 0, b"abcd", [2, 3, 4], [1, 2, 4]),
         BytesArrived(2, Side.RESPONSE, 0, b"x", [1], [3]),
-        BytesArrived(1, Side.RESPONSE, 3, b"d", [4], [4]),
         BytesArrived(1, Side.REQUEST, 0, b"up", [2], [5]),
+        RequestEnded(1, 10),
+        BytesArrived(1, Side.RESPONSE, 4, b"e", [5], [20]),
     ]
 
 
@@ -115,21 +117,20 @@ entry_lists = st.lists(
 
 
 @given(st.lists(entry_lists, max_size=4), st.integers(1, 64))
-def test_the_result_does_not_depend_on_how_the_pipe_splits_the_bytes(batches, step):
+def test_no_chunk_is_lost_or_moved_however_the_pipe_splits_the_bytes(batches, step):
     data = b"".join(map(pack_batch, batches))
+    whole, divided = (decode(data, step=size)[0] for size in (None, step))
 
-    assert decode(data, step=step)[0] == decode(data)[0]
-    bodies = {}
-    for entries in batches:
-        for key, content in zip(entries[1::3], entries[2::3], strict=True):
-            bodies[key] = bodies.get(key, b"") + content
-    found = {}
-    for run in decode(data)[0]:
-        key = body_key(run.exchange, run.side)
-        found[key] = found.get(key, b"") + run.data
-        assert run.start == len(found[key]) - len(run.data)
-        assert run.ends[-1] == run.end
-    assert found == bodies
+    sent = [value for entries in batches for value in zip(entries[1::3], entries[2::3], strict=True)]
+    for seen in (whole, divided):
+        found = sorted(
+            (time_ns, body_key(run.exchange, run.side), part) for run in seen for time_ns, part in run.chunks()
+        )
+        assert [(key, part) for _, key, part in found] == sent
+        sizes = {}
+        for run in seen:
+            assert run.start == sizes.get((run.exchange, run.side), 0)
+            sizes[run.exchange, run.side] = run.end
 
 
 def test_an_incomplete_batch_is_ignored():

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from wiretape.observations import Side
-from wiretape_proxy.capture_buffer import CaptureBuffer
+from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.recorder_client import PipeWriter
 
 BLOCK = bytes(range(256)) * 400

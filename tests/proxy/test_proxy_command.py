@@ -26,7 +26,7 @@ from wiretape.recording import Writer, open_recording
 from wiretape.rules import Settings
 from wiretape_inspect.report import check_recording
 from wiretape_proxy.addon_options import reaches
-from wiretape_proxy.capture_buffer import CaptureBuffer
+from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.recorder_messages import RecordingClosed
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -13,7 +13,7 @@ from wiretape.observations import Side
 from wiretape.recording import RecordingFile, Writer, open_recording
 from wiretape.recording.rotated_parts import open_joined
 from wiretape_proxy.addon_options import Settings
-from wiretape_proxy.recorder_messages import FileFinished
+from wiretape_proxy.recorder_messages import UnfinishedFiles
 from wiretape_proxy.rotation import Rotation
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -126,7 +126,7 @@ def test_whatever_goes_wrong_with_a_closed_file_is_reported(tmp_path, monkeypatc
     monkeypatch.setattr("wiretape_proxy.rotation.compress_recording", lambda path: 1 / 0)
     rotation.finish(is_missing=False)
     (message,) = messages
-    assert message.line().startswith(f"{path} is closed, but not handled further (ZeroDivisionError in ")
+    assert message.text.startswith(f"{path} is closed, but not handled further (ZeroDivisionError in ")
 
 
 def test_a_file_whose_tables_cannot_be_closed_is_unlocked_and_handled(tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_file_whose_tables_cannot_be_closed_is_unlocked_and_handled(tmp_path, 
     monkeypatch.setattr("wiretape.recording.DerivedTables.close", lambda tables: 1 / 0)
     rotation.finish_earlier(path, rules.Settings())
     rotation.finish(is_missing=True)
-    failed, finished = messages
-    assert failed.line().startswith(f"{path} is not checked completely (ZeroDivisionError in ")
-    assert finished == FileFinished(str(path))
+    failed, unfinished = messages
+    assert failed.text.startswith(f"{path} is not checked completely (ZeroDivisionError in ")
+    assert unfinished == UnfinishedFiles([])
     RecordingFile.reopen(path).close()

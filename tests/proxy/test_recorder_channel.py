@@ -17,7 +17,7 @@ from wiretape.recording import open_recording
 from wiretape.rules import CATALOGUE
 from wiretape_proxy import recorder_client, recorder_messages
 from wiretape_proxy.addon_options import NO_CONFIG, Settings
-from wiretape_proxy.capture_buffer import CaptureBuffer
+from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.recorder_messages import (
     MOST_BYTES,
@@ -32,6 +32,7 @@ from wiretape_proxy.recorder_messages import (
     RecorderConfig,
     RecorderStatus,
     RecordingClosed,
+    UnfinishedFiles,
     decode_config,
     decode_message,
     encode_message,
@@ -56,6 +57,8 @@ def longest(kind):
         fields |= {"open_streams": [stream] * MOST_STREAMS, "new_findings": [count] * MOST_FINDINGS}
     if kind is BatchesStored:
         fields["held"] = [HeldBody(2**63, Side.RESPONSE, 2**63)] * MOST_HELD
+    if kind is UnfinishedFiles:
+        fields["files"] = ["/" + "x" * 4000] * 200
     if kind is RecordingClosed:
         fields |= {"severities": dict.fromkeys(("error", "warning", "note"), 2**63), "inconclusive": list(CATALOGUE)}
     return kind(**fields)

@@ -26,8 +26,7 @@ from wiretape.observations import (
 from wiretape.recording import open_recording
 from wiretape_proxy import recorder_client
 from wiretape_proxy.addon_options import NO_CONFIG, Settings
-from wiretape_proxy.capture_buffer import CaptureBuffer
-from wiretape_proxy.ipc_codec import body_key, encode_observation, encode_stop, pack_batch
+from wiretape_proxy.ipc_codec import CaptureBuffer, body_key, encode_observation, encode_stop, pack_batch
 from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.recorder_messages import (
     BatchesStored,
@@ -79,6 +78,7 @@ def make(kind):
     """Return a message of a kind."""
     fields = {each.name: {str: "x", float: 1.0, bool: False}.get(each.type, 1) for each in msgspec.structs.fields(kind)}
     lists = {"held": [], "open_streams": [], "new_findings": [], "inconclusive": [], "severities": {}}
+    lists["files"] = "" if kind is RecordingClosed else ["run.db"]
     message = kind(**fields | {name: value for name, value in lists.items() if name in fields})
     # It loses nothing.
     return msgspec.structs.replace(message, lost_bytes=0) if "lost_bytes" in fields else message

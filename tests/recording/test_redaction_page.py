@@ -432,7 +432,7 @@ def record(path: Path, places: Iterable[str], policy: RedactionPolicy) -> dict[s
     files = {f"during {name.name}": name.read_bytes() for name in path.parent.iterdir()}
     messages: list[object] = []
     LiveChecker(writer.tables, Settings(), messages.append).catch_up()
-    log = "\n".join(message.line() for message in messages).encode()
+    log = "\n".join(message.text for message in messages).encode()
     writer.close(writer.last_ns + 1)
     assert f"during {path.name}-wal" in files
     return {**files, f"log of {path.name}": log}

@@ -19,7 +19,7 @@ from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
 from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, encode_observation, encode_stop, pack_batch
 from wiretape_proxy.recorder import Recorder
-from wiretape_proxy.recorder_messages import FindingsCorrected
+from wiretape_proxy.recorder_messages import LogLine
 
 SECOND = 1_000_000_000
 SEEDS = st.integers(0, 2**32)
@@ -599,7 +599,8 @@ def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(worlds
     stored, reported = stored_and_reported(again.path)
     assert stored == reported
     assert [finding.code for finding in stored] == ["RUN001"]
-    assert sum(isinstance(message, FindingsCorrected) for message in proxy.messages) == 1
+    lines = [message.text for message in proxy.messages if isinstance(message, LogLine)]
+    assert lines.count("The findings that were already in the recording have been corrected.") == 1
 
 
 def test_events_that_a_killed_recorder_had_not_indexed_are_indexed_when_it_is_continued(worlds, tmp_path):

@@ -236,7 +236,9 @@ class Writer:
         self.began_clock_ns = file.began_clock_ns
         """The monotonic clock at that time."""
         self.last_ns = file.last_ns
-        """The time of the last observation that was fed."""
+        """The latest time that was fed."""
+        self._settled_ns = self.last_ns
+        """Later bytes are not earlier than this."""
         self.last_error: str | None = None
         """The error of SQLite when it last refused to store something."""
 
@@ -290,13 +292,16 @@ class Writer:
     def feed(self, observations: Iterable[Observation]) -> None:
         """Add observations, with their secrets redacted, to the next `commit`.
 
-        Raises ValueError unless times increase: they define the order of a recording.  Leave 3 ns before the end of an
-        exchange and before a loss, for bytes that were held back because they could have been a credential; with JSON
-        paths in the policy 5 ns, and also before the end of a request.
+        Raises ValueError unless times increase: they define the order of a recording.  Only bytes may be earlier than
+        those before them, back to the last observation of another kind, or the last call.  Leave 3 ns before the end
+        of an exchange and before a loss, for bytes that were held back because they could have been a credential; with
+        JSON paths in the policy 5 ns, and also before the end of a request.
         """
+        self._settled_ns = self.last_ns
         for seen in observations:
             if isinstance(seen, BytesArrived):
-                self._advance(seen)
+                self._check_time(seen, self._settled_ns)
+                self.last_ns = max(self.last_ns, seen.times[-1])
                 if (run := self._bodies.redact(seen)) is not None:
                     self._batch.add_bytes(run)
                 continue
@@ -426,9 +431,13 @@ class Writer:
         return error
 
     def _advance(self, seen: Observation) -> None:
-        if seen.time_ns <= self.last_ns:
-            raise ValueError(f"time {seen.time_ns} is not later than {self.last_ns}, the time before it")
-        self.last_ns = last_time_ns(seen)
+        self._check_time(seen, self.last_ns)
+        self.last_ns = self._settled_ns = last_time_ns(seen)
+
+    @staticmethod
+    def _check_time(seen: Observation, before_ns: int) -> None:
+        if seen.time_ns <= before_ns:
+            raise ValueError(f"time {seen.time_ns} is not later than {before_ns}, the time before it")
 
     def _add_held(self, runs: Iterable[BytesArrived]) -> None:
         for run in runs:
