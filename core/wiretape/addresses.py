@@ -1,12 +1,7 @@
 """Parse and format network addresses."""
 
-import errno
-import os
 import re
-import socket
-import ssl
 from ipaddress import IPv6Address, ip_address
-from typing import Any
 
 from wiretape.errors import InputError
 
@@ -44,23 +39,3 @@ def is_loopback_host(host: str) -> bool:
 def origin_of(host: str, port: int) -> str:
     """Return `http://HOST:PORT`, with brackets around an IPv6 host."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def listen_error(host: str, port: int, error: OSError) -> str:
-    """Return why nothing can listen on an address."""
-    where = origin_of(host, port).removeprefix("http://")
-    if error.errno == errno.EADDRINUSE:
-        return f"Cannot listen on {where}: the port is in use; choose another with --listen, or 0 for a free one."
-    return f"Cannot listen on {where}: {error.strerror or error}."
-
-
-def connection_failure(error: Exception) -> str:
-    """Return why a connection failed, in the words of the operating system, which asyncio and aiohttp replace."""
-    cause: Any = getattr(error, "os_error", error)
-    if isinstance(cause, socket.gaierror):
-        return "unknown host name"
-    if isinstance(cause, TimeoutError):
-        return "timed out"
-    if cause.errno and not isinstance(cause, ssl.SSLError):
-        return os.strerror(cause.errno)
-    return str(cause) or "the connection was closed"

@@ -19,10 +19,10 @@ from wiretape.errors import InputError
 from wiretape.safe_text import printable
 from wiretape.upstreams import join_upstreams
 from wiretape_proxy import mitmproxy_internals as internals
-from wiretape_proxy.addon_options import OPTIONS, PREFIX, Settings, dated_name, parse_options
 from wiretape_proxy.flow_capture import FlowCapture
 from wiretape_proxy.flow_display import FlowDisplay
 from wiretape_proxy.ipc_codec import CaptureBuffer
+from wiretape_proxy.proxy_options import OPTIONS, PREFIX, Settings, dated_name, parse_options
 from wiretape_proxy.recorder_client import RecorderClient
 
 _MAINTAIN_EVERY_S = 1.0
@@ -93,7 +93,7 @@ class Wiretape:
     async def _start(self) -> None:
         try:
             self._check_option_names()
-            if not internals.listen_errors(self._master):
+            if not internals.listen_exceptions(self._master):
                 await self._open()
         except InputError as error:
             self.error = error

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import shutil
 import ssl
 import sys
@@ -19,14 +18,14 @@ import click
 from wiretape import addresses
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, path_exists, read_error
-from wiretape_proxy import addon_options
-from wiretape_proxy.addon_options import NO_CONFIG, Upstream
+from wiretape_proxy import proxy_options
+from wiretape_proxy.proxy_options import NO_CONFIG, Upstream
 
 _ADDONS = "mitmproxy.addons"
 
 
 class _ValidText(click.ParamType[Any]):
-    """Text that a parser of `addon_options` accepts.  It is passed on unchanged: mitmproxy takes text."""
+    """Text that a parser of `proxy_options` accepts.  It is passed on unchanged: mitmproxy takes text."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
@@ -44,16 +43,15 @@ class _ValidText(click.ParamType[Any]):
 
 def _addon_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that the addon has as well."""
-    for option in reversed(addon_options.OPTIONS):
-        kind: Any = click.Choice(option.choices) if option.choices else _ValidText(option.metavar.lower(), option.parse)
+    for option in reversed(proxy_options.OPTIONS):
         names = [f"--{option.name.replace('_', '-')}", *filter(None, [option.letter])]
         if option.is_flag:
             command = click.option(*names, is_flag=True, help=option.help)(command)
-        elif option.metavar or option.choices:
+        elif option.metavar:
             command = click.option(
                 *names,
-                type=PATH if option.metavar == "FILE" else kind,
-                metavar=option.metavar or None,
+                type=PATH if option.metavar == "FILE" else _ValidText(option.metavar.lower(), option.parse),
+                metavar=option.metavar,
                 multiple=option.is_repeatable,
                 default=option.default or None,
                 show_default=bool(option.default),
@@ -103,8 +101,8 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option("--insecure", is_flag=True, help="Do not verify the service's certificate.")
 @click.option(
     "--fail-on",
-    type=click.Choice([*addon_options.SEVERITIES, addon_options.INCONCLUSIVE, addon_options.NEVER]),
-    default=addon_options.NEVER,
+    type=click.Choice(proxy_options.FAIL_ON),
+    default="never",
     show_default=True,
     help="Exit with status 1 if any finding is at least this severe. With inconclusive, exit with status 1 if there "
     "is any finding or any inconclusive rule.",
@@ -118,7 +116,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option(
     "--otlp",
     metavar="ENDPOINT",
-    type=_ValidText("url", partial(addon_options.parse_upstream, name="endpoint")),
+    type=_ValidText("url", partial(proxy_options.parse_upstream, name="endpoint")),
     help="Also export the recording to this OTLP/HTTP endpoint, as OpenTelemetry spans.",
 )
 @click.option("--plain", is_flag=True, help="Print plain lines instead of the live view, even on a terminal.")
@@ -167,7 +165,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     service = _parse_upstream(upstream) if upstream is not None else None
     address = addresses.parse_address(given["listen"])
     values = given | {
-        "output": given["output"] or addon_options.dated_name(),
+        "output": given["output"] or proxy_options.dated_name(),
         "upstream": service.url if service is not None else "",
         "config": NO_CONFIG if given["no_config"] else given["config"],
     }
@@ -177,16 +175,15 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     _check_authorities(given["ca"])
     # mitmproxy takes long to import, and `--help` does not need it.
     with only_needed_addons():
-        from wiretape_proxy.proxy_runner import ProxyOptions, run  # noqa: PLC0415
+        from wiretape_proxy.proxy_runner import RunnerOptions, run  # noqa: PLC0415
 
     with _key_folder(given["confdir"], is_regular=is_regular) as (folder, delete_keys):
-        options = ProxyOptions(
-            mode="regular" if service is None or is_regular else f"reverse:{service.origin}",
+        options = RunnerOptions(
             upstream=service,
+            is_regular=is_regular,
             listen=address,
             confdir=folder,
-            addon_options={option.name: _addon_text(values[option.name]) for option in addon_options.OPTIONS},
-            allow_hosts=(f"^{re.escape(service.authority)}$",) if service is not None and is_regular else (),
+            addon_options={option.name: _addon_text(values[option.name]) for option in proxy_options.OPTIONS},
             insecure=given["insecure"],
             ca=given["ca"],
             fail_on=given["fail_on"],
@@ -222,7 +219,7 @@ def supports_live_view(descriptor: int = 2) -> bool:
 
 def _parse_upstream(text: str) -> Upstream:
     try:
-        return addon_options.parse_upstream(text)
+        return proxy_options.parse_upstream(text)
     except ValueError as error:
         message = str(error)
         raise InputError(f"{message[0].upper()}{message[1:]}.") from None

@@ -34,8 +34,6 @@ class Facts:
     """The proxy closed the client's connection after the idle timeout."""
     connecting: bool = False
     """The connection to the service was still being made."""
-    client_open: bool = True
-    service_open: bool = True
     service_fault: str | None = None
     """The operating system's error if the connection to the service did not close in an orderly way (RST)."""
     delimited_by_close: bool = False
@@ -80,33 +78,27 @@ def classify(facts: Facts) -> Classification:
         return Ending.TIMED_OUT, "No data arrived before the idle timeout, so the proxy closed the client's connection."
     if error in _STOPPED:
         return Ending.PROXY_STOPPED, _STOPPED[error]
-    if _error_side(facts, error) is ErrorSide.CLIENT:
-        return Ending.CLIENT_CLOSED, _client_detail(error)
-    if facts.connecting:
+    side = _error_side(facts, error)
+    is_client = side is ErrorSide.CLIENT
+    if facts.connecting and not is_client:
         return Ending.SERVICE_UNREACHABLE, f"Cannot connect to the service: {error}"
-    return _service_ending(facts, error)
+    if reset := _H2_RESET.fullmatch(error):
+        ending = Ending.CLIENT_CLOSED if is_client else Ending.SERVICE_RESET
+        return ending, f"The {side} reset the HTTP/2 stream ({reset[1]})."
+    if goaway := _GOAWAY.match(error):
+        ending = Ending.CLIENT_CLOSED if is_client else Ending.SERVICE_CLOSED
+        return ending, f"The {side} ended the HTTP/2 connection ({_code(goaway[1])})."
+    return (Ending.CLIENT_CLOSED, _client_detail(error)) if is_client else _service_ending(facts, error)
 
 
 def _error_side(facts: Facts, error: str) -> ErrorSide:
     if facts.side is not None:
         return facts.side
-    if " from client, refusing" in error or error.startswith(("Invalid request scheme", _TUNNEL)):
-        return ErrorSide.CLIENT
-    if " from server, refusing" in error:
-        return ErrorSide.SERVICE
-    # From here on, heuristics from measurements: RST_STREAM (CANCEL) of the service is mistaken for the client's.
-    if not facts.client_open or error == "stream reset by client (CANCEL)":
-        return ErrorSide.CLIENT
-    if facts.service_open and error in _CLIENT_CLOSED:
-        return ErrorSide.CLIENT
-    return ErrorSide.SERVICE
+    is_client = " from client, refusing" in error or error.startswith(("Invalid request scheme", _TUNNEL))
+    return ErrorSide.CLIENT if is_client else ErrorSide.SERVICE
 
 
 def _client_detail(error: str) -> str:
-    if reset := _H2_RESET.fullmatch(error):
-        return f"The client reset the HTTP/2 stream ({reset[1]})."
-    if goaway := _GOAWAY.match(error):
-        return f"The client ended the HTTP/2 connection ({_code(goaway[1])})."
     if error in _CLIENT_CLOSED:
         return "The client closed the connection."
     if error.startswith(_TUNNEL):
@@ -117,10 +109,6 @@ def _client_detail(error: str) -> str:
 
 
 def _service_ending(facts: Facts, error: str) -> Classification:
-    if reset := _H2_RESET.fullmatch(error):
-        return Ending.SERVICE_RESET, f"The service reset the HTTP/2 stream ({reset[1]})."
-    if goaway := _GOAWAY.match(error):
-        return Ending.SERVICE_CLOSED, f"The service ended the HTTP/2 connection ({_code(goaway[1])})."
     in_headers = error.startswith((f"{_UNEXPECTED}'HTTP/1", f'{_UNEXPECTED}"HTTP/1'))
     if in_headers or error.startswith(_INCOMPLETE):
         counts = " (before the response headers were complete)" if in_headers else _counts(error)

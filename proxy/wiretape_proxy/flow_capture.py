@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -16,11 +16,11 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from wiretape.observations import ExchangeEnded, RequestEnded, Side
 from wiretape_proxy import mitmproxy_internals as internals
-from wiretape_proxy.addon_options import Settings
 from wiretape_proxy.endings import ErrorSide, Facts, classify
 from wiretape_proxy.flow_display import FlowDisplay
 from wiretape_proxy.flow_heads import request_started, response_started
 from wiretape_proxy.ipc_codec import BodyTap, CaptureBuffer
+from wiretape_proxy.proxy_options import Settings
 
 CONNECTION_IDLE_TIMEOUT_S = 600.0
 """Idle timeout of a client's connection without an open exchange, the same as mitmproxy's."""
@@ -77,7 +77,6 @@ class FlowCapture:
         self._buffer = buffer
         self._clients: dict[str, ClientConnection] = {}
         self._exchange_count = 0
-        self._gate = internals.ReadGate()
 
     # Connections
 
@@ -88,8 +87,6 @@ class FlowCapture:
         if handler is not None:
             internals.lift_limits(handler, partial(self._time_out, connection))
             internals.join_writes(handler)
-            if self._gate.is_closed:
-                self._gate.block(handler)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
         """Keep the reader, which distinguishes a reset from an orderly close."""
@@ -103,8 +100,7 @@ class FlowCapture:
         """End the exchanges for which mitmproxy calls no hook: those that waited for a connection to the service."""
         connection = self._clients.pop(client.id, None)
         if connection is not None:
-            for exchange in list(connection.exchanges.values()):
-                self._end(exchange, self._facts_without_hook(exchange))
+            self._end_without_hook(connection.exchanges.values())
 
     # Exchanges
 
@@ -133,7 +129,7 @@ class FlowCapture:
         self._buffer.add_observation(RequestEnded(exchange.number, 0))
         exchange.request_ended = True
         if exchange.response_ended:
-            self._end(exchange, self._facts(exchange, None))
+            self._end(exchange)
 
     def responseheaders(self, flow: HTTPFlow) -> None:
         """Begin a response."""
@@ -157,27 +153,27 @@ class FlowCapture:
             return
         exchange.response_ended = True
         if exchange.request_ended:
-            self._end(exchange, self._facts(exchange, None))
+            self._end(exchange)
 
     def error(self, flow: HTTPFlow) -> None:
         """End an exchange that was cut off."""
         exchange = self._exchange_of(flow)
         if exchange is not None and flow.error is not None:
-            self._end(exchange, self._facts(exchange, None if exchange.response_ended else flow.error.msg))
+            self._end(exchange, flow.error.msg)
 
     # Called by the addon
 
     def end_all(self) -> None:
         """End all open exchanges."""
-        for exchange in list(self._open_exchanges()):
-            self._end(exchange, self._facts_without_hook(exchange))
+        for client in self._clients.values():
+            self._end_without_hook(client.exchanges.values())
 
     def pause_reading(self, pause: bool) -> None:
         """Pause or resume reading on all connections."""
         if pause:
-            self._gate.close(self._master)
+            internals.pause_reading()
         else:
-            self._gate.open()
+            internals.resume_reading()
 
     def warn_of_trailers(self, flow: HTTPFlow | None) -> None:
         """Log that trailers were dropped."""
@@ -187,7 +183,7 @@ class FlowCapture:
 
     async def close_idle(self) -> None:
         """Close connections that were idle for too long, unless reading was paused."""
-        if self._gate.is_closed:
+        if internals.is_reading_paused():
             return
         now = time.time()
         for connection in list(self._clients.values()):
@@ -226,10 +222,6 @@ class FlowCapture:
         client = self._clients.get(flow.client_conn.id)
         return client.exchanges.get(flow.id) if client is not None else None
 
-    def _open_exchanges(self) -> Iterator[OpenExchange]:
-        for client in self._clients.values():
-            yield from client.exchanges.values()
-
     def _recorded_number(self, exchange: OpenExchange) -> int:
         """Return the number of an exchange in the recording."""
         return exchange.number + self.first_exchange - 1
@@ -238,38 +230,29 @@ class FlowCapture:
         tap = self._buffer.body_tap(exchange.number, side)
         return self.display.body_tap(exchange.flow, side, tap) if self.display is not None else tap
 
-    def _facts(self, exchange: OpenExchange, error: str | None) -> Facts:
+    def _end(self, exchange: OpenExchange, error: str | None = None, side: ErrorSide | None = None) -> None:
+        """End an exchange, whose response is complete if there is no error of mitmproxy."""
         flow = exchange.flow
-        return Facts(
-            error,
-            side=internals.error_side(flow),
+        facts = Facts(
+            None if exchange.response_ended else error,
+            side=side or internals.error_side(flow),
             stopping=self.is_stopping,
             timed_out=exchange.client.timed_out,
             connecting=internals.is_connecting(flow),
-            client_open=flow.client_conn.connected,
-            service_open=flow.server_conn.connected,
             service_fault=exchange.client.service_fault(flow.server_conn),
             delimited_by_close=internals.is_delimited_by_close(flow),
             upgraded=flow.response is not None and flow.response.status_code == _SWITCHING_PROTOCOLS,
         )
-
-    def _facts_without_hook(self, exchange: OpenExchange) -> Facts:
-        """Return the facts of an exchange whose client's connection is closed."""
-        if exchange.response_ended:
-            return self._facts(exchange, None)
-        return Facts(
-            "Client disconnected.",
-            side=ErrorSide.CLIENT,
-            stopping=self.is_stopping,
-            timed_out=exchange.client.timed_out,
-        )
-
-    def _end(self, exchange: OpenExchange, facts: Facts) -> None:
         ending, detail = classify(facts)
-        exchange.client.exchanges.pop(exchange.flow.id, None)
+        exchange.client.exchanges.pop(flow.id, None)
         self._buffer.add_observation(ExchangeEnded(exchange.number, 0, ending, detail))
         if self.display is not None:
-            self.display.end(exchange.flow)
+            self.display.end(flow)
+
+    def _end_without_hook(self, exchanges: Iterable[OpenExchange]) -> None:
+        """End exchanges because the connection of their client is closed."""
+        for exchange in list(exchanges):
+            self._end(exchange, "Client disconnected.", ErrorSide.CLIENT)
 
 
 def _is_reverse(flow: HTTPFlow) -> bool:

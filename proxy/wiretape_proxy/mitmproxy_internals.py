@@ -1,7 +1,6 @@
 """Every use of mitmproxy's private API.  All other modules use its public API only.
 
-Each attribute is looked up before it is used: if a later mitmproxy lacks it, the proxy continues with what the public
-API offers.  Tested with mitmproxy 11.0.2 and 12.2.3.
+Tested with mitmproxy 11.0.2 and 12.2.3.
 """
 
 import asyncio
@@ -53,6 +52,8 @@ _senders: WeakValueDictionary[str, "_HeldWindows"] = WeakValueDictionary()
 """For each HTTP/2 connection, by its id."""
 _paused: WeakKeyDictionary[Connection, asyncio.Event] = WeakKeyDictionary()
 """The HTTP/1 connections that are not read until the event is set."""
+_gates: list[asyncio.Event] = []
+"""While no connection is read, the event that ends this."""
 
 
 # Options
@@ -76,7 +77,7 @@ def convert_options_to_text(options: OptManager, names: list[str]) -> None:
 # The server
 
 
-def listen_errors(master: Master) -> list[Exception]:
+def listen_exceptions(master: Master) -> list[Exception]:
     """Return why the proxy does not listen; empty if it does."""
     return [server.last_exception for server in master.addons.get("proxyserver").servers if server.last_exception]
 
@@ -90,8 +91,6 @@ def listen_address(master: Master) -> tuple[str, int]:
 async def shut_down(master: Master) -> None:
     """Close the listeners and all connections; wait, for a few seconds at most, until their hooks have run."""
     proxyserver = master.addons.get("proxyserver")
-    if proxyserver is None:
-        return
     await proxyserver.servers.update([])
     until = asyncio.get_running_loop().time() + _SHUTDOWN_S
     while proxyserver.connections and asyncio.get_running_loop().time() < until:
@@ -107,25 +106,21 @@ async def shut_down(master: Master) -> None:
 
 def connection_handler(master: Master, client: Client) -> ConnectionHandler | None:
     """Return the handler of a client's connection."""
-    connections: dict[Any, ConnectionHandler] = getattr(master.addons.get("proxyserver"), "connections", {})
+    connections: dict[Any, ConnectionHandler] = master.addons.get("proxyserver").connections
     return connections.get(client.id)
 
 
 def lift_limits(handler: ConnectionHandler, on_timeout: Callable[[], Awaitable[None]]) -> None:
     """Allow one client many connections to the service, and disable mitmproxy's own idle timeout."""
-    if hasattr(handler, "max_conns"):
-        handler.max_conns = defaultdict(lambda: asyncio.Semaphore(_CONNECTIONS))
-    if watchdog := getattr(handler, "timeout_watchdog", None):
-        watchdog.timeout = _NEVER_S
-        watchdog.callback = on_timeout
+    handler.max_conns = defaultdict(lambda: asyncio.Semaphore(_CONNECTIONS))
+    handler.timeout_watchdog.timeout = _NEVER_S
+    handler.timeout_watchdog.callback = on_timeout
 
 
 def join_writes(handler: ConnectionHandler) -> None:
     """Send the chunks that arrive together in few writes: a system call for each takes much of mitmproxy's time."""
-    layer = getattr(handler, "layer", None)
-    original = getattr(layer, "handle_event", None)
-    if original is not None:
-        vars(layer)["handle_event"] = lambda event: _join_data(original(event))
+    original = handler.layer.handle_event
+    vars(handler.layer)["handle_event"] = lambda event: _join_data(original(event))
 
 
 def _join_data(commands: Iterable[Command]) -> Iterator[Command]:
@@ -136,34 +131,30 @@ def _join_data(commands: Iterable[Command]) -> Iterator[Command]:
             # A datagram must stay one.
             if isinstance(command, SendData) and command.connection.transport_protocol == "tcp":
                 if held and (command.connection is not held[0].connection or len(held) == _MOST_JOINED):
-                    yield _joined(held)
-                    held = []
+                    yield _take_joined(held)
                 held.append(command)
                 continue
             if held:
-                yield _joined(held)
-                held = []
+                yield _take_joined(held)
             yield command
     except Exception:
         if held:
-            yield _joined(held)
+            yield _take_joined(held)
         raise
     if held:
-        yield _joined(held)
+        yield _take_joined(held)
 
 
-def _joined(commands: list[SendData]) -> SendData:
-    if len(commands) == 1:
-        return commands[0]
-    return SendData(commands[0].connection, b"".join([command.data for command in commands]))
+def _take_joined(held: list[SendData]) -> SendData:
+    joined = held[0] if len(held) == 1 else SendData(held[0].connection, b"".join([each.data for each in held]))
+    held.clear()
+    return joined
 
 
 def idle_since(handler: ConnectionHandler) -> float | None:
     """Return when (`time.time()`) the last byte arrived from either side; None while mitmproxy itself waits."""
-    watchdog = getattr(handler, "timeout_watchdog", None)
-    if watchdog is None or watchdog.blocker:
-        return None
-    return float(watchdog.last_activity)
+    watchdog = handler.timeout_watchdog
+    return None if watchdog.blocker else float(watchdog.last_activity)
 
 
 async def close_idle(handler: ConnectionHandler) -> None:
@@ -178,44 +169,25 @@ def stream_reader(handler: ConnectionHandler, connection: Connection) -> asyncio
     return reader if isinstance(reader, asyncio.StreamReader) else None
 
 
-class ReadGate:
-    """Pauses and resumes reading on all connections.
+def pause_reading() -> None:
+    """Pause reading on all connections.
 
-    After each read, mitmproxy waits until its writers have room; while the gate is closed, they have none.
-    (Pausing the transports does not work: asyncio's readers resume them on their own.)
+    After each read, mitmproxy waits until its writers have room; until `resume_reading`, they have none.  (Pausing the
+    transports does not work: asyncio's readers resume them on their own.)
     """
+    if not _gates:
+        _gates.append(asyncio.Event())
 
-    def __init__(self) -> None:
-        self._open = asyncio.Event()
-        self._open.set()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether reading is paused."""
-        return not self._open.is_set()
+def resume_reading() -> None:
+    """Resume reading on all connections."""
+    while _gates:
+        _gates.pop().set()
 
-    def close(self, master: Master) -> None:
-        """Pause reading on all connections."""
-        self._open.clear()
-        for handler in list(getattr(master.addons.get("proxyserver"), "connections", {}).values()):
-            self.block(handler)
 
-    def open(self) -> None:
-        """Resume reading."""
-        self._open.set()
-
-    def block(self, handler: ConnectionHandler) -> None:
-        """Pause reading on one connection until the gate opens."""
-        original = getattr(handler, "drain_writers", None)
-        if original is None or "drain_writers" in vars(handler):
-            return
-
-        async def drain_writers() -> None:
-            await self._open.wait()
-            vars(handler).pop("drain_writers", None)
-            await original()
-
-        vars(handler)["drain_writers"] = drain_writers
+def is_reading_paused() -> bool:
+    """Whether reading is paused on all connections."""
+    return bool(_gates)
 
 
 # Flows
@@ -255,15 +227,14 @@ def patch(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
         _observe_connecting()
         _drop_trailers(on_trailers)
         _bound_heads()
-        if hasattr(ConnectionHandler, "drain_writers") and hasattr(Http2Server, "_handle_event"):
-            _bound_http2_buffers()
+        _let_reading_pause()
+        _bound_buffers_of(Http2Server, ResponseData)
+        _bound_buffers_of(Http2Client, RequestData)
 
 
 def _observe_error_sides() -> None:
     """mitmproxy's text is "reset by client" for resets of both sides; the event that it handles knows the side."""
-    original = getattr(HttpStream, "handle_protocol_error", None)
-    if original is None:
-        return
+    original = HttpStream.handle_protocol_error
 
     def handle_protocol_error(self: HttpStream, event: Any) -> Any:
         side = ErrorSide.SERVICE if isinstance(event, ResponseProtocolError) else ErrorSide.CLIENT
@@ -274,9 +245,7 @@ def _observe_error_sides() -> None:
 
 
 def _observe_connecting() -> None:
-    original = getattr(HttpStream, "make_server_connection", None)
-    if original is None:
-        return
+    original = HttpStream.make_server_connection
 
     def make_server_connection(self: HttpStream) -> Generator[Any, Any, bool]:
         _connecting[self.flow] = True
@@ -326,11 +295,8 @@ def _resume_reading(connection: Connection) -> None:
 def _bound_heads() -> None:
     """mitmproxy buffers a head, and what follows a request whose response is not complete, without limit."""
     for kind in (Http1Server, Http1Client):
-        if hasattr(kind, "read_headers"):
-            _bound_head_of(kind)
+        _bound_head_of(kind)
     server: Any = Http1Server
-    if not (hasattr(server, "wait") and hasattr(server, "mark_done")):
-        return
     wait, mark_done = server.wait, server.mark_done
 
     def wait_for_response(self: Http1Server, event: Any) -> Any:
@@ -366,9 +332,7 @@ def _bound_head_of(kind: Any) -> None:
 
 def _drop_trailers(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
     """mitmproxy cannot write trailers to an HTTP/1 peer: it raises, and the client waits forever."""
-    original = getattr(Http1Connection, "read_body", None)
-    if original is None:
-        return
+    original = Http1Connection.read_body
 
     def read_body(self: Http1Connection, event: Any) -> Any:
         if type(self.body_reader).__name__ == "ChunkedReader":  # h11's, which it does not export
@@ -508,12 +472,12 @@ class _SendBuffers:
                 yield from held.release(stream_id)
 
 
-def _bound_http2_buffers() -> None:
+def _let_reading_pause() -> None:
     drain = ConnectionHandler.drain_writers
-    for kind, data in ((Http2Server, ResponseData), (Http2Client, RequestData)):
-        _bound_buffers_of(kind, data)
 
     async def drain_writers(self: ConnectionHandler) -> None:
+        for gate in _gates:
+            await gate.wait()
         if _paused:
             task = asyncio.current_task()
             for connection, io in list(self.transports.items()):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -14,12 +15,13 @@ from mitmproxy.certs import CertStore
 from mitmproxy.master import Master
 from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 
-from wiretape.addresses import connection_failure, is_loopback, listen_error, origin_of
+from wiretape.addresses import is_loopback, origin_of
 from wiretape.errors import InputError
+from wiretape.network_errors import describe_connection_error, describe_listen_error
 from wiretape.side_command import DebuggerProcess, SideCommand
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon import Wiretape
-from wiretape_proxy.addon_options import INCONCLUSIVE, NEVER, PREFIX, Upstream, reaches
+from wiretape_proxy.proxy_options import FAIL_ON, PREFIX, Upstream
 from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.stderr_writer import LogHandler, StderrWriter, install_log_handler
 
@@ -34,19 +36,17 @@ _EXPORT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyOptions:
+class RunnerOptions:
     """How to run the proxy."""
 
-    mode: str
-    """In mitmproxy's notation: `regular`, or `reverse:URL`."""
     upstream: Upstream | None
-    """None: any host."""
+    """None: any host, in regular mode."""
+    is_regular: bool
+    """Whether it is in mitmproxy's mode `regular`, and not `reverse`."""
     listen: tuple[str, int]
     confdir: Path
     addon_options: Mapping[str, str]
     """The addon's options, without their prefix."""
-    allow_hosts: tuple[str, ...]
-    """Patterns of `host:port`; TLS to other hosts passes through untouched."""
     insecure: bool
     ca: Path | None
     """Authorities to trust for the service instead of the usual ones."""
@@ -67,13 +67,15 @@ class RecordingMaster(Master):
     a small request.  Some of them also alter traffic.
     """
 
-    def __init__(self, given: ProxyOptions, addon: Wiretape) -> None:
+    def __init__(self, given: RunnerOptions, addon: Wiretape) -> None:
+        service = given.upstream
         opts = options.Options(
-            mode=[given.mode],
+            mode=["regular" if given.is_regular or service is None else f"reverse:{service.origin}"],
             listen_host=given.listen[0],
             listen_port=given.listen[1],
             confdir=str(given.confdir),
-            allow_hosts=list(given.allow_hosts),
+            # TLS to other hosts passes through untouched.
+            allow_hosts=[f"^{re.escape(service.authority)}$"] if service is not None and given.is_regular else [],
             ssl_insecure=given.insecure,
             ssl_verify_upstream_trusted_ca=str(given.ca) if given.ca else None,
         )
@@ -92,7 +94,7 @@ class RecordingMaster(Master):
         opts.update(connection_strategy="lazy", **{PREFIX + name: value for name, value in given.addon_options.items()})
 
 
-async def run(given: ProxyOptions, on_ready: Callable[[], None]) -> int:
+async def run(given: RunnerOptions, on_ready: Callable[[], None]) -> int:
     """Run the proxy until a signal arrives; return the exit status.  Raises InputError if it cannot start.
 
     `on_ready` is called once mitmproxy has read its keys.
@@ -101,7 +103,7 @@ async def run(given: ProxyOptions, on_ready: Callable[[], None]) -> int:
         return await _run(given, on_ready, stderr)
 
 
-async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: StderrWriter) -> int:
+async def _run(given: RunnerOptions, on_ready: Callable[[], None], stderr: StderrWriter) -> int:
     log_handler = install_log_handler(stderr)
     stop = _stop_on_signals(stderr)
     if given.check_upstream and given.upstream is not None:
@@ -135,7 +137,7 @@ async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: Stderr
     await debugger.stop()
     await exporter.stop()
     closed = addon.recorder.closed
-    if given.fail_on == INCONCLUSIVE and closed is not None and closed.inconclusive:
+    if given.fail_on == "inconclusive" and closed is not None and closed.inconclusive:
         stderr.write_line(f"Inconclusive: {', '.join(closed.inconclusive)}; `wiretape report` lists the reasons.")
     return exit_status(addon.recorder, given.fail_on)
 
@@ -145,9 +147,10 @@ def exit_status(recorder: RecorderClient, fail_on: str) -> int:
     closed = recorder.closed
     if closed is None or not recorder.is_complete:
         return _INCOMPLETE
-    if fail_on == NEVER:
+    if fail_on == "never":
         return 0
-    if reaches(closed.severities, fail_on) or (fail_on == INCONCLUSIVE and closed.inconclusive):
+    reached = FAIL_ON[: FAIL_ON.index(fail_on) + 1]
+    if any(map(closed.severities.get, reached)) or (fail_on == "inconclusive" and closed.inconclusive):
         return _FINDINGS
     return _INCOMPLETE if closed.checks_failed else 0
 
@@ -175,7 +178,7 @@ async def _check_upstream(upstream: Upstream) -> None:
             _, writer = await asyncio.open_connection(upstream.host, upstream.port)
     except OSError as error:
         hint = "start the service first, or use --no-upstream-check."
-        raise InputError(f"{upstream.origin} does not respond ({connection_failure(error)}): {hint}") from None
+        raise InputError(f"{upstream.origin} does not respond ({describe_connection_error(error)}): {hint}") from None
     writer.close()
 
 
@@ -191,22 +194,21 @@ def _check_started(master: Master, addon: Wiretape, listen: tuple[str, int]) -> 
     """Raise InputError if the proxy does not listen or record."""
     if addon.error is not None:
         raise addon.error
-    for error in internals.listen_errors(master):
+    for error in internals.listen_exceptions(master):
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
         if not isinstance(cause, OSError):
             raise InputError(f"Cannot listen on {':'.join(map(str, listen))}: {error}.") from None
-        raise InputError(listen_error(*listen, cause)) from None
+        raise InputError(describe_listen_error(*listen, cause)) from None
 
 
 def _announce(
-    stderr: StderrWriter, log_handler: LogHandler, address: tuple[str, int], given: ProxyOptions, addon: Wiretape
+    stderr: StderrWriter, log_handler: LogHandler, address: tuple[str, int], given: RunnerOptions, addon: Wiretape
 ) -> None:
     host, port = address
-    is_regular = given.mode == "regular"
     to = given.upstream.url if given.upstream is not None else "every host"
-    role = f"as a proxy for {to}" if is_regular else f"forwarding to {to}"
+    role = f"as a proxy for {to}" if given.is_regular else f"forwarding to {to}"
     stderr.write_line(f"Listening on {origin_of(host, port)}, {role}, recording to {addon.recording}; Ctrl-C to stop.")
-    if is_regular:
+    if given.is_regular:
         stderr.write_line(f"Clients that use TLS must trust {given.confdir / 'mitmproxy-ca-cert.pem'}.")
     if not is_loopback(host):
         stderr.write_line("Other machines can connect to this proxy and use the service through it.")

@@ -21,9 +21,9 @@ from wiretape.errors import InputError, describe_failure
 from wiretape.observations import Observation
 from wiretape.recording import RedactionPolicy, Writer
 from wiretape.rules import Settings
-from wiretape_proxy.addon_options import NO_CONFIG
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
 from wiretape_proxy.live_checker import LiveChecker
+from wiretape_proxy.proxy_options import NO_CONFIG
 from wiretape_proxy.recorder_messages import (
     MOST_HELD,
     RECORDER_FAILED,
@@ -44,20 +44,16 @@ from wiretape_proxy.recorder_messages import (
 )
 from wiretape_proxy.rotation import Rotation
 
-_GATHER_MS = 100
+_GATHER_MS = 80
 """How long input may wait to be read together with later input: each wake-up, run and commit has its cost."""
 _MOST_GATHERED_BYTES = 48 * 1024
 """With more input than this, reading continues at once: the pipe must not become full."""
-COMMIT_AFTER_S = 0.14
-"""Maximum age of uncommitted input: it arrives every 40 ms, and the goal is 200 ms in all."""
+COMMIT_AFTER_S = 0.12
+"""Maximum age of uncommitted input: it is sent every 40 ms, and the goal is 200 ms in all."""
 _COMMIT_PAUSE_S = 0.05
 """Minimum time between commits, so that each one is worth its cost if input is late."""
 _ALIVE_EVERY_S = 0.2
 """While commits are late for a known reason, the proxy must not take the recorder for one that hangs."""
-_REPORT_EVERY_S = 0.2
-"""How often the proxy is told what is stored ..."""
-_MOST_UNREPORTED_BYTES = 4 * 1024 * 1024
-"""... unless it keeps this much until then."""
 _PATIENCE_S = 1.0
 """A lock is reported after this time ..."""
 _PROGRESS_EVERY_S = 5.0
@@ -180,12 +176,8 @@ class Recorder:
         )
         self._held_bytes = self._lose_held(resumed.held) if resumed is not None else 0
         """How many bytes the recorder that failed had held back."""
-        self._received = self._stored = self._reported = 0
+        self._received = self._stored = 0
         """Numbers of batches."""
-        self._held: list[HeldBody] = []
-        self._unreported_bytes = 0
-        self._reported_at = 0.0
-        self._report_at = _NEVER
         self._alive_at = 0.0
         self._not_stored = 0
         self._commit_at = _NEVER
@@ -213,11 +205,8 @@ class Recorder:
                 self.store(data)
             elif data := self._read_input(self._timeout()):
                 self.store(data)
-            now = time.monotonic()
-            if now >= self._commit_at:
+            if time.monotonic() >= self._commit_at:
                 self.commit()
-            elif now >= self._report_at:
-                self._report_stored()
         self.close()
 
     @property
@@ -269,12 +258,10 @@ class Recorder:
 
     def _timeout(self) -> float | None:
         """Return how long to wait for input."""
-        due = min(self._commit_at, self._report_at)
-        return None if due == _NEVER else max(0.0, due - time.monotonic())
+        return None if self._commit_at == _NEVER else max(0.0, self._commit_at - time.monotonic())
 
     def store(self, data: bytes) -> None:
         """Decode input, and store it with the next commit."""
-        self._unreported_bytes += len(data)
         batches = list(self._batches.feed(data))
         self._received += len(batches)
         if batches := [batch for batch in batches if not self._is_stored(batch)]:
@@ -310,7 +297,7 @@ class Recorder:
         """Let the proxy know that this process works, even if a lock or a long head delays the commit."""
         if time.monotonic() >= self._alive_at:
             self._alive_at = time.monotonic() + _ALIVE_EVERY_S
-            self._send(BatchesStored(self._reported))
+            self._send(BatchesStored(self._stored))
 
     def commit(self) -> None:
         """Write what was stored to the disk."""
@@ -320,11 +307,7 @@ class Recorder:
         self._stored = self._received
         self._commit_at = _NEVER
         self._committed_at = time.monotonic()
-        self._held = self._held_bodies()
-        self._report_at = self._reported_at + _REPORT_EVERY_S
-        is_due = self._committed_at >= self._report_at or self._unreported_bytes >= _MOST_UNREPORTED_BYTES
-        if is_due or self._source is None:
-            self._report_stored()
+        self._send(BatchesStored(self._stored, self._held_bodies()))
         if time.monotonic() >= self._check_file_at:
             self._check_file()
         if self._rotation is not None and self._source is not None and self._rotation.is_due(self._writer):
@@ -337,12 +320,6 @@ class Recorder:
                 self._warn(f"The recording cannot be written ({why}): traffic continues unrecorded.")
             self._not_stored = not_stored
             self._send(BytesNotStored(not_stored))
-
-    def _report_stored(self) -> None:
-        """Tell the proxy which batches are stored."""
-        self._send(BatchesStored(self._stored, self._held))
-        self._reported, self._unreported_bytes = self._stored, 0
-        self._reported_at, self._report_at = time.monotonic(), _NEVER
 
     def _check_file(self) -> None:
         """Report once if the file was deleted, moved or replaced."""

@@ -18,7 +18,6 @@ from typing import Any
 
 from wiretape.errors import InputError, describe_failure
 from wiretape.labels import count_of
-from wiretape_proxy.addon_options import Settings
 from wiretape_proxy.ipc_codec import (
     BatchReader,
     CaptureBuffer,
@@ -28,6 +27,7 @@ from wiretape_proxy.ipc_codec import (
     encode_stop,
     pack_batch,
 )
+from wiretape_proxy.proxy_options import Settings
 from wiretape_proxy.recorder_messages import (
     MOST_BYTES,
     RECORDER_FAILED,

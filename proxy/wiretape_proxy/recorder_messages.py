@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from wiretape.labels import count_of
 from wiretape.observations import Side
 from wiretape.safe_text import printable, shorten
-from wiretape_proxy.addon_options import Settings
+from wiretape_proxy.proxy_options import Settings
 
 MOST_BYTES = 1 << 20
 """Bytes of a message."""

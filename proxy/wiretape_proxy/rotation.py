@@ -14,8 +14,8 @@ from wiretape.errors import RecordingError, describe_failure
 from wiretape.recording import DerivedTables, RecordingFile, Writer
 from wiretape.recording.compressed_file import compress_recording, compressed_name
 from wiretape.safe_text import printable
-from wiretape_proxy.addon_options import RotationLimit, Settings
 from wiretape_proxy.live_checker import LiveChecker
+from wiretape_proxy.proxy_options import RotationLimit, Settings
 from wiretape_proxy.recorder_messages import LogLine, RecorderMessage, UnfinishedFiles
 
 _RETRY_AFTER_S = 10.0

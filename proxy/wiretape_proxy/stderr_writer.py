@@ -44,18 +44,9 @@ class UnbufferedStderr(io.StringIO):
         self._broken = False
         self._encoding = sys.stderr.encoding or "utf-8"
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        """The encoding of the locale."""
-        return self._encoding
-
     def fileno(self) -> int:
         """Return the descriptor of standard error."""
         return 2
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
 
     def write(self, text: str) -> int:
         """Write all of the text, however long that takes."""

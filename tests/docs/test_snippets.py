@@ -30,7 +30,7 @@ from wiretape.config import load_config
 from wiretape.recording import open_recording
 from wiretape_inspect.probe.probe_file import read_probe_file
 from wiretape_inspect.report import baseline
-from wiretape_proxy.addon_options import OPTIONS
+from wiretape_proxy.proxy_options import OPTIONS
 from wiretape_replay.server_options import ServeOptions, fault_script
 from wiretape_replay.service.scenario_file import read_scenario
 

@@ -169,6 +169,31 @@ class H2Peer(Peer):
         self.flush()
         return stream
 
+    def begin_upload(self, path: str, size: int) -> int:
+        """Send the headers of a request with a body; return its stream."""
+        stream = self.h2.get_next_available_stream_id()
+        head = [(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", path)]
+        self.h2.send_headers(stream, [*head, ("content-length", str(size))])
+        self.flush()
+        return stream
+
+    def upload(self, stream: int, size: int) -> int:
+        """Send as much of a body as the window allows, at most `size` bytes; return how much that was."""
+        sent = 0
+        while sent < size and (window := self.h2.local_flow_control_window(stream)):
+            count = min(1 << 14, window, size - sent)
+            self.h2.send_data(stream, b"x" * count)
+            self.flush()
+            sent += count
+        return sent
+
+    def upload_rest(self, stream: int, size: int) -> None:
+        """Send the last `size` bytes of a body as the window opens, and end the stream."""
+        while size := size - self.upload(stream, size):
+            assert self.pump()
+        self.h2.end_stream(stream)
+        self.flush()
+
     def respond(self, stream: int, *chunks: bytes, end: bool = False) -> None:
         """Send response headers and these frames."""
         self.h2.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream")])
@@ -311,6 +336,13 @@ class Proxy:
         peer.send("\r\n".join([*head, "", ""]).encode())
         return peer
 
+    def post(self, path: str, body: bytes, *headers: str, sent: bytes | None = None) -> Peer:
+        """Connect and send a request with a body, of which `sent` is sent now: all of it by default."""
+        peer = self.connect()
+        head = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *headers, "", ""]
+        peer.send("\r\n".join(head).encode() + (body if sent is None else sent))
+        return peer
+
     def connect_h2(self) -> H2Peer:
         """Connect to the proxy with HTTP/2."""
         context = ssl.create_default_context()
@@ -339,6 +371,10 @@ class Proxy:
         assert exchange is not None
         with open_recording(self.file) as recording:
             return b"".join(run.data for run in recording.body(exchange.number, side))
+
+    def outcome(self, path: str) -> tuple[Ending, bytes]:
+        """Wait until the exchange of a path has ended; return how, and the recorded bytes of its response."""
+        return self.ended(path).ending, self.body(path)
 
     def stop(self, number: int = signal.SIGINT) -> int:
         """Send a signal and wait; return the exit status."""

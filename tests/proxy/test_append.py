@@ -1,12 +1,16 @@
-"""A recording that is continued by `--append`, after the proxy was stopped or killed."""
+"""Live findings, also of a recording that is continued by `--append`, are those of the report."""
 
+import itertools
 import json
 import logging
+import threading
 from collections import Counter
 from types import SimpleNamespace
 
 from click.testing import CliRunner
+from wire_bytes import CHUNKED, END, STREAM, chunk, durable_event
 
+from wiretape.checking import check
 from wiretape.cli import wiretape
 from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
@@ -14,31 +18,13 @@ from wiretape.recording import open_recording
 from wiretape_inspect.timeline_json import recording_document
 from wiretape_proxy.stderr_writer import LogHandler
 
-STREAM = "/v1/sessions/s1/events/stream"
-CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-END = b"0\r\n\r\n"
 KEY = "Authorization: Bearer sk-1"
 
 
 def events(*sequences, resync=None):
     """Return the chunks of durable events; the one with the sequence `resync` asks for a reconnect."""
-    chunks = b""
-    for number in sequences:
-        kind = "stream.resync" if number == resync else "run.started" if number == 1 else "reasoning.message"
-        document = {
-            "id": f"e{number}",
-            "sequence": number,
-            "type": kind,
-            "workspace_id": "w1",
-            "session_id": "s1",
-            "run_id": "r1",
-            "created_at": "2025-01-01T00:00:00Z",
-            "content": [],
-            "data": {},
-        }
-        data = f"event: {kind}\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
-        chunks += b"%x\r\n%s\r\n" % (len(data), data)
-    return chunks
+    kinds = {resync: "stream.resync"}
+    return b"".join(chunk(durable_event(number, kinds.get(number, ""))) for number in sequences)
 
 
 def serve(service, *answers):
@@ -114,8 +100,8 @@ def test_findings_that_depend_on_an_earlier_file_stay_and_no_others_are_reported
     serve(service, events(1, 2, 3) + END, events(3, 4) + END, events(5) + END)
     first = start_proxy(service.url, "--rotate", "500K")
     first.get(STREAM, KEY).until(END)
-    body = b"x" * 1_000_000
-    service.on("/large", lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + body))
+    body = b"x" * 600_000
+    service.on("/large", lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n" + body))
     first.get("/large").until(body)
     first.wait_line("; recording continues in ")
     first.get(STREAM, KEY, "Last-Event-ID: e1").until(END)
@@ -143,3 +129,47 @@ def test_what_the_recorder_reports_before_the_proxy_is_ready_is_printed_afterwar
     assert lines.written == []
     handler.open()
     assert lines.written == ["It is corrected."]
+
+
+def test_a_second_viewer_does_not_hide_what_the_first_stream_proves(start_proxy, service):
+    start, second, idle = (
+        durable_event(1, "run.started"),
+        durable_event(2, "run.started", run="r2"),
+        durable_event(3, "sandbox.recreated", run=""),
+    )
+    cut = idle[: idle.index(b"data:")]
+    has_seen = threading.Event()
+    numbers = itertools.count()
+
+    def behave(peer):
+        match next(numbers):
+            case 0:
+                peer.send(CHUNKED + chunk(start))
+                has_seen.wait(30)
+                peer.send(chunk(second + cut))
+                peer.close()
+            case 1:
+                peer.send(CHUNKED + chunk(start + second))
+                peer.rest()
+            case _:
+                peer.send(CHUNKED + b"0\r\n\r\n")
+
+    service.on(STREAM, behave)
+    proxy = start_proxy(service.url)
+    first = proxy.get(STREAM, KEY)
+    first.until(b"e1")
+    viewer = proxy.get(STREAM, "Authorization: Bearer sk-2")
+    viewer.until(b"r2")
+    has_seen.set()
+    first.until(b"id: e3")
+    first.rest()
+    assert "exchange 1, event 2" in proxy.wait_line("RUN001")
+    proxy.get(STREAM, KEY, "Last-Event-ID: e3").until(b"0\r\n\r\n")
+    assert "never received completely" in proxy.wait_line("CLI002")
+    viewer.close()
+    proxy.stop()
+    live = [line for line in proxy.lines if "RUN001" in line or "CLI002" in line]
+    found = [finding for finding in check(proxy.file).findings if finding.code in {"RUN001", "CLI002"}]
+    assert [(finding.code, finding.exchange) for finding in found] == [("RUN001", 1), ("CLI002", 3)]
+    assert len(live) == len(found)
+    assert all(any(finding.message in line for line in live) for finding in found)

@@ -39,26 +39,18 @@ def render(body: bytes, encoding: str = "", **metadata: object) -> list[str]:
 
 
 def test_each_event_is_one_line_with_number_sequence_type_id_and_data():
-    lines = render(event(7) + b"event: ping\ndata: x\n\n" + b"event: empty\n\n")
+    ignored = b": one\n\n: two\n\nevent: ping\ndata: x\n\nevent: empty\n\n"
+    lines = render(event(7) + ignored + b"data: cut")
 
     assert lines == [
-        f"3 events, {len(event(7)) + 35} bytes",
+        f"3 events, {len(event(7)) + len(ignored) + 9} bytes",
         HEADING,
         f"{1:>7}  {7:>6}  {'a':<22}  e7  " + '{"type": "a", "sequence": 7, "text": "word"}',
+        f"{'':17}╌╌ 2 comments ╌╌  : two",
         f"{2:>7}  {'·':>6}  {'ping':<22}  x",
         f"{3:>7}  {'·':>6}  {'empty':<22}  no data line, so clients ignore it",
+        f"{'…':>7}  9 bytes of an unfinished event",
     ]
-
-
-def test_consecutive_comments_are_one_line():
-    lines = render(b": one\n\n: two\n\n" + event(1))
-
-    assert lines[2].strip() == "╌╌ 2 comments ╌╌  : two"
-    assert lines[3].startswith("      1       1  a ")
-
-
-def test_an_unfinished_event_is_counted():
-    assert render(event(1) + b"data: cut")[-1] == "      …  9 bytes of an unfinished event"
 
 
 def test_a_long_stream_shows_its_last_events_with_their_numbers():

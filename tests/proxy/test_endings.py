@@ -51,22 +51,6 @@ def test_an_ending_is_classified(facts, ending):
     assert (detail == "") == (ending is Ending.COMPLETE)
 
 
-WITHOUT_SIDE = [
-    (Facts("Client disconnected.", client_open=False), Ending.CLIENT_CLOSED),
-    (Facts("Client disconnected."), Ending.CLIENT_CLOSED),
-    (Facts(RST), Ending.CLIENT_CLOSED),
-    (Facts(RST, service_open=False), Ending.CLIENT_CLOSED),
-    (Facts("stream reset by client (INTERNAL_ERROR)"), Ending.SERVICE_RESET),
-    (Facts(CUT, service_open=False), Ending.SERVICE_CLOSED),
-    (Facts("peer closed connection", service_open=False), Ending.SERVICE_CLOSED),
-]
-
-
-@pytest.mark.parametrize(("facts", "ending"), WITHOUT_SIDE)
-def test_without_the_error_side_the_states_of_the_connections_decide(facts, ending):
-    assert classify(facts)[0] is ending
-
-
 @pytest.mark.parametrize(
     "error",
     [

@@ -120,12 +120,7 @@ def test_every_command_counts_the_same_events(recording):
     ends = [row for row in rows if row["row"] == "end"]
     assert sum(row["durable"] + row["deltas"] + row["ephemeral"] for row in ends) == EVENTS
     assert f"{EVENTS} events of A, {EVENTS} of B" in run("diff", file, file).stdout
-
-
-def test_events_are_shown_without_interpretation(recording):
-    text = run("show", recording[0]).stdout
-    assert "[DONE]" in text
-    assert "content_block_delta" in text
+    assert {"[DONE]", "content_block_delta"} <= set(run("show", file).stdout.split())
 
 
 def test_a_replay_serves_the_streams_again(recording):
@@ -161,33 +156,6 @@ def test_creations_alone_are_judged_live_as_in_the_report(service, start_proxy):
     assert {finding.code[:-3] for finding in result.findings} == {"ERR", "BUSY", "RATE", "AUTH", "CLI"}
     with open_recording(proxy.file) as opened:
         assert list(opened.findings()) == list(result.findings)
-
-
-@pytest.mark.parametrize("listed", ["/v1/sessions", "/v1/sessions/s1"])
-def test_in_forward_mode_the_sessions_of_another_api_are_not_judged(service, start_proxy, tmp_path, listed):
-    service.on(listed, responder(*REFUSALS))
-    proxy = start_proxy("--mode", "regular", "--confdir", str(tmp_path / "keys"))
-    for _ in REFUSALS:
-        post(proxy, service.url + listed, host=service.authority)
-    assert proxy.stop() == 0
-    with open_recording(proxy.file) as opened:
-        assert opened.info.upstream == ""
-        assert list(opened.findings()) == []
-    first, *_ = run("report", proxy.file, "--no-config").stdout.splitlines()
-    assert first.startswith(f"{proxy.file}: No exchange is checked as the service's, because their paths")
-    for base in ("/", service.url):
-        with_base = run("report", proxy.file, "--no-config", "--base", base)
-        assert (with_base.exit_code, "ERR001" in with_base.stdout) == (1, True)
-        assert "is checked as" not in with_base.stdout
-
-
-def test_in_forward_mode_the_parts_of_a_session_are_judged(service, start_proxy, tmp_path):
-    service.on("/v1/sessions/s1/runs", responder(*REFUSALS))
-    proxy = start_proxy("--mode", "regular", "--confdir", str(tmp_path / "keys"))
-    post(proxy, f"{service.url}/v1/sessions/s1/runs", host=service.authority)
-    assert proxy.stop() == 0
-    with open_recording(proxy.file) as opened:
-        assert sorted(finding.code for finding in opened.findings()) == ["AUTH002", "CLI001", "ERR001"]
 
 
 def test_appending_to_a_recording_names_both_services(service, tls_service, start_proxy):

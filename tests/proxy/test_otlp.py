@@ -161,13 +161,6 @@ def test_an_authority_that_is_not_valid_has_no_address(tmp_path):
     assert values(span.attributes)["url.full"] == "http://[bad/v1/sessions"
 
 
-def test_the_spans_arrive_at_an_endpoint_with_the_same_ids_as_in_a_file(recording, receiver):
-    done = export(recording, "--format", "otlp", "--endpoint", receiver.url)
-
-    assert (done.exit_code, done.stderr) == (0, f"Sent 2 spans to {receiver.url}.\n")
-    assert receiver.spans == spans_in(export(recording, "--format", "otlp").stdout_bytes)
-
-
 @pytest.mark.parametrize(
     ("endpoint", "message"),
     [
@@ -188,11 +181,12 @@ def test_an_endpoint_that_is_invalid_or_does_not_respond_is_one_sentence(recordi
     assert done.stderr.count("\n") == 1
 
 
-def test_a_password_in_the_endpoint_is_sent_but_not_printed(recording, receiver):
+def test_the_spans_of_a_file_arrive_at_an_endpoint_whose_password_is_sent_but_not_printed(recording, receiver):
     address = receiver.url.removeprefix("http://")
     done = export(recording, "--format", "otlp", "--endpoint", f"http://user:secret-1@{address}")
     assert (done.exit_code, done.stderr) == (0, f"Sent 2 spans to http://[redacted]@{address}.\n")
     assert receiver.authorization == "Basic dXNlcjpzZWNyZXQtMQ=="
+    assert receiver.spans == spans_in(export(recording, "--format", "otlp").stdout_bytes)
 
 
 LATE = "its response takes longer than "

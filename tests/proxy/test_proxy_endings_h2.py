@@ -5,10 +5,10 @@ import threading
 import h2.errors
 import h2.events
 import pytest
+from wire_bytes import CHUNKED
 
 from wiretape.observations import Ending, Side
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 ONE = b"data: 1"
 MANY = 12
 
@@ -40,9 +40,8 @@ def test_twelve_streams_of_one_client_run_at_the_same_time(proxy, service):
     client.close()
 
     for path in paths:
-        seen = proxy.ended(path)
-        assert (seen.ending, proxy.body(path)) == (Ending.CLIENT_CLOSED, ONE)
-        assert seen.request.http_version == "HTTP/2.0"
+        assert proxy.outcome(path) == (Ending.CLIENT_CLOSED, ONE)
+        assert proxy.ended(path).request.http_version == "HTTP/2.0"
 
 
 def test_a_stream_reset_by_the_client_ends_alone(proxy, service):
@@ -77,7 +76,7 @@ def test_a_connection_closed_by_the_service_ends_its_stream_only(proxy, service,
     now.set()
     client.wait(h2.events.StreamReset, stream)
 
-    assert (proxy.ended(path).ending, proxy.body(path)) == (ending, ONE)
+    assert proxy.outcome(path) == (ending, ONE)
 
 
 def test_a_request_with_a_body_passes_from_http2_to_http1(proxy, service):
@@ -97,49 +96,29 @@ def test_a_request_with_a_body_passes_from_http2_to_http1(proxy, service):
 # HTTP/2 on both sides
 
 
-def test_a_response_over_http2_is_complete(h2_proxy, h2_service):
-    path = h2_service.on("/whole", lambda peer, stream: peer.respond(stream, ONE, b"data: 2", end=True))
-    client = h2_proxy.connect_h2()
-    stream = client.request(path)
-    client.wait(h2.events.StreamEnded, stream)
-
-    assert client.bodies[stream] == b"data: 1data: 2"
-    seen = h2_proxy.ended(path)
-    assert (seen.ending, h2_proxy.body(path)) == (Ending.COMPLETE, b"data: 1data: 2")
-
-
 @pytest.mark.parametrize("code", [h2.errors.ErrorCodes.CANCEL, h2.errors.ErrorCodes.INTERNAL_ERROR])
-def test_a_stream_reset_by_the_service_is_not_attributed_to_the_client(h2_proxy, h2_service, code):
+@pytest.mark.parametrize("who", ["client", "service"])
+def test_a_stream_reset_by_one_side_reaches_the_other_and_is_attributed_to_it(h2_proxy, h2_service, who, code):
     """mitmproxy reports "stream reset by client" in both cases."""
 
     def behave(peer, stream):
         peer.respond(stream, ONE)
-        peer.h2.reset_stream(stream, code)
-        peer.flush()
+        if who == "service":
+            peer.h2.reset_stream(stream, code)
+            peer.flush()
 
-    path = h2_service.on(f"/service-resets-{code.name}", behave)
+    path = h2_service.on(f"/{who}-resets-{code.name}", behave)
     client = h2_proxy.connect_h2()
     stream = client.request(path)
-    client.wait(h2.events.StreamReset, stream)
+    if who == "service":
+        client.wait(h2.events.StreamReset, stream)
+    else:
+        client.wait_body(stream, ONE)
+        client.h2.reset_stream(stream, code)
+        client.flush()
 
-    seen = h2_proxy.ended(path)
-    assert seen.ending is Ending.SERVICE_RESET
-    assert seen.detail == f"The service reset the HTTP/2 stream ({code.name})."
-    assert h2_proxy.body(path) == ONE
-
-
-@pytest.mark.parametrize("code", [h2.errors.ErrorCodes.CANCEL, h2.errors.ErrorCodes.INTERNAL_ERROR])
-def test_a_reset_by_the_client_reaches_the_service(h2_proxy, h2_service, code):
-    path = h2_service.on(f"/client-resets-{code.name}", lambda peer, stream: peer.respond(stream, ONE))
-    client = h2_proxy.connect_h2()
-    stream = client.request(path)
-    client.wait_body(stream, ONE)
-    client.h2.reset_stream(stream, code)
-    client.flush()
-
-    seen = h2_proxy.ended(path)
-    assert (seen.ending, h2_proxy.body(path)) == (Ending.CLIENT_CLOSED, ONE)
-    assert seen.detail == f"The client reset the HTTP/2 stream ({code.name})."
+    assert h2_proxy.outcome(path) == ({"client": Ending.CLIENT_CLOSED, "service": Ending.SERVICE_RESET}[who], ONE)
+    assert h2_proxy.ended(path).detail == f"The {who} reset the HTTP/2 stream ({code.name})."
 
 
 def test_a_lost_client_connection_ends_all_its_streams(h2_proxy, h2_service):
@@ -197,8 +176,7 @@ def test_an_empty_data_frame_does_not_end_the_body(h2_proxy, h2_service):
     client.wait(h2.events.StreamEnded, stream)
 
     assert client.bodies[stream] == b"data: 1data: 2"
-    seen = h2_proxy.ended(path)
-    assert (seen.ending, h2_proxy.body(path)) == (Ending.COMPLETE, b"data: 1data: 2")
+    assert h2_proxy.outcome(path) == (Ending.COMPLETE, b"data: 1data: 2")
 
 
 def test_trailers_pass_over_http2(h2_proxy, h2_service):
@@ -213,7 +191,7 @@ def test_trailers_pass_over_http2(h2_proxy, h2_service):
     trailers = client.wait(h2.events.TrailersReceived, stream)
 
     assert dict(trailers.headers) == {"x-checksum": "1"}
-    assert (h2_proxy.ended(path).ending, h2_proxy.body(path)) == (Ending.COMPLETE, ONE)
+    assert h2_proxy.outcome(path) == (Ending.COMPLETE, ONE)
 
 
 # Clients and services that do not open their flow-control window
@@ -258,10 +236,7 @@ def test_a_client_without_window_stops_one_stream_of_an_http2_service(h2_proxy, 
 
     def fill(peer, stream):
         """Send as much as the window allows."""
-        windows.append(min(peer.h2.local_flow_control_window(stream), 8 << 20))
-        for begin in range(0, windows[-1], 1 << 14):
-            peer.h2.send_data(stream, b"x" * min(1 << 14, windows[-1] - begin))
-            peer.flush()
+        windows.append(peer.upload(stream, 8 << 20))
 
     def begin(peer, stream):
         peer.respond(stream)
@@ -319,32 +294,16 @@ def test_a_service_without_window_stops_one_upload_over_http2(h2_proxy, stalled)
     """mitmproxy alone gives each client a window of 2 GiB."""
     upload, finish, other = stalled
     client = h2_proxy.connect_h2()
-    stream = client.h2.get_next_available_stream_id()
-    head = [(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", upload)]
-    client.h2.send_headers(stream, [*head, ("content-length", str(LARGE))])
-    client.flush()
+    stream = client.begin_upload(upload, LARGE)
     sent, before = 0, [-1]
-
-    def send():
-        size = min(1 << 14, client.h2.local_flow_control_window(stream), LARGE - sent)
-        client.h2.send_data(stream, b"x" * size)
-        client.flush()
-        return size
-
     while len(set(before[-5:])) != 1 or len(before) < 5:
         before.append(sent)
-        while client.h2.local_flow_control_window(stream) and sent < LARGE:
-            sent += send()
+        sent += client.upload(stream, LARGE - sent)
         client.wait(h2.events.StreamEnded, client.request(other))
     assert sent < LARGE
 
     client.request(finish)
-    while sent < LARGE:
-        while not client.h2.local_flow_control_window(stream):
-            assert client.pump()
-        sent += send()
-    client.h2.end_stream(stream)
-    client.flush()
+    client.upload_rest(stream, LARGE - sent)
     client.wait_body(stream, b"%d" % LARGE)
 
 
@@ -354,14 +313,8 @@ def test_an_upload_over_http2_waits_until_the_connection_to_the_service_is_made(
     shy_service.on(path, lambda peer: peer.exactly(size) and peer.send(b"HTTP/1.1 204 No Content\r\n\r\n"))
     client = start_proxy(shy_service.url, "--insecure", "--no-upstream-check").connect_h2()
     client.wait(h2.events.SettingsAcknowledged)
-    stream = client.h2.get_next_available_stream_id()
-    head = [(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", path)]
-    client.h2.send_headers(stream, [*head, ("content-length", str(size))])
-    sent = 0
-    while window := client.h2.local_flow_control_window(stream):
-        sent += min(1 << 14, window)
-        client.h2.send_data(stream, b"x" * min(1 << 14, window))
-        client.flush()
+    stream = client.begin_upload(path, size)
+    sent = client.upload(stream, size)
     client.h2.ping(b"received")
     client.flush()
     client.wait(h2.events.PingAckReceived)
@@ -369,11 +322,5 @@ def test_an_upload_over_http2_waits_until_the_connection_to_the_service_is_made(
     assert sent <= 4 << 20
 
     shy_service.ready.set()
-    while sent < size:
-        while not (window := client.h2.local_flow_control_window(stream)):
-            assert client.pump()
-        part = min(1 << 14, window, size - sent)
-        client.h2.send_data(stream, b"x" * part, end_stream=sent + part == size)
-        client.flush()
-        sent += part
+    client.upload_rest(stream, size - sent)
     client.wait(h2.events.StreamEnded, stream)

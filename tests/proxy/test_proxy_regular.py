@@ -7,11 +7,10 @@ import threading
 
 import pytest
 from programs import find_program
+from wire_bytes import OK
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 @pytest.fixture(scope="module")

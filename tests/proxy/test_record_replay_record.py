@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from wire_bytes import chunk
 
 from wiretape.observations import Ending, Side, header
 from wiretape.recording import open_recording
@@ -30,10 +31,6 @@ TIMES = {"time", "time_ns", "ended_ns"}
 
 def stream(number: int) -> str:
     return f"/v1/sessions/s{number}/events/stream"
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def sized(body: bytes, *lines: bytes, status: bytes = b"200 OK") -> bytes:

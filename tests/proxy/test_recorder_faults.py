@@ -25,8 +25,8 @@ from wiretape.observations import (
 )
 from wiretape.recording import open_recording
 from wiretape_proxy import recorder_client
-from wiretape_proxy.addon_options import NO_CONFIG, Settings
 from wiretape_proxy.ipc_codec import CaptureBuffer, body_key, encode_observation, encode_stop, pack_batch
+from wiretape_proxy.proxy_options import NO_CONFIG, Settings
 from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.recorder_messages import (
     BatchesStored,

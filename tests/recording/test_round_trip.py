@@ -88,3 +88,20 @@ def test_times_must_increase(begin, new_talk) -> None:
     writer.feed([request])
     with pytest.raises(ValueError, match="is not later than"):
         writer.feed([RequestEnded(1, request.time_ns)])
+
+
+def test_bytes_of_several_bodies_can_overlap_but_are_not_earlier_than_what_was_fed_before(begin, new_talk) -> None:
+    writer, talk = begin()
+    requests = [talk.ask(), talk.ask()]
+    first = talk.now_ns
+    runs = [
+        BytesArrived(one.exchange, Side.REQUEST, 0, b"ab", (1, 2), (first + at, first + 9))
+        for at, one in enumerate(requests, 1)
+    ]
+    writer.feed([*requests, *runs])
+    assert writer.last_ns == first + 9
+    for time_ns in (first, first + 9):
+        with pytest.raises(ValueError, match="is not later than"):
+            writer.feed([BytesArrived(1, Side.REQUEST, 2, b"c", (3,), (time_ns,))])
+    with pytest.raises(ValueError, match="is not later than"):
+        writer.feed([RequestEnded(1, first + 9)])

@@ -16,8 +16,8 @@ from typing import Literal
 
 import click
 
-from wiretape.addresses import listen_error
 from wiretape.errors import MITMPROXY, OTLP, install_command
+from wiretape.network_errors import describe_listen_error
 from wiretape.recording import is_sqlite_file
 from wiretape.safe_text import printable
 from wiretape.versions import installed_version
@@ -135,7 +135,7 @@ def _check_ports() -> Iterator[Diagnosis]:
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError as error:
-            yield Diagnosis("problem", f"{commands}: {listen_error('127.0.0.1', port, error)}")
+            yield Diagnosis("problem", f"{commands}: {describe_listen_error('127.0.0.1', port, error)}")
         else:
             yield Diagnosis("ok", f"port {port} is free for {commands}")
 

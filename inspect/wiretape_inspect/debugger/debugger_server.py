@@ -19,9 +19,10 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from wiretape.addresses import is_loopback, is_loopback_host, listen_error, origin_of
+from wiretape.addresses import is_loopback, is_loopback_host, origin_of
 from wiretape.errors import InputError, RecordingError
 from wiretape.json_codec import dump_json
+from wiretape.network_errors import describe_listen_error
 from wiretape.recording import Recording, open_recording
 from wiretape_inspect.debugger.api_endpoints import (
     DOCUMENTS,
@@ -133,7 +134,7 @@ async def serve_debugger(
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
-            raise InputError(listen_error(host, port, error)) from None
+            raise InputError(describe_listen_error(host, port, error)) from None
         yield Debugger(origin_of(*runner.addresses[0][:2]), access)
     finally:
         await runner.cleanup()

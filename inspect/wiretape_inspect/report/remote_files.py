@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wiretape.addresses import connection_failure
 from wiretape.errors import InputError
+from wiretape.network_errors import describe_connection_error
 from wiretape.recording import redact_urls
 from wiretape.time_limit import call_within
 from wiretape.units import format_duration, format_size, parse_size
@@ -118,7 +118,7 @@ def _call(url: str, what: str, seconds: float, function: Callable[[], _T]) -> _T
     except TimeoutError:
         reason = f"this takes longer than {format_duration(round(seconds * 1e9))}"
     except Exception as error:  # noqa: BLE001 - each file system has errors of its own
-        text = connection_failure(error) if hasattr(error, "os_error") else str(error)
+        text = describe_connection_error(error) if hasattr(error, "os_error") else str(error)
         reason = redact_urls((text.strip().splitlines() or [type(error).__name__])[0]).rstrip(".")
     raise InputError(f"{shown_name(url)} cannot be {what}: {reason}.")
 

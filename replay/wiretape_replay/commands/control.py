@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
-from wiretape.addresses import connection_failure, origin_of
+from wiretape.addresses import origin_of
 from wiretape.control_protocol import (
     CONTROL_ROOT,
     TOKEN_HEADER,
@@ -20,6 +20,7 @@ from wiretape.control_protocol import (
 )
 from wiretape.errors import InputError
 from wiretape.labels import count_of
+from wiretape.network_errors import describe_connection_error
 from wiretape.safe_text import shorten
 from wiretape.side_command import TOKEN_VARIABLE
 from wiretape_replay.control.control_operations import OPERATIONS, Operation, option_of
@@ -72,7 +73,7 @@ def _request(
     except TimeoutError:
         raise InputError(f"The replay at {address} does not respond.") from None
     except OSError as error:
-        raise InputError(f"Cannot reach the replay at {address}: {connection_failure(error)}.") from None
+        raise InputError(f"Cannot reach the replay at {address}: {describe_connection_error(error)}.") from None
     except (ClientError, ValueError):
         raise InputError(f"The server at {address} is not a wiretape replay.") from None
 

@@ -14,10 +14,11 @@ from typing import Any
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from wiretape.addresses import listen_error, origin_of
+from wiretape.addresses import origin_of
 from wiretape.control_protocol import CONTROL_ROOT
 from wiretape.credential_names import SECRET_HEADERS
 from wiretape.errors import InputError
+from wiretape.network_errors import describe_listen_error
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import (
@@ -234,7 +235,7 @@ class HttpServer:
             await web.TCPSite(self._runner, host, port).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise InputError(listen_error(host, port, error)) from None
+            raise InputError(describe_listen_error(host, port, error)) from None
         return origin_of(*self._runner.addresses[0][:2])
 
     async def stop(self) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
+from threading import Timer
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,11 +20,14 @@ def with_debugger(*args):
     """Run a command with `--debug`; yield it, a connection to its debugger, and a function that reads the API."""
     command = [*args, "--listen", "127.0.0.1:0", "--debug"]
     with WiretapeProcess(*command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = Timer(30, process.kill)
+        deadline.start()
         try:
             lines = []
             while not (printed := _PRINTED.fullmatch(line := process.stderr.readline())):
                 lines.append(line)
                 assert line, (lines, process.wait(30))
+            deadline.cancel()
             url = urlsplit(printed[1])
             with closing(HTTPConnection(url.hostname, url.port, timeout=45)) as connection:
 
@@ -35,6 +39,7 @@ def with_debugger(*args):
                 cookie = get(f"/?{url.query}")[0]["Set-Cookie"].partition(";")[0]
                 yield process, connection.sock, lambda path: json.loads(get(path, Cookie=cookie)[1])
         finally:
+            deadline.cancel()
             process.kill()
 
 

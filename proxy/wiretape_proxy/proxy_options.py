@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,15 +17,12 @@ from wiretape.json_path import JsonPath
 from wiretape.observations import is_header_name
 from wiretape.units import parse_duration, parse_size
 
-INCONCLUSIVE = "inconclusive"
-NEVER = "never"
+FAIL_ON = ("error", "warning", "note", "inconclusive", "never")
+"""The values of `--fail-on`: severities, worst first, and two others."""
 NO_CONFIG = "none"
-SEVERITIES = ("error", "warning", "note")
-"""Severities of findings, worst first."""
 _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
 _WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
 _PARAMETER_NAME = re.compile(r"[^=&?#*]+")
-_OVERLOAD = ("slow", "drop")
 _LEAST_MEMORY = 1 << 20
 _PORTS = {"http": 80, "https": 443}
 
@@ -147,53 +145,34 @@ def parse_command(text: str) -> tuple[str, ...]:
 
 def parse_overload(text: str) -> str:
     """Parse what to do if recording cannot keep up.  Raises ValueError."""
-    if text not in _OVERLOAD:
-        raise ValueError(f"expected {' or '.join(_OVERLOAD)}, got {text!r}")
+    if text not in {"slow", "drop"}:
+        raise ValueError(f"expected slow or drop, got {text!r}")
     return text
 
 
-def parse_lines(text: str) -> tuple[str, ...]:
-    """Parse lines that are not empty."""
-    return tuple(line.strip() for line in text.splitlines() if line.strip())
+def parse_lines(check: Callable[[str], object], text: str) -> tuple[str, ...]:
+    """Parse lines that are not empty; `check` raises ValueError for an invalid one."""
+    lines = tuple(line.strip() for line in text.splitlines() if line.strip())
+    for line in lines:
+        check(line)
+    return lines
 
 
-def parse_parameters(text: str) -> tuple[str, ...]:
-    """Parse names of query parameters, one per line.  Raises ValueError."""
-    return _parse_names(text, _PARAMETER_NAME.fullmatch, "a query parameter such as api_key")
+def _check_parameter(name: str) -> None:
+    if not _PARAMETER_NAME.fullmatch(name):
+        raise ValueError(f"expected the name of a query parameter such as api_key, got {name!r}")
 
 
-def parse_headers(text: str) -> tuple[str, ...]:
-    """Parse names of headers, one per line.  Raises ValueError."""
-    return _parse_names(text, is_header_name, "a header such as X-Tenant")
+def _check_header(name: str) -> None:
+    if not is_header_name(name):
+        raise ValueError(f"expected the name of a header such as X-Tenant, got {name!r}")
 
 
-def _parse_names(text: str, is_name: Callable[[str], object], what: str) -> tuple[str, ...]:
-    names = parse_lines(text)
-    for name in names:
-        if not is_name(name):
-            raise ValueError(f"expected the name of {what}, got {name!r}")
-    return names
-
-
-def parse_paths(text: str) -> tuple[str, ...]:
-    """Parse JSON paths, one per line.  Raises ValueError."""
-    paths = parse_lines(text)
+def _check_path(path: str) -> None:
     try:
-        for path in paths:
-            JsonPath.of(path)
+        JsonPath.of(path)
     except InputError as error:
         raise ValueError(error.message.rstrip(".")) from None
-    return paths
-
-
-def reaches(severities: Mapping[str, int], threshold: str) -> bool:
-    """Whether there is a finding of severity `threshold` or worse, given the number of findings by severity.
-
-    Every finding reaches `inconclusive`.
-    """
-    if threshold == INCONCLUSIVE:
-        return any(severities.values())
-    return any(severities.get(severity) for severity in SEVERITIES[: SEVERITIES.index(threshold) + 1])
 
 
 def dated_name() -> str:
@@ -220,7 +199,6 @@ class Option:
     default: str = ""
     letter: str = ""
     """Its short form on the command line; may be empty."""
-    choices: tuple[str, ...] = ()
     is_repeatable: bool = False
     name: str = ""
 
@@ -246,6 +224,10 @@ def _flag(description: str) -> Any:
     return _option(description, parse_flag, default="false")
 
 
+def _lines(description: str, check: Callable[[str], object], metavar: str) -> Any:
+    return _option(description, partial(parse_lines, check), metavar, is_repeatable=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The values of the options: each option is declared here only, for the addon and for the command."""
@@ -256,12 +238,10 @@ class Settings:
         "Record only traffic to this URL; by default, record all traffic.",
         lambda text: parse_upstream(text) if text else None,
     )
-    redact_header: tuple[str, ...] = _option("Also redact this header.", parse_headers, "NAME", is_repeatable=True)
-    redact_query: tuple[str, ...] = _option(
-        "Also redact this query parameter.", parse_parameters, "NAME", is_repeatable=True
-    )
-    redact_body: tuple[str, ...] = _option(
-        "Overwrite what this JSON path selects in bodies and events.", parse_paths, "PATH", is_repeatable=True
+    redact_header: tuple[str, ...] = _lines("Also redact this header.", _check_header, "NAME")
+    redact_query: tuple[str, ...] = _lines("Also redact this query parameter.", _check_parameter, "NAME")
+    redact_body: tuple[str, ...] = _lines(
+        "Overwrite what this JSON path selects in bodies and events.", _check_path, "PATH"
     )
     identity: bool = _flag("Ask the service not to compress responses.")
     idle_timeout: float | None = _option(
@@ -270,8 +250,8 @@ class Settings:
     on_overload: str = _option(
         "If recording cannot keep up: slow the streams down, or let bytes pass unrecorded.",
         parse_overload,
+        "[slow|drop]",
         default="slow",
-        choices=_OVERLOAD,
     )
     memory: int = _option("Maximum amount of data waiting to be recorded.", parse_memory, "SIZE", default="256M")
     rotate: RotationLimit | None = _option(  # noqa: RUF009 - a field
