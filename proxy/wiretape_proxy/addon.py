@@ -116,9 +116,9 @@ class Wiretape:
         except ValueError as error:
             raise InputError(str(error)) from None
         path = settings.output or dated_name()
-        display = self._capture.display = FlowDisplay.create(self._master, path)
-        if display is not None:
-            self.recorder.watch(display.add_findings)
+        if self._master.addons.get("view") is not None:  # it has a user interface
+            self._capture.display = FlowDisplay(self._master, path)
+            self.recorder.on_status = self._capture.display.add_findings
         await self.recorder.open(replace(settings, output=path), self._upstream())
         self._capture.first_exchange = self.recorder.first_exchange
         self.recording = path

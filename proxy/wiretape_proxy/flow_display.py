@@ -92,11 +92,6 @@ class FlowDisplay:
         self._changed: dict[str, HTTPFlow] = {}
         contentview.install()
 
-    @classmethod
-    def create(cls, master: Master, recording: str) -> "FlowDisplay | None":
-        """Return a display for a master with a user interface, None for others."""
-        return cls(master, recording) if master.addons.get("view") is not None else None
-
     def begin(self, flow: HTTPFlow, exchange: int) -> None:
         """Show findings about this exchange of the recording on this flow."""
         self._flows[exchange] = flow

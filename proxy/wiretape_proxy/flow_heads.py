@@ -21,10 +21,10 @@ def request_started(flow: "HTTPFlow", exchange: int, time_ns: int = 0) -> Reques
         client=str(peer[0]) if peer else "",
         method=_latin(request.data.method),
         scheme=_latin(request.data.scheme),
-        authority=authority_of(flow),
+        authority=_authority(flow),
         target=_latin(request.data.path),
         http_version=_latin(request.data.http_version),
-        headers=headers_of(request),
+        headers=_headers(request),
     )
 
 
@@ -36,11 +36,11 @@ def response_started(response: "Response", exchange: int, time_ns: int = 0) -> R
         status=response.status_code,
         reason=_latin(response.data.reason),
         http_version=_latin(response.data.http_version),
-        headers=headers_of(response),
+        headers=_headers(response),
     )
 
 
-def authority_of(flow: "HTTPFlow") -> str:
+def _authority(flow: "HTTPFlow") -> str:
     """Return `host[:port]` that a request was sent to."""
     request: Request = flow.request
     # mitmproxy reports requests that it refuses before it knows their destination.
@@ -49,7 +49,7 @@ def authority_of(flow: "HTTPFlow") -> str:
     return bracketed if port == _DEFAULT_PORTS.get(_latin(request.data.scheme)) else f"{bracketed}:{port}"
 
 
-def headers_of(message: "Message") -> Headers:
+def _headers(message: "Message") -> Headers:
     """Return the headers as they crossed the wire."""
     return tuple((_latin(name), _latin(value)) for name, value in message.headers.fields)
 

@@ -112,7 +112,7 @@ async def _run(given: RunnerOptions, on_ready: Callable[[], None], stderr: Stder
     addon = Wiretape(in_command=True)
     master = RecordingMaster(given, addon)
     if given.live_view:
-        addon.recorder.watch(stderr.show)
+        addon.recorder.on_status = stderr.show
     await addon.recorder.spawn()
     debugger = DebuggerProcess(stderr.write_line)
     exporter = SideCommand(stderr.write_line, patience_s=_EXPORT_S)

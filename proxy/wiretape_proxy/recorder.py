@@ -44,12 +44,12 @@ from wiretape_proxy.recorder_messages import (
 )
 from wiretape_proxy.rotation import Rotation
 
-_GATHER_MS = 80
-"""How long input may wait to be read together with later input: each wake-up, run and commit has its cost."""
-_MOST_GATHERED_BYTES = 48 * 1024
-"""With more input than this, reading continues at once: the pipe must not become full."""
-COMMIT_AFTER_S = 0.12
-"""Maximum age of uncommitted input: it is sent every 40 ms, and the goal is 200 ms in all."""
+_GATHER_MS = 100
+"""How long input waits to be read and committed together with later input: each wake-up and run has its cost."""
+_CALM_BYTES = 48 * 1024
+"""With more input than this, it is read at once, so that the pipe does not become full ..."""
+COMMIT_AFTER_S = 0.14
+"""... and committed at this age: it is sent every 40 ms, and the goal is 200 ms in all."""
 _COMMIT_PAUSE_S = 0.05
 """Minimum time between commits, so that each one is worth its cost if input is late."""
 _ALIVE_EVERY_S = 0.2
@@ -218,12 +218,12 @@ class Recorder:
         """Return input; nothing if there is none in time, or if the pipe has ended."""
         data = b""
         if self._source is not None and select.select([self._source], [], [], timeout)[0]:
-            if self._is_calm:
-                end = select.poll()
-                end.register(self._source, 0)
-                end.poll(_GATHER_MS)
+            if self._is_calm and self._commit_at == _NEVER:
+                waiting = select.poll()
+                waiting.register(self._source, 0)  # more input does not end the wait, the end of the pipe does
+                waiting.poll(_GATHER_MS)
             data = os.read(self._source, _READ_BYTES)
-            self._is_calm = len(data) < _MOST_GATHERED_BYTES
+            self._is_calm = len(data) < _CALM_BYTES
             if not data:
                 self._source = None
         return data
@@ -266,7 +266,9 @@ class Recorder:
         self._received += len(batches)
         if batches := [batch for batch in batches if not self._is_stored(batch)]:
             self._writer.feed(self._observations(batches))
-            due = max(batches[0].times[0] / 1e9 + COMMIT_AFTER_S, self._committed_at + _COMMIT_PAUSE_S)
+            due = self._committed_at + _COMMIT_PAUSE_S
+            if not self._is_calm:
+                due = max(due, batches[0].times[0] / 1e9 + COMMIT_AFTER_S)
             self._commit_at = min(self._commit_at, due)
 
     def _is_stored(self, batch: Batch) -> bool:

@@ -158,6 +158,8 @@ class RecorderClient:
         """The number of the first exchange in the recording."""
         self.closed: RecordingClosed | None = None
         """What the recording contains, once it is closed."""
+        self.on_status: Callable[[RecorderStatus], None] | None = None
+        """Called with each status of the recorder; set before `open`."""
         self._buffer = buffer
         self._pause_reading = pause_reading
         self._settings = Settings()
@@ -167,7 +169,6 @@ class RecorderClient:
         self._is_paused = False
         self._dropped = 0
         self._not_stored = 0
-        self._watchers: list[Callable[[RecorderStatus], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._pipe: PipeWriter | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -204,10 +205,6 @@ class RecorderClient:
             return f"{count_of(self.lost_exchanges, 'exchange')} with {lost}"
         return lost if self.lost_bytes else ""
 
-    def watch(self, watcher: Callable[[RecorderStatus], None]) -> None:
-        """Pass each status of the recorder to `watcher`; call this before `open`."""
-        self._watchers.append(watcher)
-
     async def spawn(self) -> None:
         """Start the recorder process ahead of `open`, which takes a moment.  It touches nothing before `open`."""
         read_end, write_end = os.pipe()
@@ -240,7 +237,7 @@ class RecorderClient:
         self._files = [str(Path(settings.output))]
         if not self._is_alive:
             await self.spawn()
-        config = encode_message(RecorderConfig(settings, upstream, bool(self._watchers), resumed))
+        config = encode_message(RecorderConfig(settings, upstream, self.on_status is not None, resumed))
         if len(config) > MOST_BYTES:
             await self._end()
             raise InputError(f"The options have {len(config):,} bytes: use at most {MOST_BYTES:,}.")
@@ -465,8 +462,8 @@ class RecorderClient:
             case BatchesStored():
                 self._note_stored(message)
             case RecorderStatus():
-                for watcher in self._watchers:
-                    watcher(message)
+                if self.on_status is not None:
+                    self.on_status(message)
             case BytesNotStored():
                 self.lost_bytes += message.lost_bytes - self._not_stored
                 self._not_stored = message.lost_bytes
