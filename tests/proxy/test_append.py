@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import logging
 import threading
 from collections import Counter
-from types import SimpleNamespace
 
 from click.testing import CliRunner
 from wire_bytes import CHUNKED, END, STREAM, chunk, durable_event
@@ -16,7 +14,6 @@ from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape_inspect.timeline_json import recording_document
-from wiretape_proxy.stderr_writer import LogHandler
 
 KEY = "Authorization: Bearer sk-1"
 
@@ -118,17 +115,6 @@ def test_findings_that_depend_on_an_earlier_file_stay_and_no_others_are_reported
     with open_recording(last) as recording:
         assert list(recording.findings()) == before
     assert [line for line in second.lines if "correct" in line or " REC" in line] == []
-
-
-def test_what_the_recorder_reports_before_the_proxy_is_ready_is_printed_afterwards():
-    lines = SimpleNamespace(written=[])
-    lines.write_line = lines.written.append
-    handler = LogHandler(lines)
-    for name in ("wiretape_proxy.recorder_client", "mitmproxy"):
-        handler.handle(logging.LogRecord(name, logging.INFO, "", 1, "It is corrected.", None, None))
-    assert lines.written == []
-    handler.open()
-    assert lines.written == ["It is corrected."]
 
 
 def test_a_second_viewer_does_not_hide_what_the_first_stream_proves(start_proxy, service):

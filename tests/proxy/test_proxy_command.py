@@ -1,6 +1,7 @@
 """The command `wiretape proxy`: its output, its errors and its exit status."""
 
 import contextlib
+import logging
 import re
 import signal
 import socket
@@ -12,6 +13,7 @@ import time
 import warnings
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -27,6 +29,7 @@ from wiretape.rules import Settings
 from wiretape_inspect.report import check_recording
 from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.recorder_messages import RecordingClosed
+from wiretape_proxy.stderr_writer import LogHandler
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -416,6 +419,18 @@ def test_a_full_standard_error_affects_neither_traffic_nor_recording(start_forke
     assert process.wait(45) == 0
     with open_recording(tmp_path / "run.db") as recording:
         assert [exchange.request.target for exchange in recording.exchanges()] == [path]
+
+
+def test_log_lines_are_kept_until_the_proxy_is_ready_if_they_are_the_recorders_and_show_no_keys_otherwise():
+    lines = SimpleNamespace(written=[])
+    lines.write_line = lines.written.append
+    handler = LogHandler(lines)
+    for name in ("wiretape_proxy.recorder_client", "mitmproxy"):
+        handler.handle(logging.LogRecord(name, logging.INFO, "", 1, "Expected Bearer key.", None, None))
+    assert lines.written == []
+    handler.open()
+    handler.handle(logging.LogRecord("mitmproxy", logging.INFO, "", 1, "Got bearer sk-1 here.\nmore", None, None))
+    assert lines.written == ["Expected Bearer key.", "mitmproxy: Got bearer … here."]
 
 
 # Addresses and keys
