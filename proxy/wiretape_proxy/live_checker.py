@@ -26,7 +26,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import DerivedTables
 from wiretape.rules import Checker, Finding, Settings, Verdict
-from wiretape.safe_text import printable
+from wiretape.safe_text import printable, shorten
 from wiretape_proxy.recorder_messages import (
     MOST_FINDINGS,
     MOST_STREAMS,
@@ -53,6 +53,8 @@ MOST_UNCHECKED_BYTES = 64 * 1024 * 1024
 """Beyond this, checks do not rest."""
 SHOWN_PER_RULE = 3
 """How many findings of a rule are reported for each exchange while it is open; all are stored."""
+_LONGEST_PATH = 1000
+"""Characters of a path in the log."""
 
 _BEGAN_MID_SESSION = "REC002"
 
@@ -79,10 +81,11 @@ class _Exchange:
         """Return the log line about its end; empty if nothing about it is notable."""
         if not self.is_stream and ended.ending is Ending.COMPLETE and not ended.detail:
             return ""
-        request, seconds = self.request, (ended.time_ns - self.request.time_ns) / 1e9
+        seconds = (ended.time_ns - self.request.time_ns) / 1e9
         # The query can contain secrets.
+        path = shorten(self.request.target.partition("?")[0], _LONGEST_PATH)
         status = f" {self.response.status}" if self.response is not None else ""
-        title = f"exchange {ended.exchange}: {request.method} {request.target.partition('?')[0]}{status}"
+        title = f"exchange {ended.exchange}: {self.request.method} {path}{status}"
         events = f"{count_of(self.events, 'event')}, " if self.is_stream and self.events else ""
         duration = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
         ending = ending_label(ended.ending, stream=self.is_stream)

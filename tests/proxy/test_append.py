@@ -1,14 +1,11 @@
 """Live findings, also of a recording that is continued by `--append`, are those of the report."""
 
-import itertools
 import json
-import threading
 from collections import Counter
 
 from click.testing import CliRunner
 from wire_bytes import CHUNKED, END, STREAM, chunk, durable_event
 
-from wiretape.checking import check
 from wiretape.cli import wiretape
 from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
@@ -115,47 +112,3 @@ def test_findings_that_depend_on_an_earlier_file_stay_and_no_others_are_reported
     with open_recording(last) as recording:
         assert list(recording.findings()) == before
     assert [line for line in second.lines if "correct" in line or " REC" in line] == []
-
-
-def test_a_second_viewer_does_not_hide_what_the_first_stream_proves(start_proxy, service):
-    start, second, idle = (
-        durable_event(1, "run.started"),
-        durable_event(2, "run.started", run="r2"),
-        durable_event(3, "sandbox.recreated", run=""),
-    )
-    cut = idle[: idle.index(b"data:")]
-    has_seen = threading.Event()
-    numbers = itertools.count()
-
-    def behave(peer):
-        match next(numbers):
-            case 0:
-                peer.send(CHUNKED + chunk(start))
-                has_seen.wait(30)
-                peer.send(chunk(second + cut))
-                peer.close()
-            case 1:
-                peer.send(CHUNKED + chunk(start + second))
-                peer.rest()
-            case _:
-                peer.send(CHUNKED + b"0\r\n\r\n")
-
-    service.on(STREAM, behave)
-    proxy = start_proxy(service.url)
-    first = proxy.get(STREAM, KEY)
-    first.until(b"e1")
-    viewer = proxy.get(STREAM, "Authorization: Bearer sk-2")
-    viewer.until(b"r2")
-    has_seen.set()
-    first.until(b"id: e3")
-    first.rest()
-    assert "exchange 1, event 2" in proxy.wait_line("RUN001")
-    proxy.get(STREAM, KEY, "Last-Event-ID: e3").until(b"0\r\n\r\n")
-    assert "never received completely" in proxy.wait_line("CLI002")
-    viewer.close()
-    proxy.stop()
-    live = [line for line in proxy.lines if "RUN001" in line or "CLI002" in line]
-    found = [finding for finding in check(proxy.file).findings if finding.code in {"RUN001", "CLI002"}]
-    assert [(finding.code, finding.exchange) for finding in found] == [("RUN001", 1), ("CLI002", 3)]
-    assert len(live) == len(found)
-    assert all(any(finding.message in line for line in live) for finding in found)
