@@ -57,7 +57,7 @@ class Wiretape:
         self._master = loader.master
         buffer = CaptureBuffer()
         self._capture = FlowCapture(loader.master, buffer, prepend_base=self._in_command)
-        self.recorder = RecorderClient(buffer, self._capture.pause_reading)
+        self.recorder = RecorderClient(buffer, internals.pause_reading)
         self.addons = (self._capture,)
         internals.patch(self._capture.warn_of_trailers)
 

@@ -168,13 +168,6 @@ class FlowCapture:
         for client in self._clients.values():
             self._end_without_hook(client.exchanges.values())
 
-    def pause_reading(self, pause: bool) -> None:
-        """Pause or resume reading on all connections."""
-        if pause:
-            internals.pause_reading()
-        else:
-            internals.resume_reading()
-
     def warn_of_trailers(self, flow: HTTPFlow | None) -> None:
         """Log that trailers were dropped."""
         exchange = self._exchange_of(flow) if flow is not None else None

@@ -169,19 +169,15 @@ def stream_reader(handler: ConnectionHandler, connection: Connection) -> asyncio
     return reader if isinstance(reader, asyncio.StreamReader) else None
 
 
-def pause_reading() -> None:
-    """Pause reading on all connections.
+def pause_reading(pause: bool) -> None:
+    """Pause or resume reading on all connections.
 
-    After each read, mitmproxy waits until its writers have room; until `resume_reading`, they have none.  (Pausing the
+    After each read, mitmproxy waits until its writers have room; while reading is paused, they have none.  (Pausing the
     transports does not work: asyncio's readers resume them on their own.)
     """
-    if not _gates:
+    if pause and not _gates:
         _gates.append(asyncio.Event())
-
-
-def resume_reading() -> None:
-    """Resume reading on all connections."""
-    while _gates:
+    while _gates and not pause:
         _gates.pop().set()
 
 

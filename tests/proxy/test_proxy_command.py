@@ -51,7 +51,7 @@ def test_the_first_line_contains_the_address_the_upstream_and_the_recording(star
 def test_streams_findings_and_a_summary_are_one_line_each(start_proxy, service, eventually):
     def behave(peer):
         peer.send(CHUNKED)
-        for number in (1, 3):
+        for number in (1, 3, 5, 7, 9):
             peer.send(chunk(b'id: e%d\ndata: {"id":"e%d","sequence":%d,"type":"run.started"}\n\n' % ((number,) * 3)))
         peer.send(b"0\r\n\r\n")
 
@@ -71,11 +71,13 @@ def test_streams_findings_and_a_summary_are_one_line_each(start_proxy, service, 
     assert any(line.endswith(message) for line in proxy.lines), "it mentions a bearer key"
     per_rule = Counter(finding.code for finding in stored if finding.event is not None)
     assert len(found) == sum(min(count, 3) for count in per_rule.values())
+    last = [line for line in found if line.endswith(" (further ones in this exchange are recorded but not shown)")]
+    assert len(last) == sum(count >= 3 for count in per_rule.values()) > 0
     (ending,) = [line for line in proxy.lines if line.startswith("exchange ")]
-    assert ending.startswith(f"exchange 1: GET {STREAM} 200: 2 events, ")
+    assert ending.startswith(f"exchange 1: GET {STREAM} 200: 5 events, ")
     assert ", service closed, " in ending  # the label of other commands
     total = f"{len(stored)} finding" + "s" * (len(stored) != 1)
-    assert proxy.lines[-1] == f"Recorded 2 exchanges, 1 stream, 2 events, {total} to {proxy.file}"
+    assert proxy.lines[-1] == f"Recorded 2 exchanges, 1 stream, 5 events, {total} to {proxy.file}"
     assert "secret" not in "".join(proxy.lines)
 
 

@@ -163,7 +163,7 @@ async def kill(stage: Stage) -> None:
         reading = [asyncio.create_task(read_stream(proxy.port, path, note, connecting)) for path in received]
         async with asyncio.timeout(300):
             await asyncio.gather(*(begun.wait() for begun in first.values()))
-        await asyncio.sleep(stage.chance.uniform(0.1, 1 + min(SECONDS, 3)))
+        await asyncio.sleep(stage.chance.uniform(0.4, 1 + min(SECONDS, 3)))
         killed = time.monotonic()
         os.kill(proxy.process.pid, signal.SIGKILL)
         os.kill(recorder, signal.SIGKILL)
