@@ -26,6 +26,7 @@ from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (
     ANY_SHAPE,
     EVENT,
+    HELD,
     INCOMPLETE_BODY,
     LOST_EVENTS,
     Check,
@@ -268,10 +269,12 @@ class Engine:
         others: list[tuple[_Entry, Outcome]] = []
         for entry in entries:
             outcome = entry.function(*arguments)
-            if outcome:
-                others.append((entry, outcome))
+            if outcome is HELD:
+                entry.tally.held += 1
             elif outcome is None:
                 have_held = False
+            elif outcome:
+                others.append((entry, outcome))
             else:
                 entry.tally.held += 1
         if others:
