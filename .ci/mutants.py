@@ -31,7 +31,7 @@ GROUPS = {
     ),
     "matching": (
         [f"replay/wiretape_replay/verbatim/{name}.py" for name in ("request_matching", "exchange_queues", "no_match")],
-        ["tests/replay/test_verbatim_matching.py", "tests/replay/test_verbatim_options.py"],
+        ["tests/replay/test_request_matching.py"],
     ),
 }
 """What is changed, and the tests that should notice, the quickest first."""
