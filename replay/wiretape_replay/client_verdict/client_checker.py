@@ -7,7 +7,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -330,22 +330,32 @@ class DeferredWriter:
     """A Writer that holds everything in memory until `create_file`, so that a test that passes writes no file."""
 
     def __init__(self, path: Path, *, upstream: str) -> None:
-        self._create = partial(Writer.create, path, upstream=upstream, started_unix_ns=time.time_ns())
-        self._writer: Writer | None = None
-        self._held: list[Callable[[Writer], object]] = []
+        self._path = path
+        self._upstream = upstream
+        self._started_unix_ns = time.time_ns()
+        self._observations: list[Observation] = []
+        self._findings: list[Finding] = []
         self._held_bytes = 0
+        self._writer: Writer | None = None
+        self._ended: tuple[int | None] | None = None
 
     def feed(self, observations: Sequence[Observation]) -> None:
         """See Writer."""
-        self._do(lambda writer: writer.feed(observations))
-        for seen in observations:
-            self._held_bytes += _OBSERVATION_BYTES + (len(seen.data) if isinstance(seen, BytesArrived) else 0)
+        if self._writer is not None:
+            self._writer.feed(observations)
+            return
+        self._observations += observations
+        self._held_bytes += _OBSERVATION_BYTES * len(observations)
+        self._held_bytes += sum(len(seen.data) for seen in observations if isinstance(seen, BytesArrived))
         if self._held_bytes > _MOST_HELD:
             self.create_file()
 
-    def add_findings(self, findings: Sequence[Finding]) -> None:
+    def add_findings(self, findings: Iterable[Finding]) -> None:
         """See Writer."""
-        self._do(lambda writer: writer.add_findings(findings))
+        if self._writer is not None:
+            self._writer.add_findings(findings)
+        else:
+            self._findings += findings
 
     def commit(self) -> None:
         """See Writer."""
@@ -356,23 +366,24 @@ class DeferredWriter:
         """See Writer."""
         return self._writer is not None and self._writer.derive()
 
-    def close(self, ended_ns: int | None = None) -> None:
-        """See Writer."""
-        self._do(lambda writer: writer.close(ended_ns))
-
     def create_file(self) -> None:
         """Write everything so far into the file, also after `close`.  Calling this again does nothing.
 
         Raises RecordingError if the file cannot be written.
         """
-        if self._writer is None:
-            self._writer = self._create()
-            for do in self._held:
-                do(self._writer)
-            self._held.clear()
+        if self._writer is not None:
+            return
+        started_unix_ns = self._started_unix_ns
+        writer = self._writer = Writer.create(self._path, upstream=self._upstream, started_unix_ns=started_unix_ns)
+        writer.feed(self._observations)
+        writer.add_findings(self._findings)
+        writer.commit()
+        self._observations, self._findings = [], []
+        if self._ended is not None:
+            writer.close(*self._ended)
 
-    def _do(self, do: Callable[[Writer], object]) -> None:
-        if self._writer is None:
-            self._held.append(do)
-        else:
-            do(self._writer)
+    def close(self, ended_ns: int | None = None) -> None:
+        """See Writer."""
+        self._ended = (ended_ns,)
+        if self._writer is not None:
+            self._writer.close(ended_ns)
