@@ -241,6 +241,13 @@ def test_an_export_has_the_form_that_people_write(tape, item, more):
     assert written.partition("---\n")[2] == text.partition("---\n")[2] + "ended: 0.001\n"
 
 
+def test_the_style_of_a_json_body_is_exported_only_if_it_is_unusual(tape):
+    first = tape(f"{HEAD}---\nrequest: POST /\nbody:\n- json: {{a: 1}}\n- json: {{a: 1}}\n  style: spaced\n")
+    written = exported(first)
+    assert written.count('- json: {"a": 1}\n') == 2
+    assert written.count("style: spaced") == written.count("style") == 1
+
+
 def test_a_replayed_tape_is_the_same_to_the_byte(tape):
     """`wiretape replay --verify` compares every byte, chunk and ending."""
     result = CliRunner().invoke(wiretape, ["replay", str(tape(FIVE_LINES)), "--verify"])

@@ -1,12 +1,14 @@
 """No secret reaches the disk, wherever it stands and however it is cut."""
 
+import tempfile
 import tracemalloc
 from base64 import b64encode
 from collections.abc import Iterable
 from itertools import cycle, pairwise
+from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wiretape.credential_names import is_parameter
@@ -17,6 +19,10 @@ from wiretape.recording.secret_finder import SHORTEST
 
 KEY = "sk-live-0123456789abcdef"
 AUTHORIZED = (("Authorization", f"Bearer {KEY}"), ("Cookie", "sid=verysecret"), ("Accept", "*/*"))
+
+
+def on_disk(path: Path) -> bytes:
+    return b"".join(name.read_bytes() for name in path.parent.iterdir())
 
 
 def knowing(*secrets: str) -> Redactor:
@@ -51,6 +57,33 @@ def test_secrets_that_a_body_repeats_are_counted() -> None:
     redactor = knowing(KEY)
     before = redactor.count
     assert len(redactor.find_secrets(f"{KEY} and {KEY}".encode())) == redactor.count - before == 2
+
+
+@given(cuts=st.lists(st.integers(1, 80), max_size=4), commits=st.lists(st.booleans(), min_size=6, max_size=6))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_key_that_comes_back_in_a_body_is_overwritten(new_talk, cuts: list[int], commits: list[bool]) -> None:
+    """Offsets stay, and no cut between chunks or commits lets the key through."""
+    body = f"id: {KEY}\ndata: the key {KEY} is not valid, {KEY}!\n\ndata: {KEY[:3]}".encode()
+    places = sorted({0, len(body), *[cut for cut in cuts if cut < len(body)]})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.db")
+        writer = Writer.create(path, upstream="http://service")
+        talk = new_talk(writer.began_ns)
+        writer.feed([talk.ask(headers=AUTHORIZED), talk.answer()])
+        for (begin, end), commit in zip(pairwise(places), commits, strict=False):
+            writer.feed([talk.send(body[begin:end])])
+            if commit:
+                writer.commit()
+                while writer.derive():
+                    pass
+        writer.feed([talk.end()])
+        writer.close(talk.tick())
+        with open_recording(path) as recording:
+            stored = b"".join(run.data for run in recording.body(1, Side.RESPONSE))
+            derived = b"".join(seen.frame.raw for seen in recording.frames(1))
+        assert stored == body.replace(KEY.encode(), b"*" * len(KEY)), "what only begins like it is kept"
+        assert derived == stored
+        assert KEY[:12].encode() not in on_disk(path), "not a part of it, in no table"
 
 
 @pytest.mark.parametrize(
