@@ -128,7 +128,7 @@ def report(
     failed: list[InputError] = []
 
     def fail(error: InputError) -> None:
-        if len(names) == 1:
+        if len(files_and_urls) == 1:
             raise error
         failed.append(error)
         click.echo(f"Error: {error}", err=True)

@@ -61,22 +61,19 @@ def absolute_name(name: str) -> str:
 
 
 def expand_name(name: str) -> list[str]:
-    """Return the URLs that match a pattern; the name itself if it is not a URL.  Raises InputError."""
-    return _expand_url(name) if is_url(name) else [name]
+    """Return the URLs that match a pattern; the name itself if it is not the pattern of URLs.  Raises InputError."""
+    if not is_url(name) or "*" not in name:
+        return [name]
+    if name.lower().startswith(_HTTP):
+        raise InputError(f"{shown_name(name)} cannot be listed, because HTTP has no lists of files: name each file.")
 
-
-def _expand_url(url: str) -> list[str]:
     def expand() -> list[str]:
-        filesystem, path = _filesystem(url)
-        if "*" not in url:
-            return [url]
+        filesystem, path = _filesystem(name)
         return [str(filesystem.unstrip_protocol(each)) for each in sorted(filesystem.glob(path))]
 
-    if "*" in url and url.lower().startswith(_HTTP):
-        raise InputError(f"{shown_name(url)} cannot be listed, because HTTP has no lists of files: name each file.")
-    found = _call(url, "listed" if "*" in url else "read", _SECONDS, expand)
+    found = _call(name, "listed", _SECONDS, expand)
     if not found:
-        raise InputError(f"No file matches {shown_name(url)}.")
+        raise InputError(f"No file matches {shown_name(name)}.")
     return found
 
 
