@@ -32,44 +32,38 @@ _MOST_FAILURES = 10_000
 """Queries of a table that may fail; a hostile file could make each one fail."""
 
 
-class ReadableRows:
-    """The rows of a copy of a damaged recording, in which wiretape's own schema replaces that of the file."""
+def open_damaged(path: Path) -> sqlite3.Connection:
+    """Open a copy of a damaged recording, in which wiretape's own schema replaces that of the file.
 
-    def __init__(self, path: Path) -> None:
-        """`path` is the copy, which is changed.  Raises sqlite3.DatabaseError if SQLite cannot read its schema."""
-        _replace_schema(path)
-        self.damaged_tables: list[str] = []
-        """Tables of which SQLite could not read a part."""
-        self._connection = sqlite3.connect(path, isolation_level=None)
-        protect(self._connection)
-        # Otherwise SQLite refuses a file that ends before its last page.
-        self._connection.execute("PRAGMA writable_schema = ON")
+    Raises sqlite3.DatabaseError if SQLite cannot read its schema.
+    """
+    _replace_schema(path)
+    connection = sqlite3.connect(path, isolation_level=None)
+    protect(connection)
+    # Otherwise SQLite refuses a file that ends before its last page.
+    connection.execute("PRAGMA writable_schema = ON")
+    return connection
 
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
 
-    def read(self) -> Iterator[tuple[str, Row]]:
-        """Yield the table and the values of each row."""
-        for table in TABLES:
-            for row in self._read_table(table):
-                yield table, list(row)
+def read_rows(connection: sqlite3.Connection, damaged: list[str]) -> Iterator[tuple[str, Row]]:
+    """Yield the table and the values of each row; add the tables of which a part cannot be read to `damaged`.
 
-    def _read_table(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """Read a table from both ends up to the damage, and then the halves of the rest in the same way."""
+    Each table is read from both ends up to the damage, and then the halves of the rest in the same way.
+    """
+    for table in TABLES:
         ranges, failures = [(0, _LARGEST_ID)], 0
         while ranges and failures < _MOST_FAILURES:
             low, high = ranges.pop()
             try:
-                for row in self._select(table, low, high, "ASC"):
-                    yield row
+                for row in _select(connection, table, low, high, "ASC"):
+                    yield table, list(row)
                     low = row[0] + 1
                 continue
             except (sqlite3.Error, UnicodeDecodeError):
                 failures += 1
             try:
-                for row in self._select(table, low, high, "DESC"):
-                    yield row
+                for row in _select(connection, table, low, high, "DESC"):
+                    yield table, list(row)
                     high = row[0] - 1
             except (sqlite3.Error, UnicodeDecodeError):
                 failures += 1
@@ -77,11 +71,12 @@ class ReadableRows:
                 middle = (low + high) // 2
                 ranges += [(low, middle), (middle + 1, high)]
         if failures:
-            self.damaged_tables.append(table)
+            damaged.append(table)
 
-    def _select(self, table: str, low: int, high: int, order: str) -> Iterator[tuple[Any, ...]]:
-        query = f"SELECT * FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id {order}"  # noqa: S608 - constants
-        return self._connection.execute(query, (low, high))
+
+def _select(connection: sqlite3.Connection, table: str, low: int, high: int, order: str) -> Iterator[tuple[Any, ...]]:
+    query = f"SELECT * FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id {order}"  # noqa: S608 - constants
+    return connection.execute(query, (low, high))
 
 
 def _replace_schema(path: Path) -> None:

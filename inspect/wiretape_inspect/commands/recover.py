@@ -16,7 +16,7 @@ from wiretape.recording import RecordingSource, lock_for_writing
 from wiretape.recording.compressed_file import decompressed_parts, is_compressed
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
-from wiretape_inspect.recovered_rows import ReadableRows, RecoveredRows
+from wiretape_inspect.recovered_rows import RecoveredRows, open_damaged, read_rows
 
 
 @click.command()
@@ -36,13 +36,14 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
     """
     check_recording_output(to, [file], force=force)
     summary: list[str] = []
+    damaged_tables: list[str] = []
     with (
         tempfile.TemporaryDirectory(prefix="wiretape-") as folder,
-        closing(_open_copy(file, Path(folder))) as readable,
+        closing(_open_copy(file, Path(folder))) as damaged,
         closing(sqlite3.connect(Path(folder, "rows.db"), isolation_level=None)) as connection,
     ):
         rows = RecoveredRows(connection)
-        rows.add(readable.read())
+        rows.add(read_rows(damaged, damaged_tables))
         metadata = rows.repair()
         if metadata is None:
             raise RecordingError(f"{file} contains no readable exchanges.")
@@ -50,13 +51,13 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
         write_recording(source, to, lambda written: summary.append(f"{describe_contents(written)}."))
     click.echo(f"{printable(str(to))}: {summary[0]}")
     missing = rows.missing
-    missing += [f"SQLite could not read all rows of the table {table}." for table in readable.damaged_tables]
+    missing += [f"SQLite could not read all rows of the table {table}." for table in damaged_tables]
     if rows.unused_rows:
         missing.append(f"Ignored {count_of(rows.unused_rows, 'damaged row')}.")
     print_sentences(missing, "more line", indent="  ")
 
 
-def _open_copy(path: Path, folder: Path) -> ReadableRows:
+def _open_copy(path: Path, folder: Path) -> sqlite3.Connection:
     """Copy a file, and the journal beside it, into a folder, and open the copy.  Raises InputError."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is not a regular file.")
@@ -71,7 +72,7 @@ def _open_copy(path: Path, folder: Path) -> ReadableRows:
                 shutil.copyfile(path, copy)
             if journal.is_file():
                 shutil.copyfile(journal, f"{copy}-wal")
-            return ReadableRows(copy)
+            return open_damaged(copy)
         except OSError as error:
             raise InputError(read_error(path, error)) from None
         except sqlite3.DatabaseError as error:

@@ -148,9 +148,9 @@ def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator
         was = minimal.finding.event
         if was != now.event:
             yield f"Event {now.event} is event {was} of the original recording."
-        removed = [
-            count_of(minimal.removed_exchanges, "exchange"),
-            f"{count_of(minimal.removed_frames, 'frame')} of streams",
-        ]
-        yield f"Removed: {' and '.join(removed)}. The streams look as if the removed frames had never been sent."
+        exchanges, frames = count_of(minimal.removed_exchanges, "exchange"), count_of(minimal.removed_frames, "frame")
+        yield (
+            f"Removed: {exchanges} and {frames} of streams. "
+            "The streams look as if the removed frames had never been sent."
+        )
     yield f"{describe_contents(written)}."

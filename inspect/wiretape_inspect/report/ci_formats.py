@@ -4,7 +4,6 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -28,21 +27,21 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
 
     The worst come first, and no more than GitHub shows of each level, for all recordings together.
     """
-    # Annotations by severity and title.
-    found: dict[Severity, dict[str, _Annotation]] = {severity: {} for severity in Severity}
+    found: dict[Severity, dict[str, tuple[Report, Finding | CaseResult]]] = {severity: {} for severity in Severity}
+    counts: Counter[str] = Counter()
     for report in reports:
         if report.notice:
             yield f"::warning title=Nothing checked,file={_property(report.file)}::{_data(report.notice)}"
         for finding in report.first_findings(1):
             title = f"{finding.code} {CATALOGUE[finding.code].name}"
-            added = found[report.worst_severity(finding.code)].setdefault(title, _Annotation(report, finding))
-            added.count += report.broken[finding.code]
+            found[report.worst_severity(finding.code)].setdefault(title, (report, finding))
+            counts[title] += report.broken[finding.code]
         for result in report.cases.unexplained if report.cases is not None else ():
-            text = f"{result.reason}\nclause: {result.case.clause}"
-            found[result.case.severity].setdefault(result.case.name, _Annotation(report, None, text))
+            found[result.case.severity].setdefault(result.case.name, (report, result))
     for severity, annotations in found.items():
-        for title, annotation in list(annotations.items())[:_MOST]:
-            yield f"::{_COMMANDS[severity]} title={_property(title)},{annotation.place}::{_data(annotation.message)}"
+        for title, (report, first) in list(annotations.items())[:_MOST]:
+            text = _data(_annotation_text(report, first, counts[title]))
+            yield f"::{_COMMANDS[severity]} title={_property(title)},{_annotation_place(report, first)}::{text}"
         if left := list(annotations)[_MOST:]:
             yield f"wiretape: {count_of(len(left), 'more annotation')} ({severity}): {_data(', '.join(left))}"
     for report in reports:
@@ -53,35 +52,22 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
         yield f"wiretape: {summary_line(report)}"
 
 
-@dataclass(slots=True)
-class _Annotation:
-    """What is said about a rule or a case, and where it was seen first."""
+def _annotation_place(report: Report, first: Finding | CaseResult) -> str:
+    """Return the file and, if it is text, the position in it."""
+    file = f"file={_property(report.file)}"
+    if isinstance(first, CaseResult):
+        return file
+    found = SourceMap(report.recording.path).find(first, report.recording.exchange(first.exchange))
+    return f"{file},line={found[0]},col={found[1]}" if found else file
 
-    report: Report
-    finding: Finding | None
-    text: str = ""
-    count: int = 0
 
-    @property
-    def place(self) -> str:
-        """The file and, if it is text, the position in it."""
-        file = f"file={_property(self.report.file)}"
-        if self.finding is None:
-            return file
-        exchange = self.report.recording.exchange(self.finding.exchange)
-        found = SourceMap(self.report.recording.path).find(self.finding, exchange)
-        return f"{file},line={found[0]},col={found[1]}" if found else file
-
-    @property
-    def message(self) -> str:
-        """The first finding, how many there are, and how to see and understand them."""
-        if self.finding is None:
-            return self.text
-        counted = f"{self.count:,} findings, the first: " if self.count > 1 else ""
-        return (
-            f"{counted}{self.finding.message}\nsee: {show_command(self.report.file, self.finding)}\n"
-            f"explain: wiretape rule {self.finding.code}"
-        )
+def _annotation_text(report: Report, first: Finding | CaseResult, count: int) -> str:
+    """Return the first finding of a rule, how many there are, and how to see and understand them."""
+    if isinstance(first, CaseResult):
+        return f"{first.reason}\nclause: {first.case.clause}"
+    counted = f"{count:,} findings, the first: " if count > 1 else ""
+    see = f"see: {show_command(report.file, first)}\nexplain: wiretape rule {first.code}"
+    return f"{counted}{first.message}\n{see}"
 
 
 def _data(text: str) -> str:
