@@ -24,12 +24,9 @@ WRITTEN = [
 ]
 
 
-def test_the_page_is_up_to_date():
-    """`make docs-cli` regenerates it."""
+def test_the_page_and_the_manual_page_are_up_to_date():
+    """`make docs-cli` regenerates them."""
     assert PAGE.read_text("utf-8") == cli_page.page(), "run make docs-cli"
-
-
-def test_the_manual_page_is_up_to_date():
     assert (ROOT / "docs" / "wiretape.1").read_text("utf-8") == cli_page.manual(), "run make docs-cli"
 
 

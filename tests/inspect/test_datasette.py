@@ -132,15 +132,14 @@ def test_every_table_and_view_shows_its_descriptions(site: Site) -> None:
         assert all(meaning in page for meaning in described.get("columns", {}).values()), name
 
 
-def test_tables_with_bytes_are_hidden(site: Site) -> None:
+def test_the_pages_hide_bytes_label_exchanges_and_count_types(site: Site) -> None:
     hidden = {table["name"] for table in site.json("/run.json")["tables"] if table["hidden"]}
     assert hidden == {"frame", "segment", "word"}
     front = site.page("/run")
     assert all(f'href="/run/{name}"' in front for name in ("events", "tool_calls", "longest_silences"))
-
-
-def test_a_row_shows_the_label_of_its_exchange(site: Site) -> None:
     assert re.search(rf'<a href="/run/exchange/2">GET {STREAM} → 200</a>', site.page("/run/finding"))
+    facet = r'<a[^>]*type=tool\.started"[^>]*>tool\.started</a>\s*(?:<span[^>]*>)?2\b'
+    assert re.search(facet, site.page("/run/events"))
 
 
 def test_views_show_what_happened(site: Site) -> None:
@@ -165,11 +164,6 @@ def test_event_times_equal_those_of_other_exports(site: Site, recorded: Path) ->
     times = [_unix(each["time"]) for each in map(json.loads, lines) if each.get("event")]
     # Where the others begin to count is rounded to a microsecond.
     assert [_unix(row["time"]) for row in site.rows("events")] == pytest.approx(times, rel=0, abs=2e-6)
-
-
-def test_events_have_facets_by_type(site: Site) -> None:
-    page = site.page("/run/events")
-    assert re.search(r'<a[^>]*type=tool\.started"[^>]*>tool\.started</a>\s*(?:<span[^>]*>)?2\b', page)
 
 
 def test_ready_made_queries_run(site: Site) -> None:
@@ -204,19 +198,11 @@ def test_the_recording_is_unchanged_and_both_files_are_private(session: Path, ru
     queries = json.loads(made[0].read_text())["databases"]["run"]["queries"]
     assert yaml.safe_load(made[1].read_text())["databases"]["run"]["queries"] == queries
     assert set(queries) == set(QUERIES)
-    refused = run("datasette", session)
-    assert refused.exit_code == 2
-    assert "run.metadata.json exists" in refused.output
-    assert run("datasette", session, "--force").exit_code == 0
-
-
-def test_nothing_is_written_if_one_of_the_files_exists(session: Path, run) -> None:
-    config = session.with_name("run.datasette.yaml")
-    config.write_text("mine")
+    made[0].unlink()
     refused = run("datasette", session)
     assert (refused.exit_code, "run.datasette.yaml exists" in refused.output) == (2, True)
-    assert config.read_text() == "mine"
-    assert not session.with_name("run.metadata.json").exists()
+    assert not made[0].exists()
+    assert run("datasette", session, "--force").exit_code == 0
 
 
 def _of_another_version(path: Path) -> None:
@@ -269,23 +255,16 @@ def test_a_recording_in_progress_is_not_changed(tmp_path: Path, run) -> None:
         writer.close()
 
 
-def test_a_recording_in_another_format_is_refused_with_advice(session: Path, run) -> None:
-    tape = session.with_name("run.tape")
-    assert run("export", session, "--format", "tape", "--output", tape).exit_code == 0
-    result = run("datasette", tape)
-    assert result.exit_code == 2
-    assert "wiretape import" in result.stderr
-    assert run("datasette", session.with_name("none.db")).exit_code == 2
-
-
-def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_written(session: Path, run) -> None:
+def test_other_formats_and_names_that_are_not_utf_8_are_refused(session: Path, run) -> None:
     """File names may be any bytes; the files for datasette have to be UTF-8."""
-    odd = session.with_name(os.fsdecode(b"r\xffn.db"))
+    tape, odd = session.with_name("run.tape"), session.with_name(os.fsdecode(b"r\xffn.db"))
+    assert run("export", session, "--format", "tape", "--output", tape).exit_code == 0
     session.rename(odd)
-    result = run("datasette", odd)
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "is not UTF-8" in result.stderr
-    assert [path.name for path in odd.parent.iterdir()] == [odd.name]
+    for path, message in ((tape, "wiretape import"), (session, "There is no file"), (odd, "is not UTF-8")):
+        result = run("datasette", path)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert message in result.stderr
+    assert {path.name for path in odd.parent.iterdir()} == {odd.name, tape.name}
 
 
 def _unix(time: str) -> float:

@@ -5,14 +5,13 @@ import pty
 import subprocess
 import tomllib
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 from click.testing import CliRunner
 from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
-from wiretape.observations import BytesArrived, RequestStarted
+from wiretape.observations import BytesArrived, RequestStarted, last_time_ns
 from wiretape.recording import Writer
 from wiretape.rules.vectors import observations_of, vectors
 from wiretape.upstreams import join_upstreams
@@ -72,7 +71,7 @@ def extreme(tmp_path_factory, traffic):
     data = (deep, large, odd.replace("DIGITS", "0" * 5_000), odd.replace("DIGITS", "0" * 30))
     body = b"".join(f"event: tool.started\nid: e{len(one)}\ndata: {one}\n\n".encode() for one in data)
     seen = traffic('[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream"\nbody = "x"\n')
-    chunk = next(item for item in seen if _is_bytes(item))
+    chunk = next(item for item in seen if isinstance(item, BytesArrived))
     seen[seen.index(chunk)] = replace(chunk, data=body, ends=(len(body),))
     return _written(tmp_path_factory.mktemp("extreme") / "run.db", seen)
 
@@ -86,7 +85,7 @@ def together():
         for number, vector in enumerate(some):
             seen += [_elsewhere(_moved(item, exchange, time_ns), number) for item in vector.observations(piece)]
             exchange = max(item.exchange for item in seen)
-            time_ns = max(chain.from_iterable(item.times if _is_bytes(item) else [item.time_ns] for item in seen))
+            time_ns = max(map(last_time_ns, seen))
         return seen
 
     return join
@@ -144,12 +143,8 @@ def _written(path, seen):
     origins = (f"{item.scheme}://{item.authority}" for item in seen if isinstance(item, RequestStarted))
     writer = Writer.create(path, upstream=join_upstreams(origins))
     writer.feed(seen)
-    writer.close((seen[-1].times[-1] if _is_bytes(seen[-1]) else seen[-1].time_ns) + 1)
+    writer.close(last_time_ns(seen[-1]) + 1)
     return path
-
-
-def _is_bytes(item):
-    return isinstance(item, BytesArrived)
 
 
 def _elsewhere(item, number):
@@ -161,7 +156,6 @@ def _elsewhere(item, number):
 
 def _moved(item, exchange, time_ns):
     """The same observation, later and of another exchange."""
-    times = (
-        {"times": [time + time_ns for time in item.times]} if _is_bytes(item) else {"time_ns": item.time_ns + time_ns}
-    )
-    return replace(item, exchange=item.exchange + exchange, **times)
+    if isinstance(item, BytesArrived):
+        return replace(item, exchange=item.exchange + exchange, times=[time + time_ns for time in item.times])
+    return replace(item, exchange=item.exchange + exchange, time_ns=item.time_ns + time_ns)

@@ -98,7 +98,7 @@ def test_findings_of_interleaved_streams_are_located_with_few_streams_open(recor
     streams = []
     for stream in range(1, 6):
         event = r'{{ text = "data: {{{}:{}}}\n\n: x\r\n", after = 1 }}'
-        part = ", ".join(event.format(stream, number) for number in (1, 2, 3))
+        part = ", ".join(event.format(stream, number) for number in (1, 2, 3, 4))
         request = f'request = "GET /v1/sessions/s{stream}/events/stream"'
         streams.append(f"[[exchange]]\n{request}\nat = {stream / 100}\npart = [{part}]\n")
     with open_recording(record("".join(streams))) as recording:

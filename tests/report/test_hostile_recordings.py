@@ -72,7 +72,8 @@ def is_markdown(text):
     assert len(text) < 65_536
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
     assert re.findall("<[^>]*>", outside) == ["<details>", "<summary>", "</summary>", "</details>"]
-    assert not re.search("[@\\[]", outside)
+    assert not re.search(r"[@\[]|\|#1", outside)
+    assert "| 🔴 error |" in text
 
 
 def is_html(text):

@@ -15,6 +15,7 @@ from vector_text import vector_text
 from wiretape.recording import Writer
 from wiretape.rules import CATALOGUE, explanation_of
 from wiretape.rules.vectors import observations_of, vectors_of
+from wiretape_inspect.commands import report as report_command
 from wiretape_inspect.report import FORMATS
 
 CLEAN, OUT_OF_ORDER = vector_text("SEQ001", "keeps"), vector_text("SEQ001", "breaks")
@@ -224,9 +225,7 @@ def test_json_has_every_rule_every_finding_and_a_summary(run, all_vectors_file):
 def test_rules_that_never_came_up_are_not_exercised(record, run):
     document = json.loads(run("report", record(CLEAN), "--format", "json").stdout)
     verdicts = {rule["code"]: rule["verdict"] for rule in document["rules"]}
-    assert verdicts["SEQ001"] == "pass"
-    assert verdicts["ERR001"] == "not-exercised"
-    assert document["findings"] == []
+    assert (verdicts["SEQ001"], verdicts["ERR001"], document["findings"]) == ("pass", "not-exercised", [])
     assert document["summary"]["rules"]["exercised"] == list(verdicts.values()).count("pass")
 
 
@@ -343,39 +342,22 @@ def test_invalid_arguments_are_one_sentence_with_status_2(run, arguments, error)
     assert "Traceback" not in result.stderr
 
 
-def on_a_terminal(*arguments, before=""):
-    """What a terminal shows on stdout and stderr together."""
-    code = f"{before}\nfrom wiretape.cli import main; main()"
-    leader, follower = pty.openpty()
-    environment = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "PAGER"}}
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env=environment | {"TERM": "xterm-256color", "COLUMNS": "100"},
-    ):
-        os.close(follower)
-        shown = b""
-        try:
-            while data := os.read(leader, 65536):
-                shown += data
-        except OSError:  # how a pty says that nobody holds its other end any more
-            pass
-    os.close(leader)
-    return shown.decode()
-
-
-def test_findings_are_coloured_on_a_terminal_only(record, run):
+def test_findings_are_coloured_on_a_terminal_only(record, run, on_terminal):
     path = record(OUT_OF_ORDER)
-    assert "\x1b[1;31m" in on_a_terminal("report", path)
+    assert "\x1b[1;31m" in on_terminal("report", path)
     assert "\x1b" not in run("report", path).stdout
 
 
-def test_a_progress_bar_appears_if_there_is_much_to_check(record):
+@pytest.mark.parametrize(("small", "has_bar"), [(0, True), (report_command.SMALL, False)])
+def test_a_progress_bar_appears_on_a_terminal_if_there_is_much_to_check(record, monkeypatch, small, has_bar):
+    monkeypatch.setattr(report_command, "SMALL", small)
+    monkeypatch.setenv("TERM", "xterm")
     path = record(CLEAN)
-    quick = on_a_terminal("report", path)
-    slow = on_a_terminal("report", path, before="import wiretape_inspect.commands.report as report; report.SMALL = 0")
-    assert "checking" not in quick
-    assert "checking" in slow
-    assert slow.rstrip().endswith("2 events in 1 exchange")
+    leader, follower = pty.openpty()
+    with os.fdopen(follower, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert report_command.report.main([str(path), "--no-config"], standalone_mode=False) == 0
+        print("end", file=terminal, flush=True)
+        shown = os.read(leader, 65536).decode()
+    os.close(leader)
+    assert ("checking" in shown, "end" in shown) == (has_bar, True)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
+from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header, last_time_ns
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.rules import Finding
 from wiretape.rules.vectors import Vector, vectors_of
@@ -51,20 +51,15 @@ def stored(observations: Iterable[Observation], path: Path, *, started: int = ST
     return path
 
 
-def last_ns(seen: Observation) -> int:
-    return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
-
-
 def moved(seen: Observation, exchanges: int, by_ns: int) -> Observation:
     if isinstance(seen, BytesArrived):
-        times = tuple(time_ns + by_ns for time_ns in seen.times)
-        return BytesArrived(seen.exchange + exchanges, seen.side, seen.start, seen.data, seen.ends, times)
+        return replace(seen, exchange=seen.exchange + exchanges, times=tuple(time + by_ns for time in seen.times))
     return replace(seen, exchange=seen.exchange + exchanges, time_ns=seen.time_ns + by_ns)
 
 
 def buried(vector: Vector, before: list[Observation], deltas: int) -> list[Observation]:
     """The traffic of a vector after a conversation, each of its streams preceded by deltas."""
-    exchanges, by_ns = max(seen.exchange for seen in before), last_ns(before[-1])
+    exchanges, by_ns = max(seen.exchange for seen in before), last_time_ns(before[-1])
     made, grown = list(before), {}
     for seen in (moved(each, exchanges, by_ns) for each in vector.observations()):
         if isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE:
@@ -81,10 +76,8 @@ def buried(vector: Vector, before: list[Observation], deltas: int) -> list[Obser
 
 
 def _behind(seen: Observation, size: int) -> Observation:
-    if isinstance(seen, BytesLost):
-        return replace(seen, start=seen.start + size)
-    ends = tuple(end + size for end in seen.ends)
-    return BytesArrived(seen.exchange, seen.side, seen.start + size, seen.data, ends, seen.times)
+    ends = {"ends": tuple(end + size for end in seen.ends)} if isinstance(seen, BytesArrived) else {}
+    return replace(seen, start=seen.start + size, **ends)
 
 
 def singles(recording: Recording) -> list[Observation]:
