@@ -44,6 +44,7 @@ from wiretape.rules.finding import Verdict as Verdict
 from wiretape.rules.finding import describe as describe
 from wiretape.rules.finding import format_number as format_number
 from wiretape.rules.finding import quote as quote
+from wiretape.rules.rule_set import RuleSet as RuleSet
 from wiretape.rules.selection import EVERY as EVERY
 from wiretape.rules.selection import Settings as Settings
 from wiretape.rules.selection import UnknownCodeError as UnknownCodeError

@@ -58,6 +58,8 @@ class Scope(StrEnum):
     """One request and its response."""
     SESSION = "session"
     """All traffic of one session."""
+    CHANNEL = "channel"
+    """All streams of one channel of a contract."""
     CLIENT = "client"
     """All traffic of one client: the same bearer key and the same address."""
     RECORDING = "recording"
@@ -206,6 +208,8 @@ class Check(Generic[P]):
     """For responses: what it needs to be decided; examined after `when`."""
     codes: Collection[str] | None = None
     """For responses: it runs only on errors with these codes, which needs the whole body; None for all."""
+    concerns: Callable[[str], bool] | None = None
+    """For events of a rule set: whether it runs on those of a type, which is asked once for each; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +247,9 @@ class Rule:
     explanation: Explanation | None = None
     """For rules of other packages; those of built-in rules are in `families/explanations.toml`."""
     once_per: Scope | None = None
-    """STREAM or SESSION: each has at most one finding, or one for each `Problem.subject`.
+    """STREAM, SESSION or CHANNEL: each has at most one finding, or one for each `Problem.subject`.
 
-    For rules whose functions get a `StreamState` or a `SessionState`.
+    For rules whose functions get a `StreamState`, a `SessionState` or a `ChannelStream`.
     """
     unless: Collection[str] | Mapping[Hashable, Collection[str]] = ()
     """Codes of rules: if one of them finds a problem at the same trigger, this one does not and is not inconclusive.

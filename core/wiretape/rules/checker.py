@@ -67,7 +67,8 @@ class Checker:
 
         `upstream` is that of the recording: it decides which exchanges are the service's, if the settings have no base.
         None stands for traffic of the service alone, on any origin.  `readers` are those that read the observations for
-        `feed_read`.  Raises ValueError if two rules have the same code or name.
+        `feed_read`.  If the settings have a contract, its rules are run instead.  Raises ValueError if two rules have
+        the same code or name.
         """
         self.settings = settings or _DEFAULT
         self.exchanges = 0
@@ -75,7 +76,9 @@ class Checker:
         self.events = 0
         """The number of events seen on all event streams."""
         self._readers = readers or StreamReaders()
-        self._engine = Engine(rules, self.settings)
+        contract = self.settings.contract
+        self._engine = Engine(rules if contract is None else contract.rules, self.settings)
+        self._follower = None if contract is None else contract.follow(self._engine)
         self._open: dict[int, ExchangeState] = {}
         self._sessions = SessionRegistry()
         self._clients = ClientRegistry()
@@ -106,6 +109,8 @@ class Checker:
             self._lose_bytes(seen, read)
         elif isinstance(seen, ExchangeEnded):
             self._end_exchange(seen, read)
+        if self._follower is not None:
+            self._follower.observe(read)
         self._now_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
         if self._engine.due_ns < self._now_ns:
             self._engine.decide_waiting(self._now_ns)
@@ -115,7 +120,10 @@ class Checker:
         """Return the findings that the end of the recording makes certain.  Open exchanges stay undecided."""
         for state in list(self._open.values()):
             ended = ExchangeEnded(state.number, self._now_ns, Ending.OPEN)
-            self._end_exchange(ended, self._readers.read(ended))
+            read = self._readers.read(ended)
+            self._end_exchange(ended, read)
+            if self._follower is not None:
+                self._follower.observe(read)
         self._engine.decide_waiting(self._now_ns, finished=True)
         return self._engine.take_findings()
 
@@ -134,11 +142,12 @@ class Checker:
 
     def scopes(self) -> list[ScopeCount]:
         """Return how many exchanges were judged by which rules, and why."""
-        return self._traffic.counts()
+        return self._traffic.counts() if self._follower is None else self._follower.scopes()
 
     def _start_request(self, request: RequestStarted) -> None:
         self.exchanges += 1
-        base, match = self._traffic.add(request)
+        # With a contract, nothing is the service's.
+        base, match = self._traffic.add(request) if self._follower is None else (None, None)
         client = self._clients.client_of(request)
         session = reader = None
         if match is not None:
@@ -221,7 +230,7 @@ class Checker:
             self._end_stream(state.stream, ended, read.frames)
         elif state.other_stream is not None:
             self._add_other_frames(state.other_stream, read)
-            end = _stream_end(state.other_stream, ended, read.frames)
+            end = StreamEnd.of(state.other_stream, ended, read.frames)
             self._engine.run(STREAM_END, (end,), location, is_service=False)
         elif state.body is not None:
             state.body.close(ended.ending)
@@ -235,7 +244,7 @@ class Checker:
         self._add_frames(stream, [seen for seen in frames if seen.frame.kind is not FrameKind.TAIL])
         self._add_silence(stream, stream.silence.end(ended.time_ns))
         location = Location(ended.exchange, ended.time_ns)
-        end = _stream_end(stream, ended, frames)
+        end = StreamEnd.of(stream, ended, frames)
         if end.tail is not None:
             stream.cut_off(end.tail)
         self._engine.end_stream(stream.exchange)
@@ -321,8 +330,3 @@ class Checker:
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()
         self._engine.count_lost_events(stream.exchange)
-
-
-def _stream_end(stream: EventStream, ended: ExchangeEnded, frames: Iterable[TimedFrame]) -> StreamEnd:
-    tails = [seen.frame for seen in frames if seen.frame.kind is FrameKind.TAIL and seen.frame.fields]
-    return StreamEnd(stream, ended.ending, ended.time_ns, tails[0] if tails else None)

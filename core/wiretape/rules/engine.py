@@ -15,6 +15,7 @@ switched off still runs if another one names it in `unless`.
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
@@ -40,6 +41,7 @@ from wiretape.rules.catalogue import (
     catalogue_of,
 )
 from wiretape.rules.finding import Finding, Location, Severity, Tally
+from wiretape.rules.rule_set import ChannelStream, Located, RunRules
 from wiretape.rules.selection import Settings
 from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import EventStream, StreamState
@@ -154,7 +156,7 @@ class Engine:
         self._findings: list[Finding] = []
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
         self._numbers = count()
-        self._reported: WeakKeyDictionary[StreamState | SessionState, set[tuple[str, Hashable]]] = WeakKeyDictionary()
+        self._reported: WeakKeyDictionary[object, set[tuple[str, Hashable]]] = WeakKeyDictionary()
         self._ordinary: dict[str, _OrdinaryEvents] = {}
         self._steady_deltas: dict[int, Event] = {}
         """For each stream its last delta, if all rules held for it that are steady."""
@@ -263,7 +265,12 @@ class Engine:
         entries = self._on.get(trigger.name, [])
         self._run([e for e in entries if is_service or e.rule.everywhere], arguments, location)
 
-    def _run(self, entries: Iterable[_Entry], arguments: tuple[Any, ...], at: Location | Event) -> bool:
+    def select(self, trigger: Trigger[Any], name: str) -> RunRules:
+        """Return what runs the rules of a trigger that concern events of the type `name`."""
+        entries = self._on.get(trigger.name, [])
+        return partial(self._run, [e for e in entries if e.check.concerns is None or e.check.concerns(name)])
+
+    def _run(self, entries: Iterable[_Entry], arguments: tuple[Any, ...], at: Location | Event | Located) -> bool:
         """Run functions, and count and report their outcomes; return whether all rules held."""
         have_held = True
         others: list[tuple[_Entry, Outcome]] = []
@@ -278,7 +285,8 @@ class Engine:
             else:
                 entry.tally.held += 1
         if others:
-            self._settle_all(others, arguments, Location.of(at) if isinstance(at, Event) else at)
+            location = Location.of(at) if isinstance(at, Event) else at.location if isinstance(at, Located) else at
+            self._settle_all(others, arguments, location)
         return have_held and not others
 
     def _settle_all(
@@ -301,11 +309,14 @@ class Engine:
 
     def _take_unreported(self, rule: Rule, problems: list[Problem], arguments: tuple[Any, ...]) -> list[Problem]:
         """Return the problems whose subjects the rule has not reported yet; it has after this call."""
-        holder = next((each for each in arguments if isinstance(each, StreamState | SessionState)), None)
+        holders = StreamState | SessionState | ChannelStream
+        holder: object = next((each for each in arguments if isinstance(each, holders)), None)
         if holder is None:
             return problems
         if rule.once_per is Scope.SESSION and isinstance(holder, StreamState):
             holder = holder.session
+        elif rule.once_per is Scope.CHANNEL and isinstance(holder, ChannelStream):
+            holder = holder.channel
         reported = self._reported.setdefault(holder, set())
         new = [each for each in problems if (rule.code, each.subject) not in reported]
         reported.update((rule.code, each.subject) for each in new)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from wiretape.rules.catalogue import Rule
 from wiretape.rules.families import CATALOGUE
 from wiretape.rules.finding import Severity
+from wiretape.rules.rule_set import RuleSet
 from wiretape.rules.state.service_traffic import ServiceBase
 from wiretape.safe_text import closest_match
 
@@ -30,6 +31,13 @@ class Settings:
     """Severities by rule code, if they are not those of the catalogue."""
     off: frozenset[str] = frozenset()
     """Codes of rules that do not run; their verdict is always `not-exercised`."""
+    contract: RuleSet | None = None
+    """The rules to check instead of the built-in ones, and the traffic that they apply to."""
+
+    @property
+    def catalogue(self) -> Mapping[str, Rule]:
+        """The rules to check, by code."""
+        return CATALOGUE if self.contract is None else self.contract.catalogue
 
 
 class UnknownCodeError(ValueError):

@@ -70,11 +70,13 @@ class ScopeReason(StrEnum):
     SESSION_PART = "their paths are under {parts}"
     OUTSIDE = "their paths are not under the configured base {base}"
     OTHER = "their paths are not under {known}"
+    OPERATION = "they match an operation of the contract {contract}"
+    NO_OPERATION = "they match no operation of the contract {contract}"
 
     @property
     def is_service(self) -> bool:
-        """Whether the exchanges are the service's own."""
-        return self not in {ScopeReason.OUTSIDE, ScopeReason.OTHER}
+        """Whether all rules apply to the exchanges."""
+        return self not in {ScopeReason.OUTSIDE, ScopeReason.OTHER, ScopeReason.NO_OPERATION}
 
 
 @dataclass(frozen=True, slots=True)

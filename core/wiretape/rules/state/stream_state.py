@@ -1,7 +1,7 @@
 """State of one stream: the order of its events, its silences, its replay, and what it adds to its session."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -19,13 +19,13 @@ from wiretape.contract import (
 )
 from wiretape.event import Event, Shape, TimedFrame
 from wiretape.frame_reader import Undecodable
-from wiretape.observations import BytesArrived, Ending, RequestStarted
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
 from wiretape.rules.state.event_log import LEAST_EVENTS, EventLog, KnownEvent, json_hash
 from wiretape.rules.state.runs import Position, StreamRuns
 from wiretape.rules.state.session_state import SessionState
-from wiretape.sse import DEFAULT_LIMIT, Frame
+from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind
 
 _MOST_IDS = 50_000
 """Ids kept for each connection, if there are not too many in all."""
@@ -501,3 +501,9 @@ class StreamEnd:
     time_ns: int
     tail: Frame | None
     """The unfinished event at the end, if there is one."""
+
+    @classmethod
+    def of(cls, stream: EventStream, ended: ExchangeEnded, frames: Iterable[TimedFrame]) -> "StreamEnd":
+        """Return the end of a stream, with the frames that it completes or cuts off."""
+        tails = [seen.frame for seen in frames if seen.frame.kind is FrameKind.TAIL and seen.frame.fields]
+        return cls(stream, ended.ending, ended.time_ns, tails[0] if tails else None)
