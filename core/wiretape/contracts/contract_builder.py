@@ -1,0 +1,276 @@
+"""Build a contract from its files, and check that its parts fit together."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from wiretape.contracts.contract_examples import make_example
+from wiretape.contracts.contract_files import ContractFiles, Layer, open_files, read_layers
+from wiretape.contracts.contract_model import COMMON_RULES, Contract, CursorPlace, Operation
+from wiretape.contracts.contract_tables import (
+    MOST_RULES,
+    Aspect,
+    CounterTable,
+    EventTable,
+    HeaderTable,
+    LifecycleTable,
+    OperationTable,
+    RuleTable,
+    SameTable,
+    UniqueTable,
+)
+from wiretape.contracts.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
+from wiretape.contracts.facts import Entity, EventFormat, Fact
+from wiretape.contracts.http_primitives import ErrorEnvelope, HeaderValue
+from wiretape.contracts.json_schema import JsonSchema
+from wiretape.contracts.patterns import Globs, Pointer, RequestPattern, list_of
+from wiretape.contracts.primitive import EventSelection, Primitive
+from wiretape.contracts.stream_primitives import (
+    Counter,
+    First,
+    Joined,
+    Last,
+    Lifecycle,
+    LongestSilence,
+    Resume,
+)
+from wiretape.input_validation import choices_hint
+from wiretape.rules.catalogue import Explanation, Rule, Scope
+from wiretape.rules.families import CATALOGUE
+from wiretape.rules.vectors import Vector
+
+PRIMITIVES = (
+    *("match", "require", "forbid", "schema", "first", "last", "counter", "unique", "lifecycle", "same", "joined"),
+    *("resume", "silence", "error", "header"),
+)
+"""The keys of the primitives in a rule."""
+_TABLES: dict[str, Callable[[str], Any]] = {
+    "counter": CounterTable,
+    "unique": UniqueTable,
+    "same": SameTable,
+    "header": HeaderTable,
+    "lifecycle": LifecycleTable,
+}
+"""The tables that short forms stand for."""
+
+
+def load_contract(name: str) -> Contract:
+    """Return the contract with a name, or in a file.  Raises InputError."""
+    return build_contract(*open_files(name))
+
+
+def rebuild_contract(name: str, texts: Mapping[str, str]) -> Contract:
+    """Return a contract whose files were read in another process."""
+    return build_contract(ContractFiles(None, texts), name)
+
+
+def build_contract(contract_files: ContractFiles, name: str) -> Contract:
+    """Return the contract in a file and in those that it extends.  Raises InputError."""
+    contract = _Builder(read_layers(contract_files, name)).build()
+    return replace(contract, rebuild=(rebuild_contract, (name, contract_files.texts)))
+
+
+@contextmanager
+def _naming(layer: Layer, *path: str | int) -> Iterator[None]:
+    """Turn a ValueError into an InputError that names the file and the key."""
+    try:
+        yield
+    except ValueError as error:
+        raise layer.source.error(path, str(error)) from None
+
+
+class _Builder:
+    """Builds one contract from its layers."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        has_parent = any(layer.table.operations for layer in layers[:-1])
+        self._parent = _Builder(layers[:-1]).build() if has_parent else None
+        self._layers = layers
+        self._top = layers[-1]
+        self._entities: dict[str, Entity] = {}
+        self._tracked: set[Entity | None] = set()
+        self._schemas: dict[str, JsonSchema] = {}
+        self._silence_limits: set[int] = set()
+
+    def build(self) -> Contract:
+        """Return the contract."""
+        operations: tuple[Operation, ...] = ()
+        durable: dict[str, bool] = {}
+        declared: dict[str, Layer] = {}
+        event = EventTable()
+        for layer in self._layers:
+            given = layer.table.operations.items()
+            operations = tuple(_operation(layer, name, operation) for name, operation in given) or operations
+            event = _merge(event, layer.table.event)
+            for name, entity in layer.table.entity.items():
+                declared[name] = layer
+                with _naming(layer, "entity", name):
+                    self._entities[name] = Entity(name, entity)
+            for name, type_ in layer.table.types.items():
+                durable |= {} if type_.durable is None else {name: type_.durable}
+                if type_.schema is not None:
+                    path = ("types", name, "schema")
+                    with _naming(layer, *path):
+                        self._schemas[name] = _schema(layer, type_.schema, path)
+        if not operations:
+            raise self._top.source.error((), "operations is missing: add a table [operations.NAME] with a request")
+        for name, each in self._entities.items():
+            if each.within is not None:
+                with _naming(declared[name], "entity", name, "within"):
+                    each.parent = self._entity(each.within, of=name)
+        with _naming(self._top, "event"):
+            event_format = EventFormat(event, durable)
+        tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.table.rule)]
+        self._check_codes(tables)
+        rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
+        inherited = () if self._parent is None else self._parent.catalogue
+        request = operations[0].pattern.example()
+        return Contract(
+            self._top.table.contract,
+            operations,
+            event_format,
+            self._entities,
+            rules,
+            tuple(each for where in tables if where[2].code not in inherited for each in _examples(*where, request)),
+            self._parent,
+            self._top.table.title,
+            self._top.table.source,
+            tuple(self._silence_limits),
+            tuple(each for each in self._entities.values() if each in self._tracked),
+        )
+
+    def _entity(self, name: str, *, of: str = "") -> Entity:
+        """Return an entity; it is not the one with the name `of`.  Raises ValueError."""
+        known = [each for each in self._entities if each != of]
+        if name not in known:
+            hint = choices_hint(name, known) if known else "; add a table [entity.NAME]"
+            raise ValueError(f"unknown entity {name!r}{hint}")
+        return self._entities[name]
+
+    def _tracked_entity(self, name: str) -> Entity:
+        entity = self._entity(name)
+        self._tracked |= {entity, entity.parent}
+        return entity
+
+    def _check_codes(self, tables: Sequence[tuple[Layer, int, RuleTable]]) -> None:
+        if len(tables) > MOST_RULES:
+            raise self._top.source.error(("rule",), f"expected at most {MOST_RULES} rules, with those it extends")
+        codes = dict.fromkeys(CATALOGUE, "a built-in rule")
+        names = {rule.name: f"the rule {rule.code}" for rule in COMMON_RULES}
+        for layer, index, table in tables:
+            for key, value, taken in (("code", table.code, codes), ("name", table.name, names)):
+                if value in taken:
+                    problem = f"the {key} {value} is that of {taken[value]}"
+                    raise layer.source.error(("rule", index, key), problem)
+            codes[table.code], names[table.name] = "another rule of the contract", f"the rule {table.code}"
+        for layer, index, table in tables:
+            for key, named in (("unless", table.unless), ("also", table.also)):
+                if unknown := [code for code in named if code not in codes]:
+                    problem = f"unknown code {unknown[0]}{choices_hint(unknown[0], codes)}"
+                    raise layer.source.error(("rule", index, key), problem)
+
+    def _rule(self, layer: Layer, index: int, table: RuleTable) -> Rule:
+        path = ("rule", index)
+        if table.python is not None:
+            raise layer.source.error((*path, "python"), "rules in Python are not supported in a contract file")
+        given = [key for key in PRIMITIVES if getattr(table, key) not in (None, False)]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise layer.source.error(path, f"expected exactly one of {', '.join(PRIMITIVES)}, got {got}")
+        with _naming(layer, *path, given[0]):
+            primitive = self._primitive(layer, given[0], table, (*path, given[0]))
+        return Rule(
+            table.code,
+            table.name,
+            table.severity,
+            table.side or primitive.side,
+            primitive.scope,
+            table.basis,
+            table.clause,
+            table.about or primitive.summary.format(primitive),
+            primitive.checks(),
+            Explanation(table.why, table.fix),
+            None if table.once_per is None else Scope(table.once_per),
+            tuple(table.unless),
+            "problems",
+        )
+
+    def _primitive(self, layer: Layer, key: str, table: RuleTable, path: tuple[str | int, ...]) -> Primitive:
+        """Return the primitive of a rule.  Raises ValueError and InputError."""
+        on = EventSelection(Globs(table.on or "*"), frozenset(table.kinds))
+        value: Any = getattr(table, key)
+        if isinstance(value, str) and key in _TABLES:
+            value = _TABLES[key](value)
+        makers: dict[str, Callable[[], Primitive]] = {
+            "match": lambda: Match(on, *map(Fact, value)),
+            "require": lambda: Require(on, Facts(map(Fact, list_of(value)))),
+            "forbid": lambda: Forbid(on, Facts(map(Fact, list_of(value)))),
+            "schema": lambda: MatchesSchema(
+                on, self._schemas_of_types() if value == "types" else _schema(layer, value, path)
+            ),
+            "first": lambda: First(on, Globs(value)),
+            "last": lambda: Last(on, Globs(value)),
+            "counter": lambda: Counter(on, Fact(value.fact), value.by_one, value.starts_at),
+            "unique": lambda: Unique(on, Fact(value.fact), value.over),
+            "same": lambda: Same(
+                on, Fact(value.fact), value.over if value.over in {"stream", "channel"} else self._entity(value.over)
+            ),
+            "lifecycle": lambda: self._lifecycle(on, value),
+            "joined": lambda: Joined(
+                on, self._tracked_entity(value.entity), Globs(value.deltas), Globs(value.final), Pointer(value.text)
+            ),
+            "resume": lambda: Resume(on),
+            "silence": lambda: self._silence(value),
+            "error": lambda: ErrorEnvelope(value),
+            "header": lambda: HeaderValue(value),
+        }
+        return makers[key]()
+
+    def _schemas_of_types(self) -> dict[str, JsonSchema]:
+        if not self._schemas:
+            raise ValueError('no type has a schema: add one to a table [types."NAME"]')
+        return self._schemas
+
+    def _lifecycle(self, on: EventSelection, table: LifecycleTable) -> Lifecycle:
+        aspects = frozenset(map(Aspect, list_of(table.aspects))) or frozenset(Aspect) - {Aspect.CLOSES}
+        return Lifecycle(on, self._tracked_entity(table.entity), aspects)
+
+    def _silence(self, seconds: float) -> LongestSilence:
+        silence = LongestSilence(seconds)
+        self._silence_limits.add(silence.limit_ns)
+        return silence
+
+
+def _schema(layer: Layer, value: str | dict[str, Any], path: tuple[str | int, ...]) -> JsonSchema:
+    """Return a schema in the contract, or in a file next to it.  Raises ValueError and InputError."""
+    return JsonSchema(layer.read_schema(value, *path) if isinstance(value, str) else value)
+
+
+def _examples(layer: Layer, index: int, table: RuleTable, request: str) -> Iterator[Vector]:
+    for name, example in (("breaks", table.breaks), ("keeps", table.keeps)):
+        if example is not None:
+            with _naming(layer, "rule", index, name):
+                yield make_example(table, name, example, request)
+
+
+def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
+    path = ("operations", name)
+    with _naming(layer, *path, "request"):
+        pattern = RequestPattern(table.request)
+    with _naming(layer, *path, "cursor"):
+        cursor = None if table.cursor is None else CursorPlace.parse(table.cursor)
+    with _naming(layer, *path, "channel"):
+        channel = None if table.channel is None else table.channel.strip("{}")
+        if channel is not None and (channel not in pattern.parameters or table.channel != f"{{{channel}}}"):
+            raise ValueError(f"expected a name in braces from the path, such as {{ticket}}, got {table.channel!r}")
+    begins = table.begins or ("now" if pattern.method in {"GET", "*"} else "start")
+    return Operation(name, pattern, cursor, channel, begins == "start")
+
+
+def _merge(below: EventTable, above: EventTable) -> EventTable:
+    """Return the keys of both; those of `above` win."""
+    given = {key: value for key, value in msgspec.structs.asdict(above).items() if value is not None}
+    return msgspec.structs.replace(below, **given)

@@ -1,0 +1,131 @@
+"""The files of a contract: its own, those that it extends and its schemas.  None outside its folder is read."""
+
+import posixpath
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from wiretape.contracts.contract_tables import ContractTable
+from wiretape.errors import InputError
+from wiretape.files import path_exists, read_error
+from wiretape.input_validation import Source, validate
+from wiretape.toml_files import parse_toml, read_toml_text, require_table_lists
+from wiretape.toml_lines import find_lines
+
+BUNDLED = ("sse",)
+"""The names of the contracts that come with wiretape."""
+_MOST_LAYERS = 5
+_MOST_FILES = 50
+
+
+class ContractFiles:
+    """Reads the files of one contract, each once."""
+
+    def __init__(self, folder: Path | None, texts: Mapping[str, str] | None = None) -> None:
+        """Without a folder, only the `texts` are known, by name."""
+        self._folder = folder
+        self.texts = dict(texts or {})
+        """What was read, by the name of the file in the folder, or that of a bundled contract."""
+
+    def shown_name(self, name: str) -> str:
+        """Return what error messages call a file."""
+        return name if self._folder is None or name in BUNDLED else str(self._folder / name)
+
+    def read(self, name: str) -> str:
+        """Return the text of a file.  Raises InputError."""
+        if name not in self.texts:
+            if len(self.texts) >= _MOST_FILES:
+                raise InputError(f"The contract has more than {_MOST_FILES} files: use fewer.")
+            self.texts[name] = self._read(name)
+        return self.texts[name]
+
+    def _read(self, name: str) -> str:
+        if name in BUNDLED:
+            return files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
+        if self._folder is None:
+            raise InputError(f"{name} is not a file of the contract.")
+        path = self._folder / name
+        try:
+            if not path.resolve().is_relative_to(self._folder.resolve()):
+                raise InputError(f"{path} is a link to a file outside the folder of the contract, which is not read.")
+            if path.exists() and not path.is_file():
+                raise InputError(f"{path} is not a regular file, so no contract can be read from it.")
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(f"{path} cannot be read: {error}.") from None
+        return read_toml_text(path)
+
+
+class Layer:
+    """One contract file, before it is merged with those that it extends."""
+
+    def __init__(self, contract_files: ContractFiles, name: str) -> None:
+        """Raises InputError."""
+        self.name = name
+        self._files = contract_files
+        text = contract_files.read(name)
+        shown = contract_files.shown_name(name)
+        document = parse_toml(text, shown)
+        self.source = Source(shown, find_lines(text))
+        require_table_lists(document, ["rule"], self.source)
+        self.table = validate(document, ContractTable, self.source)
+
+    @property
+    def extended(self) -> str | None:
+        """The name of the contract that it extends."""
+        extends = self.table.extends
+        return extends if extends is None or extends in BUNDLED else self._resolve(extends, ".toml", ("extends",))
+
+    def read_schema(self, name: str, *path: str | int) -> dict[str, Any]:
+        """Return the JSON object in a file next to this one; `path` is the key that names it.  Raises InputError."""
+        text = self._files.read(self._resolve(name, ".json", path))
+        try:
+            document = orjson.loads(text)
+        except ValueError as error:
+            raise self.source.error(path, f"{name} is not valid JSON ({error})") from None
+        if not isinstance(document, dict):
+            raise self.source.error(path, f"expected a JSON object in {name}")
+        return document
+
+    def _resolve(self, name: str, suffix: str, path: tuple[str | int, ...]) -> str:
+        """Return the name of a file in the folder of the contract."""
+        resolved = posixpath.normpath(posixpath.join(posixpath.dirname(self.name), name))
+        if not name.endswith(suffix) or not name.isprintable():
+            expected = f"{', '.join(BUNDLED)}, or the name of a {suffix} file" if suffix == ".toml" else "a .json file"
+            raise self.source.error(path, f"expected {expected}, got {name!r}")
+        if resolved.startswith(("../", "/")) or "\\" in name:
+            raise self.source.error(path, f"expected a file in the folder of the contract, got {name!r}")
+        return resolved
+
+
+def read_layers(contract_files: ContractFiles, name: str) -> list[Layer]:
+    """Return a contract and those that it extends, the most general first.  Raises InputError."""
+    layers: list[Layer] = []
+    following: str | None = name
+    while following is not None:
+        if following in [layer.name for layer in layers]:
+            raise layers[-1].source.error(("extends",), f"{following} extends itself, through this file")
+        if len(layers) == _MOST_LAYERS:
+            raise layers[-1].source.error(("extends",), f"expected at most {_MOST_LAYERS} contracts that extend others")
+        layers.append(Layer(contract_files, following))
+        following = layers[-1].extended
+    return layers[::-1]
+
+
+def open_files(name: str) -> tuple[ContractFiles, str]:
+    """Return the files of the contract with a name or in a file, and the name of the first.  Raises InputError."""
+    if name in BUNDLED:
+        return ContractFiles(None), name
+    path = Path(name)
+    if not path_exists(path):
+        if path.suffix != ".toml" and path.name == name:
+            raise InputError(f"There is no contract {name!r}: use {', '.join(BUNDLED)}, or the name of a file.")
+        raise InputError(read_error(path, FileNotFoundError()))
+    return ContractFiles(path.parent), path.name
+
+
+def new_contract_text() -> str:
+    """Return the text of a commented contract to begin with."""
+    return files(__package__).joinpath("new.toml").read_text("utf-8")

@@ -1,0 +1,215 @@
+"""The tables of a contract file: which keys they have, and which values fit."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from wiretape.observations import Ending
+from wiretape.rules.catalogue import Basis
+from wiretape.rules.finding import Party, Severity
+
+MOST_RULES = 300
+"""Rules of a contract, with those of the contracts that it extends."""
+_Short = Annotated[str, Meta(min_length=1, max_length=300)]
+_Prose = Annotated[str, Meta(min_length=1, max_length=2000)]
+_Body = Annotated[str, Meta(max_length=50_000)]
+_Code = Annotated[str, Meta(pattern="^[A-Z]{2,12}[0-9]{3}$")]
+_Kebab = Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
+_Status = Annotated[int, Meta(ge=100, le=599)]
+_Several = Annotated[list[_Short], Meta(min_length=1, max_length=100)]
+Names = _Short | _Several
+"""One text, or a list of them."""
+
+
+class OperationTable(Struct, forbid_unknown_fields=True):
+    """Requests that the contract applies to."""
+
+    request: _Short
+    cursor: _Short | None = None
+    channel: _Short | None = None
+    begins: Literal["start", "now"] | None = None
+
+
+class DeltaTable(Struct, forbid_unknown_fields=True):
+    """Which events are deltas, and where they have their text."""
+
+    types: Names
+    text: _Short | None = None
+
+
+class EventTable(Struct, forbid_unknown_fields=True, frozen=True):
+    """Where events have their facts; None if the file does not say."""
+
+    type: _Short | None = None
+    sequence: _Short | None = None
+    cursor: _Short | None = None
+    channel: _Short | None = None
+    durable: Names | None = None
+    delta: DeltaTable | None = None
+
+
+class TypeTable(Struct, forbid_unknown_fields=True):
+    """One type of events."""
+
+    durable: bool | None = None
+    schema: _Short | dict[str, Any] | None = None
+
+
+class EntityTable(Struct, forbid_unknown_fields=True):
+    """Something that events open, continue and close."""
+
+    opens: Names
+    closes: Names
+    key: Names | None = None
+    continues: Names | None = None
+    within: _Short | None = None
+
+
+class PartTable(Struct, forbid_unknown_fields=True):
+    """A part of the body of an example."""
+
+    text: _Body = ""
+    lost: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    after: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
+
+
+class ExchangeTable(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One exchange of an example."""
+
+    request: _Short | None = None
+    headers: list[_Short] | None = None
+    request_body: _Body = ""
+    status: _Status = 200
+    response_headers: list[_Short] | None = None
+    body: _Body = ""
+    part: Annotated[list[PartTable], Meta(max_length=50)] = []
+    ending: Ending = Ending.COMPLETE
+
+
+Example = _Body | Annotated[list[ExchangeTable], Meta(min_length=1, max_length=20)]
+"""The body of one stream, or exchanges."""
+
+
+class CounterTable(Struct, forbid_unknown_fields=True):
+    """A number that increases."""
+
+    fact: _Short
+    by_one: bool = False
+    starts_at: int | None = None
+
+
+class UniqueTable(Struct, forbid_unknown_fields=True):
+    """A fact, and where it is unique."""
+
+    fact: _Short
+    over: Literal["stream", "channel"] = "stream"
+
+
+class SameTable(Struct, forbid_unknown_fields=True):
+    """A fact, and where it is the same: a stream, a channel or an entity."""
+
+    fact: _Short
+    over: _Short = "stream"
+
+
+class Aspect(StrEnum):
+    """One requirement on the life of an entity."""
+
+    OPENS_FIRST = "opens-first"
+    """It is opened before it continues or closes."""
+    OPENS_ONCE = "opens-once"
+    CLOSES_ONCE = "closes-once"
+    NOTHING_AFTER = "nothing-after"
+    """It does not continue after it was closed."""
+    INSIDE_PARENT = "inside-parent"
+    """It opens while the entity that it is in is open."""
+    CLOSES_BEFORE_PARENT = "closes-before-parent"
+    CLOSES = "closes"
+    """It is closed before the stream ends."""
+
+
+class LifecycleTable(Struct, forbid_unknown_fields=True):
+    """Requirements on the life of an entity."""
+
+    entity: _Short
+    aspects: Aspect | Annotated[list[Aspect], Meta(min_length=1, max_length=20)] | None = None
+    """None for all but the one about the end of a stream."""
+
+
+class JoinedTable(Struct, forbid_unknown_fields=True):
+    """The deltas of an entity, and the event with their whole text."""
+
+    entity: _Short
+    final: Names
+    text: _Short
+    deltas: Names = "*"
+
+
+class ErrorTable(Struct, forbid_unknown_fields=True):
+    """What error responses have."""
+
+    require: Names | None = None
+    code: _Short | None = None
+    codes: Annotated[dict[str, _Status], Meta(max_length=500)] | None = None
+
+
+class HeaderTable(Struct, forbid_unknown_fields=True):
+    """A header, and what it has to be."""
+
+    name: _Short
+    of: Literal["request", "response"] = "response"
+    statuses: Annotated[list[_Status], Meta(max_length=100)] = []
+    value: Names | None = None
+    agrees: _Short | None = None
+
+
+class RuleTable(Struct, forbid_unknown_fields=True):
+    """One rule: its texts, one primitive, and its examples."""
+
+    code: _Code
+    name: _Kebab
+    clause: _Prose
+    breaks: Example
+    keeps: Example | None = None
+    also: list[_Code] = []
+    severity: Severity = Severity.ERROR
+    side: Party | None = None
+    basis: Basis = Basis.STATED
+    about: _Prose | None = None
+    why: _Prose = ""
+    fix: _Prose = ""
+    on: Names | None = None
+    kinds: list[Literal["durable", "delta", "ephemeral"]] = []
+    once_per: Literal["stream", "channel"] | None = None
+    unless: list[_Code] = []
+    match: tuple[_Short, _Short] | None = None
+    require: Names | None = None
+    forbid: Names | None = None
+    schema: _Short | dict[str, Any] | None = None
+    first: Names | None = None
+    last: Names | None = None
+    counter: _Short | CounterTable | None = None
+    unique: _Short | UniqueTable | None = None
+    lifecycle: _Short | LifecycleTable | None = None
+    same: _Short | SameTable | None = None
+    joined: JoinedTable | None = None
+    resume: bool | None = None
+    silence: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
+    error: ErrorTable | None = None
+    header: _Short | HeaderTable | None = None
+    python: Any = None
+
+
+class ContractTable(Struct, forbid_unknown_fields=True):
+    """A contract file."""
+
+    contract: _Kebab
+    title: _Prose = ""
+    source: _Prose = ""
+    extends: _Short | None = None
+    operations: Annotated[dict[str, OperationTable], Meta(max_length=100)] = {}
+    event: EventTable = EventTable()
+    types: Annotated[dict[str, TypeTable], Meta(max_length=1000)] = {}
+    entity: Annotated[dict[str, EntityTable], Meta(max_length=50)] = {}
+    rule: Annotated[list[RuleTable], Meta(max_length=MOST_RULES)] = []

@@ -1,0 +1,158 @@
+"""Primitives about the facts of single events: match, require, forbid, schema, unique, same."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+from wiretape.contracts.contract_traffic import ContractStream
+from wiretape.contracts.facts import Entity, EventFacts, Fact, format_key, shorten_value
+from wiretape.contracts.json_schema import JsonSchema
+from wiretape.contracts.patterns import MISSING
+from wiretape.contracts.primitive import EventPrimitive, EventSelection, SeenValues
+from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, problem
+from wiretape.rules.finding import describe
+
+
+class Facts(tuple[Fact, ...]):
+    """Several facts."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return " or ".join(f"`{fact}`" for fact in self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match(EventPrimitive):
+    """Two facts of an event agree, if it has both."""
+
+    on: EventSelection
+    first: Fact
+    second: Fact
+    summary = "The facts `{0.first}` and `{0.second}` of an event differ."
+
+    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+        """Compare them."""
+        first, second = self.first.read(facts), self.second.read(facts)
+        if first is MISSING or second is MISSING:
+            return None
+        if shorten_value(first) == shorten_value(second):
+            return HELD
+        return problem(f"Expected `{self.second}` to be {describe(first)} as `{self.first}`, got {describe(second)}.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Require(EventPrimitive):
+    """An event has all of these facts."""
+
+    on: EventSelection
+    facts: Facts
+    summary = "An event lacks {0.facts}."
+
+    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+        """Find those that are missing."""
+        missing = [fact for fact in self.facts if fact.read(facts) is MISSING]
+        return [Problem(f"Expected `{fact}`, got none.", subject=str(fact)) for fact in missing]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forbid(EventPrimitive):
+    """An event has none of these facts."""
+
+    on: EventSelection
+    facts: Facts
+    summary = "An event has {0.facts}."
+
+    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+        """Find those that are there."""
+        found = [(fact, value) for fact in self.facts if (value := fact.read(facts)) is not MISSING]
+        return [Problem(f"Expected no `{fact}`, got {describe(value)}.", subject=str(fact)) for fact, value in found]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchesSchema(EventPrimitive):
+    """The data of an event matches a JSON schema: one for all, or that of its type."""
+
+    on: EventSelection
+    schemas: "JsonSchema | dict[str, JsonSchema]"
+    summary = "The data of an event does not match its JSON schema."
+
+    def concerns(self, type_: str) -> bool:
+        """Whether a type has a schema."""
+        return not isinstance(self.schemas, dict) or type_ in self.schemas
+
+    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+        """Validate the data."""
+        schema = self.schemas[facts.type] if isinstance(self.schemas, dict) else self.schemas
+        return [Problem(each, subject=each) for each in schema.find_violations(facts.json)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unique(EventPrimitive):
+    """A fact has each value once on a stream, or for one event of a channel."""
+
+    on: EventSelection
+    fact: Fact
+    over: Literal["stream", "channel"]
+    summary = "Two events of a {0.over} have the same `{0.fact}`; on a channel, they also differ."
+
+    @property
+    def scope(self) -> Scope:
+        """What has to be known to decide it."""
+        return Scope(self.over)
+
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Compare an event with the first one that has the value."""
+        value = self.fact.read(facts)
+        if value is MISSING:
+            return None
+        event = facts.event
+        digest = blake2b(event.data, digest_size=16).digest()
+        if self.over == "stream":
+            seen = stream.memory.get(self, SeenValues)
+        else:
+            seen = stream.channel.memory.get(self, lambda: SeenValues(may_lack_some=stream.channel.may_be_known))
+        known = seen.add(shorten_value(value), (digest, event.exchange, event.number))
+        if known is not None and (self.over == "stream" or known[0] != digest):
+            where = f"event {known[2]} of exchange {known[1]}"
+            return problem(f"Expected a new `{self.fact}`, got {describe(value)}, which {where} has.")
+        return DROPPED_STATE if known is None and seen.may_lack_some else HELD
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Same(EventPrimitive):
+    """A fact has the same value in all events of a stream, a channel or an entity that have it."""
+
+    on: EventSelection
+    fact: Fact
+    over: Entity | str
+    """An entity, `stream` or `channel`."""
+    summary = "The fact `{0.fact}` changes within one {0.over}."
+
+    @property
+    def scope(self) -> Scope:
+        """What has to be known to decide it."""
+        return Scope.CHANNEL if self.over == "channel" else Scope.STREAM
+
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Compare an event with the first one that has the fact."""
+        value = self.fact.read(facts)
+        if value is MISSING:
+            return None
+        holder, name, key = stream.memory, str(self.over), None
+        if isinstance(self.over, Entity):
+            key = self.over.read_key(facts.json)
+            if key is None:
+                return None
+            name = format_key(self.over, key)
+        elif self.over == "channel":
+            holder = stream.channel.memory
+        item = (shorten_value(value), describe(value), facts.event.exchange, facts.event.number)
+        known = holder.get(self, SeenValues).add(key, item)
+        if known is None or known[0] == item[0]:
+            return HELD
+        where = f"event {known[3]} of exchange {known[2]}"
+        return problem(
+            f"Expected the same `{self.fact}` for all events of the {name}, {known[1]} as in {where}, "
+            f"got {describe(value)}."
+        )

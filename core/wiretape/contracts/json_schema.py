@@ -1,0 +1,86 @@
+"""JSON schemas of contracts, whose authors may be strangers: bounded time, and nothing outside the schema is read."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+
+from wiretape.safe_text import shorten
+
+_MOST_PARTS = 20_000
+"""Parts of a schema that a value can be compared with, counting each as often as it is referred to."""
+_DEEPEST = 60
+_DEFINITIONS = "#/$defs/"
+_REFUSED = frozenset({"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor", "$schema", "$vocabulary"})
+_MOST_VIOLATIONS = 20
+
+
+class JsonSchema:
+    """A JSON schema (2020-12) without references to other documents or to itself."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        """Raises ValueError."""
+        _SchemaSize(document)
+        try:
+            self._validator = jsonschema_rs.Draft202012Validator(
+                dict(document), pattern_options=jsonschema_rs.RegexOptions(), offline=True
+            )
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"invalid JSON schema: {shorten(str(error).splitlines()[0], 120)}") from None
+
+    def find_violations(self, value: Any) -> Iterator[str]:
+        """Yield a sentence for each part of a value that does not match, and at most some."""
+        try:
+            if self._validator.is_valid(value):
+                return
+            errors = list(islice(self._validator.iter_errors(value), _MOST_VIOLATIONS))
+        except (UnicodeEncodeError, ValueError, OverflowError):
+            # A lone surrogate, which JSON can escape but UTF-8 cannot encode, or a number beyond what it reads.
+            return
+        for error in errors:
+            where = "".join(f"/{step}" for step in error.instance_path)
+            name = f"`{shorten(where, 80)}`" if where else "the data"
+            yield f"Expected {name} to match its schema, got {shorten(error.message, 160)}."
+
+
+class _SchemaSize:
+    """Counts the parts of a schema, those that it refers to included."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        """Raises ValueError if the schema is too large, or refers to itself or to other documents."""
+        self._definitions = document.get("$defs")
+        self._known: dict[str, tuple[int, int]] = {}
+        self._unfinished: set[str] = set()
+        self._measure(document, 0)
+
+    def _measure(self, part: object, depth: int) -> tuple[int, int]:
+        """Return the number of parts, and how deeply they are nested."""
+        if depth > _DEEPEST:
+            raise ValueError(f"the schema is nested more than {_DEEPEST} levels deep")
+        inner: list[tuple[int, int]] = []
+        if isinstance(part, Mapping):
+            if refused := _REFUSED.intersection(part):
+                raise ValueError(f"{min(refused)} is not supported in schemas of contracts")
+            inner = [self._measure(each, depth + 1) for name, each in part.items() if name != "$defs"]
+            if "$ref" in part:
+                inner.append(self._measure_definition(part["$ref"], depth + 1))
+        elif isinstance(part, list):
+            inner = [self._measure(each, depth + 1) for each in part]
+        number, height = 1 + sum(each[0] for each in inner), 1 + max((each[1] for each in inner), default=0)
+        if number > _MOST_PARTS or height > _DEEPEST:
+            raise ValueError(f"the schema has more than {_MOST_PARTS:,} parts, or {_DEEPEST} levels of them")
+        return number, height
+
+    def _measure_definition(self, reference: object, depth: int) -> tuple[int, int]:
+        name = reference.removeprefix(_DEFINITIONS) if isinstance(reference, str) else ""
+        definitions = self._definitions if isinstance(self._definitions, Mapping) else {}
+        if name not in definitions or reference != _DEFINITIONS + name:
+            raise ValueError(f"expected $ref to name a definition, such as #/$defs/item, got {reference!r}")
+        if name in self._unfinished:
+            raise ValueError(f"the definition {name!r} refers to itself, which is not supported")
+        if name not in self._known:
+            self._unfinished.add(name)
+            self._known[name] = self._measure(definitions[name], depth)
+            self._unfinished.discard(name)
+        return self._known[name]

@@ -1,0 +1,97 @@
+"""Primitives: what a rule of a contract can declare.  A primitive has the functions that the engine runs.
+
+What a primitive has to remember is in the memory of a stream or a channel, so that it ends with them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from wiretape.bounded_dict import put_bounded
+from wiretape.contracts.contract_traffic import EVENT, LOSS, ContractStream
+from wiretape.contracts.facts import EventFacts
+from wiretape.contracts.patterns import Globs
+from wiretape.rules.catalogue import LOST_EVENTS, Check, Inconclusive, Outcome, Scope
+from wiretape.rules.finding import Party
+
+UNKNOWN_BEGINNING: Final = Inconclusive("the recording does not show the stream from its beginning, without losses")
+_MOST_VALUES = 50_000
+
+
+class Primitive(ABC):
+    """What a rule requires."""
+
+    summary: ClassVar[str]
+    """What breaks it, in one sentence; `{0}` stands for the primitive."""
+
+    @property
+    def scope(self) -> Scope:
+        """What has to be known to decide it."""
+        return self.checks()[0].trigger.scope
+
+    @property
+    def side(self) -> Party:
+        """The side that breaks it."""
+        return Party.SERVICE
+
+    @abstractmethod
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions, and when they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSelection:
+    """The events that a rule is about."""
+
+    types: Globs
+    kinds: frozenset[str]
+    """Empty for all."""
+
+    def has_kind(self, facts: EventFacts, _stream: ContractStream) -> bool:
+        """Whether an event has one of the kinds."""
+        return not self.kinds.isdisjoint(facts.kinds)
+
+
+class EventPrimitive(Primitive):
+    """A primitive that is decided on events."""
+
+    on: EventSelection
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions: one for events, and one for lost bytes, in which there may have been events."""
+
+        def concerns(name: str) -> bool:
+            return self.on.types.matches(name) and self.concerns(name)
+
+        when = self.on.has_kind if self.on.kinds else None
+        return (Check(EVENT, self.check, when=when, concerns=concerns), Check(LOSS, self.lose))
+
+    def concerns(self, _type: str) -> bool:
+        """Whether it can have an outcome for events of a type."""
+        return True
+
+    @abstractmethod
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Return the outcome for one of the events that the rule is about."""
+
+    def lose(self, _stream: ContractStream) -> Outcome:
+        """Return the outcome for lost bytes."""
+        return LOST_EVENTS
+
+
+class SeenValues:
+    """The first item for each value; if there are very many, the oldest are dropped."""
+
+    def __init__(self, *, may_lack_some: bool = False) -> None:
+        self.may_lack_some = may_lack_some
+        """Whether values may have been dropped."""
+        self._items: dict[Hashable, Any] = {}
+
+    def add(self, value: Hashable, item: Any) -> Any:
+        """Return the item of a value that was seen before; otherwise store this one and return None."""
+        if (known := self._items.get(value)) is not None:
+            return known
+        self.may_lack_some |= len(self._items) >= _MOST_VALUES
+        put_bounded(self._items, value, item, _MOST_VALUES)
+        return None

@@ -1,0 +1,354 @@
+"""Primitives about the order of a stream: first, last, counter, lifecycle, joined, resume, silence."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from wiretape.contracts.contract_tables import Aspect
+from wiretape.contracts.contract_traffic import END, QUIET, ContractStream
+from wiretape.contracts.entity_tracker import Breach, JoinedText
+from wiretape.contracts.facts import Entity, EventFacts, Fact, format_key, shorten_value
+from wiretape.contracts.patterns import Globs, Pointer
+from wiretape.contracts.primitive import UNKNOWN_BEGINNING, EventPrimitive, EventSelection, Primitive
+from wiretape.observations import Ending
+from wiretape.rules.catalogue import (
+    HELD,
+    LOST_EVENTS,
+    Check,
+    Inconclusive,
+    Outcome,
+    Problem,
+    Scope,
+    problem,
+)
+from wiretape.rules.finding import quote
+from wiretape.rules.state.stream_state import Silence, StreamEnd
+
+_ENDED_BY_SERVICE = {
+    Ending.COMPLETE: "the response ended",
+    Ending.SERVICE_CLOSED: "the service closed the connection",
+    Ending.SERVICE_RESET: "the service reset the connection",
+}
+_CUT_BY_OTHERS = Inconclusive("the stream was still open when the client, the proxy or the recording ended it")
+_CUT_IN_EVENT = Inconclusive("the stream ended in the middle of an event (SSE002)")
+_UNKNOWN_CURSOR = Inconclusive("the recording does not show the event that a cursor names")
+_MOST_STEPS = 10_000
+_MOST_SUCCESSORS = 50_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class First(EventPrimitive):
+    """A stream that begins at the start of its channel begins with one of these types."""
+
+    on: EventSelection
+    types: Globs
+    scope = Scope.STREAM
+    summary = "The first event of a stream is not {0.types}."
+
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Check the first event of a stream."""
+        state = stream.memory.get(self, dict[str, bool])
+        if state or not stream.is_from_start:
+            return None
+        state["begun"] = True
+        if not stream.is_complete:
+            return UNKNOWN_BEGINNING
+        return HELD if self.types.matches(facts.type) else problem(f"Expected {self.types} first, got {_type(facts)}.")
+
+    def lose(self, stream: ContractStream) -> Outcome:
+        """Lost bytes matter only before the first event."""
+        return None if stream.memory.get(self, dict[str, bool]) or not stream.is_from_start else LOST_EVENTS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Last(EventPrimitive):
+    """A stream that the service ends has one of these types last, and nothing after it."""
+
+    on: EventSelection
+    types: Globs
+    summary = "A stream ends without {0.types}, or goes on after it."
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions: lost bytes matter only at the end of the stream."""
+        return (Check(END, self.check_end), *EventPrimitive.checks(self)[:1])
+
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Check that no event follows the last one."""
+        state = stream.memory.get(self, dict[str, EventFacts])
+        before, state["last"] = state.get("last"), facts
+        if before is None or not self.types.matches(before.type):
+            return None
+        return problem(f"Expected no event after {_type(before)}, got {_type(facts)}.")
+
+    def check_end(self, end: StreamEnd, stream: ContractStream) -> Outcome:
+        """Check the last event of a stream that has ended."""
+        last = stream.memory.get(self, dict[str, EventFacts]).get("last")
+        if last is not None and self.types.matches(last.type):
+            return HELD
+        how = _ENDED_BY_SERVICE.get(end.ending)
+        if how is None:
+            return _CUT_BY_OTHERS
+        if stream.has_unknown_end:
+            return LOST_EVENTS
+        if end.tail is not None:
+            return _CUT_IN_EVENT
+        got = "no event" if last is None else _type(last)
+        at = None if last is None else last.location
+        return problem(f"Expected {self.types} last, got {got} before {how}.", at)
+
+
+@dataclass(slots=True)
+class _Count:
+    last: int | None = None
+    has_gap: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counter(EventPrimitive):
+    """A number increases from event to event of a stream."""
+
+    on: EventSelection
+    fact: Fact
+    by_one: bool = False
+    """Whether it increases by exactly one."""
+    starts_at: int | None = None
+    """The first number of a channel; None for any."""
+    scope = Scope.STREAM
+    summary = "The number `{0.fact}` does not increase as it has to."
+
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Compare the number with the one before."""
+        value = self.fact.read(facts)
+        if type(value) is not int:
+            return None
+        state = stream.memory.get(self, _Count)
+        before, has_gap = state.last, state.has_gap
+        state.last, state.has_gap = value, False
+        if before is None:
+            return self._check_first(value, facts, stream)
+        if value <= before:
+            return problem(f"Expected `{self.fact}` to be above {before}, got {value}.")
+        if self.by_one and value != before + 1:
+            return LOST_EVENTS if has_gap else problem(f"Expected `{self.fact}` to be {before + 1}, got {value}.")
+        return HELD
+
+    def _check_first(self, value: int, facts: EventFacts, stream: ContractStream) -> Outcome:
+        cursor = stream.cursor
+        if cursor is not None and cursor.isdecimal() and len(cursor) < 19 and facts.cursor == str(value):
+            # The cursor names a number of the same kind.
+            if value <= int(cursor):
+                return problem(f"Expected `{self.fact}` to be above the cursor {int(cursor)}, got {value}.")
+            return HELD
+        if self.starts_at is None or not stream.is_from_start:
+            return None
+        if not stream.is_complete:
+            return UNKNOWN_BEGINNING
+        if value != self.starts_at:
+            return problem(f"Expected `{self.fact}` to start at {self.starts_at}, got {value}.")
+        return HELD
+
+    def lose(self, stream: ContractStream) -> Outcome:
+        """Numbers after lost bytes need not follow by one."""
+        stream.memory.get(self, _Count).has_gap = True
+        return LOST_EVENTS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lifecycle(EventPrimitive):
+    """Entities open before they continue, close once, and are inside their parents."""
+
+    on: EventSelection
+    entity: Entity
+    aspects: frozenset[Aspect]
+    scope = Scope.STREAM
+    summary = "An event does not fit the life of its {0.entity.name}: it opens, goes on and closes, once each."
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions: also one for the end, if entities have to close."""
+        at_end = (Check(END, self.check_end),) if Aspect.CLOSES in self.aspects else ()
+        return (*EventPrimitive.checks(self), *at_end)
+
+    def concerns(self, type_: str) -> bool:
+        """Whether events of a type can show something about the entity."""
+        return self.entity.is_checked_at(type_)
+
+    def check(self, _facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Report the breaches of an event."""
+        tracker = stream.trackers[self.entity.name]
+        if problems := self._problems(tracker.breaches):
+            return problems
+        if tracker.is_uncertain:
+            return UNKNOWN_BEGINNING
+        return HELD if tracker.is_concerned and self.aspects != {Aspect.CLOSES} else None
+
+    def check_end(self, end: StreamEnd, stream: ContractStream) -> Outcome:
+        """Report the entities that are open at the end of a stream."""
+        tracker = stream.trackers[self.entity.name]
+        if end.ending is not Ending.COMPLETE:
+            return _CUT_BY_OTHERS if tracker.open else None
+        if stream.has_unknown_end or not stream.is_complete:
+            return LOST_EVENTS
+        if problems := self._problems(list(tracker.unclosed())):
+            return problems
+        return HELD if tracker.closed else None
+
+    def _problems(self, breaches: list[Breach]) -> list[Problem]:
+        return [Problem(f"{each.message}.", subject=each.key) for each in breaches if each.aspect in self.aspects]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined(EventPrimitive):
+    """The texts of the deltas of an entity, joined, are the text of its final event."""
+
+    on: EventSelection
+    entity: Entity
+    deltas: Globs
+    final: Globs
+    text: Pointer
+    scope = Scope.STREAM
+    summary = "The joined texts of {0.deltas} differ from `{0.text}` of {0.final}."
+
+    def concerns(self, type_: str) -> bool:
+        """Whether events of a type are about the entity, and have one of the texts."""
+        return self.entity.concerns(type_) and (self.final.matches(type_) or self.deltas.matches(type_))
+
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Add the text of a delta, or compare the whole text."""
+        is_final = self.final.matches(facts.type)
+        if not is_final and not facts.event_type.is_delta:
+            return None
+        tracker = stream.trackers[self.entity.name]
+        if tracker.current is None:
+            return UNKNOWN_BEGINNING if tracker.is_uncertain else None
+        joined = tracker.current.joined.get(id(self))
+        if joined is None:
+            joined = tracker.current.joined[id(self)] = JoinedText()
+        if not is_final:
+            joined.add(facts.text or "")
+            return None
+        whole = self.text.read(facts.json)
+        if type(whole) is not str:
+            return None
+        final = JoinedText()
+        final.add(whole)
+        if final.hash.digest() == joined.hash.digest():
+            return HELD
+        got = f"{final.length:,} characters" if final.length != joined.length else "a different text of that length"
+        name = format_key(self.entity, tracker.current.key)
+        return problem(
+            f"Expected `{self.text}` to be the {joined.length:,} characters that the deltas of {name} have, "
+            f"got {got}: {quote(whole)}."
+        )
+
+
+class _Successors:
+    """Which durable event follows which on a channel, by their cursors."""
+
+    def __init__(self) -> None:
+        self.next: dict[str, str] = {}
+        """For each cursor that of the event that follows."""
+        self.known: set[str] = set()
+        """The cursors of all events."""
+
+    def add(self, before: str | None, cursor: str) -> None:
+        """Add an event, and the one that it directly follows, if that is known."""
+        if len(self.known) >= _MOST_SUCCESSORS:
+            self.next.clear()
+            self.known.clear()
+        self.known.add(cursor)
+        if before is not None and before != cursor:
+            self.next.setdefault(before, cursor)
+
+    def leads(self, cursor: str, to: str) -> bool:
+        """Whether an event is at or before another one."""
+        for _ in range(_MOST_STEPS):
+            if cursor == to:
+                return True
+            if cursor not in self.next:
+                break
+            cursor = self.next[cursor]
+        return False
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where a stream is in its channel."""
+
+    before: str | None
+    """The cursor of the last durable event; None if it is unknown."""
+    is_cursor: bool
+    """Whether `before` is the cursor of the request."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resume(EventPrimitive):
+    """After a cursor come exactly the durable events behind it, as far as other streams of the channel show them."""
+
+    on: EventSelection
+    scope = Scope.CHANNEL
+    summary = "A stream with a cursor does not go on with the event after the cursor, or leaves out a stored event."
+
+    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+        """Compare a durable event with the one that followed on another stream."""
+        if (full := facts.cursor) is None or not facts.is_durable:
+            return None
+        cursor = str(shorten_value(full))
+        successors = stream.channel.memory.get(self, _Successors)
+        start = None if stream.cursor is None else str(shorten_value(stream.cursor))
+        position = stream.memory.get(self, lambda: _Position(start, stream.cursor is not None))
+        before, is_first = position.before, position.is_cursor
+        position.before, position.is_cursor = cursor, False
+        outcome = self._compare(successors, before, cursor, is_first=is_first) if stream.cursor is not None else None
+        successors.add(None if outcome else before, cursor)
+        return outcome
+
+    def _compare(self, successors: _Successors, before: str | None, cursor: str, *, is_first: bool) -> Outcome:
+        if before is None:
+            return None
+        if is_first and before not in successors.known:
+            return _UNKNOWN_CURSOR
+        expected = successors.next.get(before)
+        after = f"the cursor {quote(before)}" if is_first else quote(before)
+        if expected is not None:
+            if cursor == expected:
+                return HELD
+            return problem(f"Expected the event {quote(expected)} after {after}, got {quote(cursor)}.")
+        if successors.leads(cursor, before):
+            return problem(f"Expected a new event after {after}, got the earlier {quote(cursor)}.")
+        return None
+
+    def lose(self, stream: ContractStream) -> Outcome:
+        """After lost bytes, it is unknown which event comes next."""
+        stream.memory.get(self, lambda: _Position(None, is_cursor=False)).before = None
+        return LOST_EVENTS if stream.cursor is not None else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LongestSilence(Primitive):
+    """No silence on a stream is longer than this."""
+
+    seconds: float
+    summary = "A stream is silent for more than {0.seconds:g} seconds."
+
+    @property
+    def limit_ns(self) -> int:
+        """The limit in nanoseconds."""
+        return round(self.seconds * 1e9)
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions."""
+        return (Check(QUIET, self.check),)
+
+    def check(self, silence: Silence, _stream: ContractStream) -> Outcome:
+        """Check one silence, or the end of a stream without any."""
+        if silence.limit_ns != self.limit_ns:
+            return None
+        if not silence.is_too_long:
+            return HELD
+        if silence.has_losses:
+            return LOST_EVENTS
+        length = silence.length_ns / 1e9
+        return problem(f"Expected no more than {self.seconds:g} s without bytes, got {length:.1f} s.")
+
+
+def _type(facts: EventFacts) -> str:
+    return quote(facts.type)
