@@ -1,7 +1,7 @@
 """Configuration of a project: `wiretape.toml`, or the table `[tool.wiretape]` of `pyproject.toml`."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +13,8 @@ from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.observations import is_header_name
 from wiretape.rules import (
     CATALOGUE,
+    Rule,
+    RuleSet,
     Settings,
     Severity,
     UnknownCodeError,
@@ -55,7 +57,8 @@ class Config:
         Raises InputError for an unknown code, and if no rule is left.
         """
         try:
-            codes = selected(select or self.select, ignore or self.ignore) - self.settings.off
+            catalogue = self.settings.catalogue
+            codes = selected(select or self.select, ignore or self.ignore, catalogue) - self.settings.off
         except UnknownCodeError as error:
             raise InputError(str(error)) from None
         if not codes:
@@ -66,6 +69,15 @@ class Config:
     def effective_settings(self) -> Settings:
         """Return settings in which the rules that are not selected are off.  Raises InputError like `rule_codes`."""
         return replace(self.settings, off=frozenset(CATALOGUE) - self.rule_codes())
+
+    def with_contract(self, contract: RuleSet) -> "Config":
+        """Return a configuration for the rules of a contract, without the codes that it does not have."""
+        settings = replace(self.settings, contract=contract)
+        select, ignore = (
+            tuple(prefix for prefix in prefixes if _has_code(prefix, settings.catalogue))
+            for prefixes in (self.select, self.ignore)
+        )
+        return replace(self, settings=settings, select=select, ignore=ignore)
 
 
 def threshold_of(fail_on: str) -> Severity | None:
@@ -165,6 +177,13 @@ def _settings(table: ConfigTable, source: Source, keys: KeyPath) -> Settings:
         severities={code: Severity(level) for code, level in levels.items() if level != OFF},
         off=frozenset(code for code, level in levels.items() if level == OFF),
     )
+
+
+def _has_code(prefix: str, catalogue: Mapping[str, Rule]) -> bool:
+    try:
+        return bool(codes_of(prefix, catalogue))
+    except UnknownCodeError:
+        return False
 
 
 def _codes(prefix: str, source: Source, path: KeyPath) -> frozenset[str]:

@@ -21,7 +21,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.rules import CATALOGUE, Checker, Rule, explanation_of
+from wiretape.rules import CATALOGUE, Checker, Rule, RuleSet, Settings, explanation_of
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
 from wiretape.units import format_duration, format_time
@@ -42,6 +42,7 @@ _PARTS = {
     "stream": "one connection",
     "exchange": "one request and its response",
     "session": "all traffic of one session",
+    "channel": "all streams of one channel",
     "client": "all traffic of one client",
     "recording": "the whole recording",
 }
@@ -60,18 +61,22 @@ class Example:
     """What the checker finds."""
 
     @classmethod
-    def of(cls, vector: Vector) -> "Example":
+    def of(cls, vector: Vector, contract: RuleSet | None = None) -> "Example":
         """Check a vector, and format its traffic and findings."""
-        checker = Checker()
+        checker = Checker(Settings(contract=contract))
         findings = [found for seen in vector.observations() for found in checker.feed(seen)] + checker.finish()
         found = [f"{finding.code} {finding.severity}: {finding.message}" for finding in findings]
         return cls(vector.name, vector.breaks, vector.shows, list(_traffic_lines(vector.observations())), found)
 
 
 @cache
-def examples_of(code: str) -> tuple[Example, ...]:
-    """Return the examples of a rule: those that break it come first."""
-    examples = [Example.of(vector) for vector in vectors_of(code)]
+def examples_of(code: str, contract: RuleSet | None = None) -> tuple[Example, ...]:
+    """Return the examples of a rule, built-in or of a contract: those that break it come first."""
+    if code in CATALOGUE or contract is None:
+        examples = [Example.of(vector) for vector in vectors_of(code)]
+    else:
+        declaring = contract.declaring(code)
+        examples = [Example.of(vector, declaring) for vector in declaring.examples_of(code)]
     # `breaks` comes before `breaks-in-a-line`.
     return tuple(sorted(examples, key=lambda example: (not example.breaks, example.name)))
 
@@ -98,7 +103,9 @@ def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
         yield f"{rule.code:<8} {rule.name:<{width}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
 
 
-def text_lines(rule: Rule, *, all_examples: bool = False, width: int = MAX_WIDTH) -> Iterator[str]:
+def text_lines(
+    rule: Rule, *, all_examples: bool = False, width: int = MAX_WIDTH, contract: RuleSet | None = None
+) -> Iterator[str]:
     """Yield the explanation of a rule as text of `width` columns."""
     yield f"{rule.code} {rule.name}"
     yield ""
@@ -108,7 +115,7 @@ def text_lines(rule: Rule, *, all_examples: bool = False, width: int = MAX_WIDTH
         yield from _wrap(value, width, f"{name + ':':<11} ", " " * 12)
     for title, text in _sections(rule):
         yield from ["", title, *_wrap(text, width, "  ", "  ")]
-    examples = examples_of(rule.code)
+    examples = examples_of(rule.code, contract)
     breaking = [example for example in examples if example.breaks]
     satisfying = [example for example in examples if not example.breaks]
     for example in examples if all_examples else breaking[:1] + satisfying[:1]:
@@ -118,7 +125,7 @@ def text_lines(rule: Rule, *, all_examples: bool = False, width: int = MAX_WIDTH
             yield from _wrap(line, width, "  => ", " " * 5)
 
 
-def markdown_lines(rule: Rule) -> Iterator[str]:
+def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]:
     """Yield the explanation of a rule as a Markdown page."""
     yield f"# {rule.code} {rule.name}"
     yield ""
@@ -129,7 +136,7 @@ def markdown_lines(rule: Rule) -> Iterator[str]:
         yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
     for title, text in _sections(rule):
         yield from ["", f"## {title}", "", text]
-    for example in examples_of(rule.code):
+    for example in examples_of(rule.code, contract):
         yield from ["", f"## {_heading(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
         yield from (f"\n> {line}" for line in example.found)
 
@@ -150,7 +157,7 @@ def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def explanation_document(rule: Rule) -> dict[str, Any]:
+def explanation_document(rule: Rule, contract: RuleSet | None = None) -> dict[str, Any]:
     """Return the explanation of a rule as plain data for JSON."""
     texts = explanation_of(rule)
     return {
@@ -160,7 +167,7 @@ def explanation_document(rule: Rule) -> dict[str, Any]:
         "fix": texts.fix,
         "not_exercised": texts.not_exercised,
         "worth_knowing": texts.notes,
-        "examples": examples_of(rule.code),
+        "examples": examples_of(rule.code, contract),
     }
 
 

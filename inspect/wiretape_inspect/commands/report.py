@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from wiretape.config import override_base
+from wiretape.contracts.contract_builder import load_contract
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
@@ -61,6 +62,11 @@ _NOT_WITH_SUMMARY = {
     metavar="PATH_OR_URL",
     help="Base path or URL of the service: the part before /v1.",
 )
+@click.option(
+    "--contract",
+    metavar="NAME_OR_FILE",
+    help="Check with this contract instead of the built-in rules; `wiretape contract list` prints names.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")
 @click.option("--statistics", is_flag=True, help="With text: only count the findings of each rule.")
@@ -90,6 +96,7 @@ def report(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     base: str | None,
+    contract: str | None,
     exit_zero: bool,
     all_findings: bool,
     statistics: bool,
@@ -113,12 +120,16 @@ def report(
         wiretape report run.db --format junit --output report.xml --format text
         wiretape report run.db --write-baseline known.json
         wiretape report run.db --baseline known.json
+        wiretape report run.db --contract sse
     """
     files = [PATH.convert(name, None, ctx) for name in names if not is_url(name)]
     writing = ReportWriting(ctx, files, all_findings=all_findings, statistics=statistics)
     _check_formats({output.format for output in writing.outputs}, all_findings=all_findings, statistics=statistics)
-    settings = override_base(writing.config.settings, base)
-    codes = writing.config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
+    if contract is not None and base is not None:
+        raise click.UsageError("--contract and --base cannot be combined: a contract names its own paths.")
+    config = writing.config if contract is None else writing.config.with_contract(load_contract(contract))
+    settings = override_base(config.settings, base)
+    codes = config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
     if summary and (given := [option for name, option in _NOT_WITH_SUMMARY.items() if ctx.params[name]]):
         raise click.UsageError(f"--summary and {given[0]} cannot be combined.")
     files_and_urls = list(chain.from_iterable(map(expand_name, names)))
@@ -146,7 +157,7 @@ def report(
         )
         with _progress_bar(sum(body_bytes(recording) for _, recording in wholes)) as advance:
             checked = check_recordings(wholes, jobs, dask, settings, codes, advance=advance, fail=fail)
-            reports = [add_cases(each) for each in checked]
+            reports = [add_cases(each) if contract is None else each for each in checked]
         if not reports:
             raise InputError("None of the files can be checked.")
         writing.apply_baseline(reports)

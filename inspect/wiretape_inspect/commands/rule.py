@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from wiretape.contracts.contract_builder import load_contract
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
 from wiretape.json_codec import dump_json
-from wiretape.rules import CATALOGUE, EVERY, Rule, UnknownCodeError, codes_of
+from wiretape.rules import CATALOGUE, EVERY, Rule, RuleSet, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_output
 from wiretape_inspect.terminal_output import find_terminal, write_lines
@@ -38,7 +39,8 @@ def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str
     metavar="FOLDER",
     help="With --all --format markdown: write one page per rule to this folder.",
 )
-def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> None:
+@click.option("--contract", metavar="NAME_OR_FILE", help="Explain the rules of this contract.")
+def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None, contract: str | None) -> None:
     """Explain the rule CODE (a code or a name): its clause, why it matters, and traffic that breaks or satisfies it.
 
     Without CODE, all rules are listed in a table. CODE can also be a family, such as SEQ.
@@ -49,18 +51,20 @@ def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> 
         wiretape rule SEQ001
         wiretape rule RES
         wiretape rule --all --format json
+        wiretape rule STR001 --contract sse
     """
     if folder is not None:
-        if not all_ or format_ != "markdown" or code:
-            raise click.UsageError("--output needs --all and --format markdown, and no CODE.")
+        if not all_ or format_ != "markdown" or code or contract:
+            raise click.UsageError("--output needs --all and --format markdown, and no CODE and no --contract.")
         _write_pages(folder)
         return
-    write_lines(_lines(_find_rules(code), format_, all_=all_), page=format_ == "text")
+    rules = None if contract is None else load_contract(contract)
+    write_lines(_lines(_find_rules(code, rules), format_, rules, all_=all_), page=format_ == "text")
 
 
-def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
+def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: bool) -> Iterator[str]:
     if format_ == "json":
-        documents = [rule_output.explanation_document(each) for each in rules]
+        documents = [rule_output.explanation_document(each, contract) for each in rules]
         yield dump_json(documents[0] if len(rules) == 1 else documents, indent=True)
         return
     if len(rules) > 1 and not all_:
@@ -71,22 +75,23 @@ def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
     for number, each in enumerate(rules):
         yield from [""] if number else []
         if format_ == "text":
-            yield from rule_output.text_lines(each, all_examples=all_, width=width)
+            yield from rule_output.text_lines(each, all_examples=all_, width=width, contract=contract)
         else:
-            yield from rule_output.markdown_lines(each)
+            yield from rule_output.markdown_lines(each, contract)
 
 
-def _find_rules(code: str | None) -> list[Rule]:
+def _find_rules(code: str | None, contract: RuleSet | None) -> list[Rule]:
     """Return the rules with a code, a code prefix or a name.  Raises InputError."""
     wanted = code if code is not None else EVERY
-    if named := [each for each in CATALOGUE.values() if each.name == wanted.lower()]:
+    catalogue = CATALOGUE if contract is None else contract.catalogue
+    if named := [each for each in catalogue.values() if each.name == wanted.lower()]:
         return named
     try:
-        codes = codes_of(wanted)
+        codes = codes_of(wanted, catalogue)
     except UnknownCodeError as error:
-        name = closest_match(wanted.lower(), [each.name for each in CATALOGUE.values()]) if "-" in wanted else None
+        name = closest_match(wanted.lower(), [each.name for each in catalogue.values()]) if "-" in wanted else None
         raise InputError(f"There is no rule {wanted!r}; did you mean {name}?" if name else str(error)) from None
-    return [each for each in CATALOGUE.values() if each.code in codes]
+    return [each for each in catalogue.values() if each.code in codes]
 
 
 def _write_pages(folder: Path) -> None:

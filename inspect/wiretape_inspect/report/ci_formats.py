@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, Finding, Rule, Severity, Verdict
+from wiretape.rules import Finding, Rule, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape_inspect.report.baseline import fingerprint_of
 from wiretape_inspect.report.case_results import CaseResult, CaseResults, CaseVerdict, totals
@@ -33,7 +33,7 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
         if report.notice:
             yield f"::warning title=Nothing checked,file={_property(report.file)}::{_data(report.notice)}"
         for finding in report.first_findings(1):
-            title = f"{finding.code} {CATALOGUE[finding.code].name}"
+            title = f"{finding.code} {report.catalogue[finding.code].name}"
             found[report.worst_severity(finding.code)].setdefault(title, (report, finding))
             counts[title] += report.broken[finding.code]
         for result in report.cases.unexplained if report.cases is not None else ():
@@ -116,7 +116,7 @@ def _issue(report: Report, located: LocatedFinding, source: SourceMap, fingerpri
     finding = located.finding
     path, line, _ = source.find_in_code(report.file, located)
     return {
-        "description": f"{finding.code} {CATALOGUE[finding.code].name}: {finding.message} "
+        "description": f"{finding.code} {report.catalogue[finding.code].name}: {finding.message} "
         f"See: {show_command(report.file, finding)}",
         "check_name": finding.code,
         "fingerprint": fingerprint,
@@ -155,7 +155,7 @@ def _suite(root: ET.Element, report: Report, options: ReportOptions) -> None:
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.first_findings(MAX_FINDINGS):
         by_rule.setdefault(finding.code, []).append(finding)
-    rules = [rule for rule in CATALOGUE.values() if rule.code in report.selected]
+    rules = [rule for rule in report.catalogue.values() if rule.code in report.selected]
     for rule in rules:
         _case(suite, report, rule, by_rule.get(rule.code, []), options)
     if report.notice:

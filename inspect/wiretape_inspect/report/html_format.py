@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from wiretape.json_codec import dump_json
-from wiretape.rules import CATALOGUE, Finding, Severity
+from wiretape.rules import Finding, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.evidence import evidence_document
@@ -72,7 +72,7 @@ def _page_content(report: Report, options: ReportOptions, *, is_whole: bool) -> 
     radius = None if is_whole else max(_MIN_RADIUS, min(_MAX_RADIUS, MAX_EVENTS // (2 * len(shown) or 1)))
     more = {
         "findings": [_finding(report, located) for located in locate(report.recording, shown)],
-        "rules": {code: _rule(report, code, options) for code in CATALOGUE},
+        "rules": {code: _rule(report, code, options) for code in report.catalogue},
         "report": _summary(report, shown, radius),
     }
     if is_whole:
@@ -104,8 +104,8 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
 
 def _rule(report: Report, code: str, options: ReportOptions) -> dict[str, Any]:
     suppressed = sum(report.findings.suppressed_counts[code, severity] for severity in Severity)
-    rule = rule_document(report, CATALOGUE[code], options)
-    return {**rule, **explained_rule(CATALOGUE[code]), "suppressed": suppressed}
+    rule = rule_document(report, report.catalogue[code], options)
+    return {**rule, **explained_rule(report.catalogue[code]), "suppressed": suppressed}
 
 
 def _finding(report: Report, located: LocatedFinding) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import msgspec
 
 from wiretape import __version__
 from wiretape.event import Event
-from wiretape.rules import CATALOGUE, EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
+from wiretape.rules import EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
 from wiretape.safe_text import printable
 from wiretape_inspect.report.baseline import fingerprint_of
 from wiretape_inspect.report.case_results import case_document, probe_document
@@ -89,7 +89,7 @@ _TOOL = {"name": "wiretape", "version": __version__}
 def _members(report: Report, options: ReportOptions) -> Iterator[tuple[str, dict[str, Any] | Iterator[dict[str, Any]]]]:
     """Yield the members of a report: an object, or the items of an array."""
     yield "recording", _recording(report)
-    yield "rules", (rule_document(report, rule, options) for rule in CATALOGUE.values())
+    yield "rules", (rule_document(report, rule, options) for rule in report.catalogue.values())
     yield "findings", (finding_document(report, located) for located in report.located_findings())
     if report.cases is not None:
         yield "cases", map(case_document, report.cases.results)
@@ -190,21 +190,21 @@ def _summary(report: Report) -> dict[str, Any]:
     return {
         "findings": _finding_counts(report.severities, report.suppressed),
         "rules": {
-            "total": len(CATALOGUE),
+            "total": len(report.catalogue),
             "selected": len(report.selected),
             "exercised": report.exercised,
             **{verdict: len(codes) for verdict, codes in report.verdicts.items()},
         },
         "exchanges": report.outcomes.exchanges,
         "events": report.outcomes.events,
-        "scope": [_scope(scope) for scope in report.outcomes.scopes],
+        "scope": [_scope(report, scope) for scope in report.outcomes.scopes],
         "notice": printable(report.notice) or None,
     }
 
 
-def _scope(scope: ScopeCount) -> dict[str, Any]:
+def _scope(report: Report, scope: ScopeCount) -> dict[str, Any]:
     return {
-        "families": family_names() if scope.reason.is_service else list(EVERYWHERE),
+        "families": family_names(report.catalogue) if scope.reason.is_service else list(EVERYWHERE),
         "exchanges": scope.exchanges,
         "reason": printable(scope.text),
     }

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, Finding, Severity
+from wiretape.rules import Finding, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import CaseVerdict, totals
 from wiretape_inspect.report.recording_report import Report, ReportOptions
@@ -55,7 +55,7 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield from ["", "| | Rule | Findings |", "|---|---|---:|"]
     for rule, number in sorted(counts.items()):
         severity = report.worst_severity(rule)
-        yield f"| {_MARKS[severity]} {severity} | {_rule(rule, options)} | {number:,} |"
+        yield f"| {_MARKS[severity]} {severity} | {_rule(report, rule, options)} | {number:,} |"
     yield from ["", "<details><summary>The first findings of each rule</summary>", ""]
     yield from _findings(report, MAX_SIZE // 2)
     yield from ["", "</details>"]
@@ -77,8 +77,8 @@ def _cases(report: Report) -> Iterator[str]:
         yield f"| {mark} | {result.case.name} | {why} |"
 
 
-def _rule(rule: str, options: ReportOptions) -> str:
-    title = f"{rule} {CATALOGUE[rule].name}"
+def _rule(report: Report, rule: str, options: ReportOptions) -> str:
+    title = f"{rule} {report.catalogue[rule].name}"
     return f"[{title}]({options.docs_url}{rule}.md)" if options.docs_url else title
 
 

@@ -3,7 +3,7 @@
 import sqlite3
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
@@ -14,7 +14,7 @@ import msgspec
 from wiretape.errors import InputError
 from wiretape.observations import Observation, header
 from wiretape.recording import Recording
-from wiretape.rules import CATALOGUE, Checker, Finding, ScopeCount, Settings, Severity, Tally, Verdict
+from wiretape.rules import CATALOGUE, Checker, Finding, Rule, ScopeCount, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.case_results import (
     CaseResults,
     Coverage,
@@ -163,12 +163,19 @@ class Report:
     """Which parts of a rotated recording are not included, in one sentence."""
 
     @property
+    def catalogue(self) -> Mapping[str, Rule]:
+        """The rules by code: the built-in ones, or those of the contract."""
+        return self.settings.catalogue
+
+    @property
     def notice(self) -> str:
         """Why no exchange is checked as the service's, and what to do; empty if one is, or if there is none."""
         scopes = self.outcomes.scopes
         if not scopes or any(scope.reason.is_service for scope in scopes):
             return ""
         reason = " and ".join(scope.text for scope in scopes)
+        if self.settings.contract is not None:
+            return f"Only the framing of streams is checked, because {reason}."
         return (
             f"No exchange is checked as the service's, because {reason}. Use --base PATH_OR_URL: the part before /v1."
         )
@@ -231,7 +238,7 @@ class Report:
     @property
     def verdicts(self) -> dict[Verdict, list[str]]:
         """The codes of the selected rules by verdict."""
-        codes = [code for code in CATALOGUE if code in self.selected]
+        codes = [code for code in self.catalogue if code in self.selected]
         return {
             verdict: [code for code in codes if self.outcomes.tallies[code].verdict is verdict] for verdict in Verdict
         }
@@ -248,7 +255,7 @@ class Report:
 
     def severity_of(self, code: str) -> Severity:
         """Return the severity of a rule in the catalogue or, if set, in the configuration; findings may differ."""
-        return self.settings.severities.get(code, CATALOGUE[code].severity)
+        return self.settings.severities.get(code, self.catalogue[code].severity)
 
     def fails(self, options: ReportOptions) -> bool:
         """Whether a new finding is severe enough to fail, or an inconclusive rule fails."""
@@ -293,7 +300,9 @@ def check_recording(
     settings, selected = applicable(recording, settings or Settings(), selected)
     selected -= settings.off
     if checked is None:
-        checker = Checker(replace(settings, off=ALL_RULES - selected), upstream=recording.info.upstream)
+        checker = Checker(
+            replace(settings, off=frozenset(settings.catalogue) - selected), upstream=recording.info.upstream
+        )
         findings = FindingStore(check_observations(checker, watch(recording.observations())))
         outcomes = Outcomes(checker.tallies(), checker.exchanges, checker.events, checker.scopes())
     else:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from wiretape import __version__
-from wiretape.rules import CATALOGUE, Rule, explanation_of
+from wiretape.rules import Rule, RuleSet, explanation_of
 from wiretape.safe_text import printable
 from wiretape_inspect.report.baseline import fingerprint_of
 from wiretape_inspect.report.case_results import CaseResult
@@ -23,7 +23,6 @@ from wiretape_inspect.rule_output import markdown_lines, paragraphs, text_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINE_ENDS = ["\r\n", "\n", "\r"]
-_INDEX = {code: place for place, code in enumerate(CATALOGUE)}
 
 
 def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
@@ -36,7 +35,8 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     version = ascii_json(__version__)
     yield f'"name": "wiretape", "version": {version}, "semanticVersion": {version}, "rules": ['
     cases = [(report, result) for report in reports if report.cases for result in report.cases.unexplained]
-    rules = [_rule(rule, options) for rule in CATALOGUE.values()]
+    settings = reports[0].settings
+    rules = [_rule(rule, options, settings.contract) for rule in settings.catalogue.values()]
     by_name = {result.case.name: result for _, result in cases}
     yield from array_items([*rules, *map(_case_rule, by_name.values())])
     yield "]}},"
@@ -53,15 +53,15 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     yield "}]}"
 
 
-def _rule(rule: Rule, options: ReportOptions) -> dict[str, Any]:
+def _rule(rule: Rule, options: ReportOptions, contract: RuleSet | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": paragraphs(rule)[0]},
         "fullDescription": {"text": " ".join([*paragraphs(rule), explanation_of(rule).why])},
         "help": {
-            "text": "\n".join(text_lines(rule)),
-            "markdown": "\n".join(markdown_lines(rule)),
+            "text": "\n".join(text_lines(rule, contract=contract)),
+            "markdown": "\n".join(markdown_lines(rule, contract)),
         },
         "defaultConfiguration": {"level": rule.severity},
         "properties": {
@@ -108,7 +108,7 @@ def _result(report: Report, located: LocatedFinding, source: SourceMap) -> dict[
     finding = located.finding
     document: dict[str, Any] = {
         "ruleId": finding.code,
-        "ruleIndex": _INDEX[finding.code],
+        "ruleIndex": list(report.catalogue).index(finding.code),
         "level": finding.severity,
         "message": {"text": f"{finding.message} See: {show_command(PurePath(report.file).name, finding)}"},
         "locations": [_location(report, located, source)],

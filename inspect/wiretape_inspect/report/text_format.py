@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from unicodedata import combining, east_asian_width
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Severity, Verdict
+from wiretape.rules import EVERYWHERE, Finding, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape.units import format_time
 from wiretape_inspect.report.case_results import case_lines
@@ -67,7 +67,7 @@ def concise_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterato
             found = source.find(finding, report.recording.exchange(finding.exchange))
             numbers = found or (finding.exchange, finding.event)
             location = ":".join(str(number) for number in numbers if number is not None)
-            name = CATALOGUE[finding.code].name
+            name = report.catalogue[finding.code].name
             yield (
                 f"{printable(report.file)}:{location}: {finding.code} {name} {finding.severity}: "
                 f"{printable(finding.message)}"
@@ -86,7 +86,7 @@ def show_command(file: str, finding: Finding) -> str:
 def inconclusive_lines(report: Report) -> Iterator[Line]:
     """Yield a line for each reason why rules were inconclusive, including rules that were broken elsewhere."""
     by_reason: dict[str, list[str]] = {}
-    for code in CATALOGUE:
+    for code in report.catalogue:
         if code in report.selected:
             for reason in report.outcomes.tallies[code].reasons:
                 by_reason.setdefault(reason, []).append(code)
@@ -158,7 +158,7 @@ def _block(report: Report, located: LocatedFinding, width: int | None, *, is_fir
     """Yield the lines about a finding; the first one of a rule also has why the rule matters, and its usual fix."""
     finding, exchange = located.finding, located.exchange
     room = _EVIDENCE_WIDTH if width is None else width - len(_margin(""))
-    rule = CATALOGUE[finding.code]
+    rule = report.catalogue[finding.code]
     lines = evidence(report.recording, located)
     yield wrapped((f"{rule.code} {rule.name}", finding.severity), f"  {finding.severity} in the {finding.side}")
     yield labelled("  ", finding.message)
@@ -220,7 +220,7 @@ def _totals(report: Report, most: int | None) -> Iterator[Line | str]:
     totals = [(report.worst_severity(code), number, code) for code, number in counts.items()]
     for severity, number, code in sorted(totals, key=lambda total: (worst_first.index(total[0]), -total[1], total[2])):
         more = f"  ({omitted[code]:,} not shown; --all shows them)" if code in omitted else ""
-        rule = f"  {code:<7}  {CATALOGUE[code].name}"
+        rule = f"  {code:<7}  {report.catalogue[code].name}"
         yield wrapped(f"{number:>{width},}  ", (f"{severity:<7}", severity), rule, (more, "dim"))
     if counts:
         yield ""
@@ -229,7 +229,9 @@ def _totals(report: Report, most: int | None) -> Iterator[Line | str]:
 def _total_line(reports: Sequence[Report]) -> Line:
     suppressed = sum(report.suppressed for report in reports)
     parts = [f"{suppressed:,} in the baseline"] if suppressed else []
-    never = sum(all(code in report.verdicts[Verdict.NOT_EXERCISED] for report in reports) for code in CATALOGUE)
+    never = sum(
+        all(code in report.verdicts[Verdict.NOT_EXERCISED] for report in reports) for code in reports[0].catalogue
+    )
     parts += [f"{count_of(never, 'rule')} not exercised by any"] if never else []
     counts = finding_count_parts(total_severities(reports))
     return wrapped(f"{len(reports)} recordings: ", *counts, *(f" · {part}" for part in parts))

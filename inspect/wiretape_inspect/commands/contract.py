@@ -1,0 +1,110 @@
+"""`wiretape contract`: list, show, test and begin contracts of APIs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from wiretape.contracts.contract_builder import load_contract
+from wiretape.contracts.contract_examples import check_examples
+from wiretape.contracts.contract_files import BUNDLED, new_contract_text
+from wiretape.contracts.contract_model import COMMON_RULES, Contract
+from wiretape.errors import InputError
+from wiretape.files import PATH, check_free, check_writable, replace_atomically, write_error
+from wiretape.labels import count_of
+from wiretape.safe_text import printable
+from wiretape_inspect.rule_output import table_lines
+from wiretape_inspect.terminal_output import write_lines
+
+
+@click.group(epilog="Example: wiretape contract new -o tickets.toml")
+def contract() -> None:
+    """List, show, test and begin contracts: what the event streams of an API have to look like.
+
+    `wiretape report --contract` checks recordings with one.
+    """
+
+
+@contract.command("list")
+def list_() -> None:
+    """List the contracts that come with wiretape."""
+    write_lines(_row(load_contract(name)) for name in BUNDLED)
+
+
+@contract.command()
+@click.argument("name", metavar="NAME_OR_FILE")
+def show(name: str) -> None:
+    """Show the operations, the facts, the entities and the rules of a contract."""
+    write_lines(_lines(load_contract(name)))
+
+
+@contract.command()
+@click.argument("name", metavar="NAME_OR_FILE")
+@click.pass_context
+def test(ctx: click.Context, /, *, name: str) -> None:
+    """Run every example of a contract; those of a contract that it extends are tested with that one.
+
+    Exit status: 0 if each breaks or keeps its rule and no other, 1 if one does not, 2 if the contract is invalid.
+    """
+    tested = load_contract(name)
+    results = list(check_examples(tested))
+    failed = [result for result in results if result.problem]
+    write_lines(
+        f"{each.example.code} {each.example.name}: {printable(each.problem)}".removesuffix(".") + "." for each in failed
+    )
+    kept = {example.code for example in tested.examples if not example.breaks}
+    codes = list(dict.fromkeys(example.code for example in tested.examples))
+    if lacking := [code for code in codes if code not in kept]:
+        click.echo(f"Without an example that keeps the rule: {', '.join(lacking)}.")
+    done = f"{len(results) - len(failed)} of {count_of(len(results), 'example')} do what they are for."
+    click.echo(f"{count_of(len(codes), 'rule')}, {done}")
+    ctx.exit(1 if failed else 0)
+
+
+@contract.command()
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="Write to this file instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def new(*, output: Path | None, force: bool) -> None:
+    """Print a commented contract to begin with."""
+    if output is None:
+        write_lines(new_contract_text().splitlines())
+        return
+    check_free(output, [], force=force)
+    check_writable(output)
+    try:
+        with replace_atomically(output, 0o666) as file:
+            file.write(new_contract_text().encode())
+    except OSError as error:
+        raise InputError(write_error(output, error)) from None
+    click.echo(f"Wrote {printable(str(output))}.", err=True)
+
+
+def _row(each: Contract) -> str:
+    return f"{each.name:<12} {each.title}  ({count_of(len(each.rules), 'rule')})"
+
+
+def _lines(shown: Contract) -> Iterator[str]:
+    yield printable(f"{shown.name}  {shown.title}".rstrip())
+    if shown.source:
+        yield printable(f"source: {shown.source}")
+    yield from ["", "operations"]
+    for operation in shown.operations:
+        cursor = operation.cursor
+        where = f", cursor in the {cursor.place} {cursor.name}" if cursor else ""
+        begins = "the start" if operation.begins_at_start else "the next event"
+        yield printable(f"  {operation.name}: {operation.pattern.text}{where}, begins with {begins}")
+    facts = shown.format
+    lines = {"type": "event", "sequence": None, "cursor": "id", "channel": "url", "durable": "id"}
+    found = {name: getattr(facts, name) or line for name, line in lines.items()}
+    found |= {"delta": facts.deltas if facts.deltas.patterns else None, "text": facts.text}
+    yield from ["", "facts"]
+    yield from (printable(f"  {name}: {value}") for name, value in found.items() if value is not None)
+    if shown.entities:
+        yield from ["", "entities"]
+    for entity in shown.entities.values():
+        key = " and ".join(f"`{pointer}`" for pointer in entity.key) or "one at a time"
+        inside = f", inside {entity.within}" if entity.within else ""
+        yield printable(f"  {entity.name}: {key}, from {entity.opens} to {entity.closes}{inside}")
+    yield from ["", "rules"]
+    yield from (f"  {line}" for line in table_lines(shown.rules))
+    yield from ["", f"{len(COMMON_RULES)} of these apply to every event stream and are part of every contract."]
