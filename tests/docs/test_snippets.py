@@ -44,11 +44,13 @@ PAGES = [
 
 GUIDES = "tests/docs/test_guides.py"
 CODE = "tests/docs/test_code_on_pages.py"
+CONTRACTS = "tests/contracts/test_contract_page.py"
 ELSEWHERE = {
     ("README.md", "curl"): CODE,
     ("README.md", "text"): "tests/demo/test_demo.py",
     ("docs/cli.md", "text"): "tests/docs/test_cli_page.py",
     ("docs/container.md", "podman"): "tests/packages/test_container.py",
+    **dict.fromkeys([("docs/contracts.md", "text"), ("docs/contracts.md", "toml")], CONTRACTS),
     ("docs/control.md", "curl"): "tests/replay/test_control_page.py",
     ("docs/control.md", "json"): "tests/replay/test_control_page.py",
     ("docs/control.md", "python"): CODE,

@@ -1,0 +1,137 @@
+"""`wiretape contract`, and the commands that take a contract."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.contracts.contract_builder import load_contract
+from wiretape.contracts.contract_examples import check_examples
+from wiretape.contracts.contract_files import BUNDLED
+from wiretape.traffic_builder import TrafficBuilder
+from wiretape_inspect.report import FORMATS
+
+CONTRACT = Path(__file__).with_name("open-responses.toml")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(wiretape, list(map(str, arguments)))
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """A response that lacks an event, and one that is resumed at the wrong place."""
+    traffic = TrafficBuilder()
+    types = ["response.created", "response.in_progress", "response.completed"]
+    body = [
+        f'event: {name}\ndata: {{"type":"{name}","sequence_number":{number},"response":{{"id":"resp_1"}}}}\n\n'.encode()
+        for number, name in enumerate(types)
+    ]
+    created = traffic.request("POST", "/v1/responses").respond_stream()
+    for chunk in (*body, b"data: [DONE]\n\n"):
+        created.send(chunk)
+    created.end()
+    resumed = traffic.request("GET", "/v1/responses/resp_1?starting_after=0").respond_stream()
+    resumed.send(body[2]).end()
+    traffic.request("GET", "/v1/models").respond(json={})
+    return traffic.write(tmp_path / "run.db")
+
+
+@pytest.mark.parametrize("name", [*BUNDLED, CONTRACT])
+def test_the_examples_of_a_contract_do_what_they_say(name):
+    assert [result.problem for result in check_examples(load_contract(str(name))) if result.problem] == []
+
+
+def test_report_finds_what_breaks_a_contract(run, recording):
+    result = run("report", recording, "--contract", CONTRACT, "--format", "json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    found = [(each["code"], each["exchange"], each["event"], each["message"]) for each in report["findings"]]
+    assert found == [
+        ("ORS004", 2, 1, "Expected `[DONE]` last, got `response.completed` before the response ended."),
+        ("STR001", 2, 1, "Expected the event `1` after the cursor `0`, got `2`."),
+    ]
+    rules = {rule["code"]: rule for rule in report["rules"]}
+    assert rules["ORS004"]["name"] == "no-done"
+    assert rules["ORS003"]["verdict"] == "pass"
+    assert "SEQ001" not in rules
+    assert [(each["exchanges"], each["reason"]) for each in report["summary"]["scope"]] == [
+        (2, "they match an operation of the contract open-responses-part"),
+        (1, "they match no operation of the contract open-responses-part"),
+    ]
+    assert "ORS" in report["summary"]["scope"][0]["families"]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_has_the_names_of_the_contract(format_, run, recording):
+    result = run("report", recording, "--contract", CONTRACT, "--format", format_, "--output", "out")
+    assert result.exit_code == 1
+    text = Path("out").read_text("utf-8")
+    assert "ORS004" in text
+    assert format_ in {"github", "sarif", "gitlab", "html"} or "SEQ001" not in text
+
+
+def test_codes_of_a_contract_are_selected_and_kept_in_a_baseline(run, recording):
+    chosen = ("report", recording, "--contract", CONTRACT)
+    assert run(*chosen, "--select", "STR").exit_code == 0
+    assert run(*chosen, "--ignore", "ORS004").exit_code == 0
+    assert "Unknown rule code 'SEQ001'" in run(*chosen, "--select", "SEQ001").output
+    assert run(*chosen, "--write-baseline", "known.json").exit_code == 0
+    assert run(*chosen, "--baseline", "known.json", "--strict-baseline").exit_code == 0
+    Path("wiretape.toml").write_text('select = ["SEQ", "SSE"]\nignore = ["RES"]\n', "utf-8")
+    assert "no findings" in run(*chosen).output
+
+
+def test_reports_of_several_processes_are_the_same(run, recording, monkeypatch):
+    Path("copy.db").write_bytes(recording.read_bytes())
+    monkeypatch.setattr("wiretape_inspect.report.file_checks.SMALL", 0)
+    command = ("report", recording, "copy.db", "--contract", CONTRACT, "--format", "json")
+    assert run(*command, "--jobs", "2").stdout == run(*command, "--jobs", "1").stdout
+
+
+def test_without_an_exchange_of_the_contract_the_report_says_so(run, recording, tmp_path):
+    contract = tmp_path / "other.toml"
+    contract.write_text('contract = "other"\n[operations.a]\nrequest = "GET /other"\n', "utf-8")
+    assert "they match no operation of the contract other" in run("report", recording, "--contract", contract).output
+
+
+def test_rule_explains_the_rules_of_a_contract(run):
+    text = run("rule", "ORS004", "--contract", CONTRACT).output
+    assert text.startswith("ORS004 no-done\n")
+    assert "Clients wait for it." in text
+    assert "  => ORS004 error: Expected `[DONE]` last, got `response.completed` before" in text
+    inherited = json.loads(run("rule", "STR001", "--contract", CONTRACT, "--format", "json").stdout)
+    assert inherited["examples"][0]["found"] == [
+        "STR001 warning: Expected the event `2` after the cursor `1`, got `3`."
+    ]
+    assert run("rule", "SEQ001", "--contract", CONTRACT).exit_code == 2
+
+
+def test_list_and_show_name_the_parts(run):
+    assert run("contract", "list").output.startswith("sse          Server-sent events")
+    text = run("contract", "show", CONTRACT).output
+    for part in ("retrieve: GET /v1/responses/{response}, cursor in the query", "inside item", "ORS008"):
+        assert part in text
+
+
+def test_a_new_contract_passes_its_test(run, tmp_path):
+    assert run("contract", "new", "-o", "my.toml").exit_code == 0
+    assert Path("my.toml").read_text("utf-8") == run("contract", "new").stdout
+    assert run("contract", "new", "-o", "my.toml").exit_code == 2
+    assert run("contract", "test", "my.toml").output == "2 rules, 4 of 4 examples do what they are for.\n"
+
+
+def test_an_example_that_does_not_do_what_it_says_fails(run):
+    text = CONTRACT.read_text("utf-8")
+    bad = text.replace('"sequence_number": 0}\n\ndata: [DONE]', '"x": 0}\n\ndata: [DONE]')
+    Path("bad.toml").write_text(bad, "utf-8")
+    Path("worse.toml").write_text(text.replace("ORS004", "ORS001"), "utf-8")
+    result = run("contract", "test", "bad.toml")
+    assert result.exit_code == 1
+    assert "ORS003 breaks: expected a finding of ORS003, got none" in result.output
+    assert run("contract", "test", "worse.toml").exit_code == 2
+    assert run("report", "x.db", "--contract", "worse.toml").exit_code == 2

@@ -1,0 +1,223 @@
+"""Contract files: mistakes are one sentence with file, line and key, and a hostile file does no harm."""
+
+import json
+import os
+import pickle
+import time
+
+import pytest
+from stream_text import events
+
+from wiretape.contracts.contract_builder import load_contract
+from wiretape.contracts.json_schema import JsonSchema
+from wiretape.contracts.patterns import Globs, Pointer, RequestPattern
+from wiretape.errors import InputError
+from wiretape.toml_lines import find_lines
+
+MISTAKES = {
+    # what is appended to the rule: what the error says, after the line
+    'first = "a"\nlast = "b"': "rule[0]: expected exactly one of match, require, ",
+    "": "expected exactly one of match",
+    'first = "a"\nfoo = 1': "rule[0].foo: unknown key",
+    'match = ["event"]': "rule[0].match: expected a list of exactly 2 items",
+    'match = ["evnt", "/a"]': "rule[0].match: expected event, id, type, cursor, sequence, text, or a JSON pointer",
+    f'require = "/{"a/" * 30}"': "rule[0].require: expected a JSON pointer of at most 20 steps",
+    'require = ""': "rule[0].require: expected ",
+    'lifecycle = "rum"': "rule[0].lifecycle: unknown entity 'rum'; did you mean run?",
+    'lifecycle = { entity = "run", aspects = ["open"] }': "rule[0].lifecycle.aspects[0]: expected one of opens-first, ",
+    'unique = { fact = "/a", over = "run" }': "rule[0].unique.over: expected one of channel, stream, got 'run'",
+    'schema = "types"': "rule[0].schema: no type has a schema",
+    'schema = { type = "strin" }': "rule[0].schema: invalid JSON schema",
+    'schema = { pattern = "(" }': "rule[0].schema: invalid JSON schema",
+    'schema = { "$ref" = "file:///etc/passwd" }': "rule[0].schema: expected $ref to name a definition",
+    'schema = { "$ref" = "#/$defs/a", "$defs" = { a = { "$ref" = "#/$defs/a" } } }': "refers to itself",
+    'schema = "../x.json"': "rule[0].schema: expected a file in the folder of the contract, got '../x.json'",
+    'schema = "/etc/hosts.json"': "expected a file in the folder of the contract",
+    'schema = "none.json"': "There is no file ",
+    'schema = "outside.json"': "is a link to a file outside the folder of the contract",
+    'schema = "broken.json"': "rule[0].schema: broken.json is not valid JSON",
+    'header = "a b"': "rule[0].header: expected the name of a header, got 'a b'",
+    'header = { name = "A", agrees = "/a", value = "b" }': "rule[0].header: agrees is for responses, and without value",
+    "resume = false": "rule[0]: expected exactly one of ",
+    "silence = 0": "rule[0].silence: expected a number greater than 0, got 0",
+    'first = "a"\nunless = ["TST009"]': "rule[0].unless: unknown code TST009",
+    'first = "a"\nalso = ["SSE01"]': "rule[0].also[0]: expected a string that matches",
+    'first = "*a*b*c*d*e*f*"': "rule[0].first: expected at most 5 asterisks",
+    f'first = "{"a" * 301}"': "rule[0].first: expected a string of at most 300 characters",
+    'python = "os:system"': "rule[0].python: rules in Python are not supported in a contract file",
+    'first = "a"\nkeeps = [{ status = 299 }]': "rule[0].keeps: expected a registered status, got 299",
+    'first = "a"\nkeeps = [{ headers = ["a b: c"] }]': "rule[0].keeps: expected a header such as Last-Event-ID: 7",
+    'first = "a"\nkeeps = [{ request = "GET x" }]': "rule[0].keeps: expected a request such as GET /tickets/1",
+    'first = "a"\nkeeps = [{ part = [{ lost = -1 }] }]': "rule[0].keeps[0].part[0].lost: expected a whole number of at",
+    'first = "a"\n[types.a]\nschema = { minimum = "x" }': "types.a.schema: invalid JSON schema",
+    'first = "a"\n[entity.call2]\nopens = "a"\ncloses = "b"\nwithin = "call2"': "call2.within: unknown entity 'call2'",
+    'first = "a"\n[operations.a]\nrequest = "GET"': "operations.a.request: expected a method and a path",
+    'first = "a"\n[operations.a]\nrequest = "GET /a/*/b"': "expected * only as the last part of the path",
+    'first = "a"\n[operations.a]\nrequest = "GET /"\ncursor = "id"': "a.cursor: expected header:NAME or query",
+    'first = "a"\n[operations.a]\nrequest = "GET /"\nchannel = "{x}"': "a.channel: expected a name in braces",
+}
+
+
+@pytest.mark.parametrize("primitive", MISTAKES)
+def test_a_mistake_is_one_sentence_with_its_place(primitive, contract, tmp_path):
+    (tmp_path / "broken.json").write_text("{", "utf-8")
+    (tmp_path / "outside.json").symlink_to("/etc/hostname")
+    with pytest.raises(InputError) as raised:
+        contract(primitive)
+    message = str(raised.value)
+    assert MISTAKES[primitive] in message
+    assert message.count("\n") == 0
+    if "file" not in MISTAKES[primitive] and "[0]." in MISTAKES[primitive]:
+        assert message.startswith(f"{tmp_path / 'test.toml'}, line ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("TST001", "SSE001", "line 25: rule[0].code: the code SSE001 is that of a built-in rule."),
+        ('"broken"', '"invalid-utf8"', "line 26: rule[0].name: the name invalid-utf8 is that of the rule SSE001."),
+        ("TST001", "tst1", "line 25: rule[0].code: expected a string that matches"),
+        ('breaks = ""', "", "line 24: rule[0]: breaks is missing."),
+        ('contract = "test"', 'contract = "Test!"', "line 2: contract: expected a string that matches"),
+        ('contract = "test"', 'contract = "test"\nextends = "sss"', "line 3: extends: expected sse, or the name of a"),
+        ("[[rule]]", "[rule]", "rule: expected a list of tables: write [[rule]] instead of [rule]."),
+        ("[operations.send]", "[operation.send]", "unknown key; did you mean operations?"),
+    ],
+)
+def test_a_mistake_elsewhere_is_named_by_its_line(old, new, said, contract, tmp_path):
+    contract('first = "a"')
+    path = tmp_path / "test.toml"
+    path.write_text(path.read_text("utf-8").replace(old, new, 1), "utf-8")
+    with pytest.raises(InputError, match="^" + str(path)) as raised:
+        load_contract(str(path))
+    assert said in str(raised.value)
+
+
+def test_a_contract_extends_files_in_its_folder_only(tmp_path):
+    (tmp_path / "a").mkdir()
+    base = 'contract = "base"\n[operations.all]\nrequest = "GET /*"\n[event]\ntype = "/type"\ncursor = "/c"\n'
+    (tmp_path / "a" / "base.toml").write_text(base, "utf-8")
+    top = tmp_path / "top.toml"
+    top.write_text('contract = "top"\nextends = "a/base.toml"\n[event]\ncursor = "/d"\n', "utf-8")
+    loaded = load_contract(str(top))
+    assert (str(loaded.format.type), str(loaded.format.cursor)) == ("/type", "/d")
+    assert pickle.loads(pickle.dumps(loaded)).format.cursor.text == "/d"  # noqa: S301 - our own
+
+    for extends, said in {
+        "../base.toml": "expected a file in the folder",
+        "a/../../x.toml": "expected a file in the folder",
+        "top.toml": "line 2: extends: top.toml extends itself, through this file.",
+        "a/none.toml": "There is no file ",
+    }.items():
+        top.write_text(f'contract = "top"\nextends = "{extends}"\n', "utf-8")
+        with pytest.raises(InputError) as raised:
+            load_contract(str(top))
+        assert said in str(raised.value)
+    for number in range(9):
+        (tmp_path / f"{number}.toml").write_text(f'contract = "n"\nextends = "{number + 1}.toml"\n', "utf-8")
+    with pytest.raises(InputError, match="at most 5 contracts"):
+        load_contract(str(tmp_path / "0.toml"))
+
+
+def test_other_files_are_no_contracts(tmp_path):
+    os.mkfifo(tmp_path / "fifo.toml")
+    for name in ("fifo.toml", "none.toml", ".", "ssee", "x" * 5000):
+        with pytest.raises(InputError):
+            load_contract(name if name == "ssee" else str(tmp_path / name))
+
+
+RULE = '[[rule]]\ncode = "TST{0:03}"\nname = "n{0}"\nclause = "c"\nfirst = "a"\nbreaks = ""\n'
+HOSTILE = {
+    "100,000 rules": "".join(f'[[rule]]\ncode="A"\n# {number}\n' for number in range(100_000)),
+    "301 rules": "".join(RULE.format(number) for number in range(301)),
+    "many operations": "".join(f'[operations.o{number}]\nrequest = "GET /"\n' for number in range(2000)),
+    "a deep schema": f"[types.a]\nschema = {'{ items = ' * 300}{{}}{' }' * 300}\n",
+    "a wide schema": "[types.a]\nschema = { allOf = ["
+    + "{ '$ref' = '#/$defs/0' }, " * 9
+    + "], '$defs' = { "
+    + ", ".join(
+        f"{n} = {{ allOf = [{', '.join([repr({}).replace(':', '=')] * 2)}, "
+        f"{{ '$ref' = '#/$defs/{n + 1}' }}, {{ '$ref' = '#/$defs/{n + 1}' }}] }}"
+        for n in range(40)
+    )
+    + ", 40 = {} } }\n",
+    "long examples": RULE.format(1).replace('breaks = ""', f'breaks = "{"x" * 60_000}"'),
+    "a long header": f"[entity.{'.'.join(['a'] * 5000)}]\n",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_refused_quickly(kind, tmp_path):
+    path = tmp_path / "hostile.toml"
+    path.write_text(f'contract = "h"\nextends = "sse"\n{HOSTILE[kind]}', "utf-8")
+    began = time.perf_counter()
+    with pytest.raises(InputError) as raised:
+        load_contract(str(path))
+    assert time.perf_counter() - began < 5
+    assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        *[
+            ("a.*.b", "a.x.b", True),
+            ("a.*.b", "a.b", False),
+            ("*", "", True),
+            ("a*a", "a", False),
+            ("[DONE]", "D", False),
+        ],
+        *[
+            ("*ab*ab*", "abab", True),
+            ("*ab*ab*", "ab", False),
+            ("?", "x", False),
+            ("*" + "a*" * 4, "a" * 99, True),
+        ],
+    ],
+)
+def test_globs_have_only_the_asterisk(pattern, text, matches):
+    assert Globs([pattern]).matches(text) is matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "request_", "found"),
+    [
+        ("GET /a/{b}", "GET /a/7?x=1", {"b": "7"}),
+        ("GET /a/{b}", "GET /a/", None),
+        ("GET /a/{b}", "POST /a/7", None),
+        ("GET /a/{b}", "GET /a/7/c", None),
+        ("* /a/*", "PUT /a/7/c", {}),
+        ("* /a/*", "PUT /a", None),
+        ("* /*", "GET /", {}),
+    ],
+)
+def test_a_request_pattern_matches_whole_segments(pattern, request_, found):
+    assert RequestPattern(pattern).match(*request_.split()) == found
+
+
+def test_pointers_read_objects_and_lists():
+    value = {"a/b": [{"~": 1}], "": 2}
+    assert Pointer("/a~1b/0/~0").read(value) == 1
+    assert Pointer("/").read(value) == 2
+    assert Pointer("/a~1b/00000001").read(value) is Pointer("/a~1b/-").read(value) is ...
+
+
+def test_a_schema_takes_linear_time_and_bounded_messages():
+    schema = JsonSchema({"pattern": "^(a+)+$"})
+    began = time.perf_counter()
+    (message,) = schema.find_violations("a" * 100_000 + "!")
+    assert time.perf_counter() - began < 2
+    assert len(message) < 300
+
+
+def test_lines_are_found_in_tables_and_lists():
+    text = 'a = 1\n[b."c.d"]\ne = """\n[[f]]\nx = 1\n"""\n[[f]]\ng = 1\n[f.h]\ni = 1\n[[f]]\ng = 2\n'
+    line_of = find_lines(text)
+    paths = [("a",), ("b", "c.d", "e"), ("f", 0, "g"), ("f", 0, "h", "i"), ("f", 1, "g"), ("f", 1, "zzz", 3), ("zzz",)]
+    assert [line_of(path) for path in paths] == [1, 3, 8, 10, 12, 11, None]
+
+
+def test_a_schema_in_a_file_next_to_the_contract_is_used(contract, check, tmp_path):
+    (tmp_path / "event.json").write_text(json.dumps({"required": ["a"]}), "utf-8")
+    found = check(contract('schema = "event.json"'), ("GET /x/7", [events('{"b": 1}')], "complete"))
+    assert found.verdict == "fail"

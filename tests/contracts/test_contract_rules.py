@@ -1,0 +1,194 @@
+"""Rules of contracts: what is proven, what is inconclusive, and where the evidence is."""
+
+import pytest
+from stream_text import LOST, events
+
+ITEMS = 'lifecycle = "call"'
+OPENED = """
+{"type": "run.start", "run": 1}
+{"type": "call.start", "run": 1, "call": 1}
+"""
+CASES = {
+    # name: primitive, request, chunks, ending, verdict, part of the message
+    "a fact that is absent does not differ": ('match = ["event", "/type"]', ['{"type": "a"}'], "not-exercised"),
+    "true is not 1": ('match = ["/a", "/b"]', ['{"a": true, "b": 1}'], "Expected `/b` to be true as `/a`"),
+    "1.0 is 1": ('match = ["/a", "/b"]', ['{"a": 1.0, "b": 1}'], "pass"),
+    "each missing fact is a finding": ('require = ["id", "/a"]', ["{}"], "Expected `/a`, got none."),
+    "an event without data is none": ('require = "/a"', ["event: x"], "not-exercised"),
+    "bytes that are not UTF-8 are inconclusive": ('require = "/a"', [b"data: \xff\n\n"], "inconclusive"),
+    "a deep value is inconclusive": ('require = "/a"', [b"data: " + b"[" * 2000 + b"\n\n"], "inconclusive"),
+    "lost bytes are inconclusive": ('forbid = "/a"', ["{}", LOST, "{}"], "inconclusive"),
+    "a schema names the place": (
+        'schema = { properties = { a = { items = { type = "string" } } } }',
+        ['{"a": ["x", 1]}'],
+        "Expected `/a/1` to match its schema",
+    ),
+    "a schema meets a lone surrogate": ('schema = { type = "object" }', ['{"a": "\\ud800"}'], "pass"),
+    "the first event after a loss is unknown": ('first = "a"', [LOST, "", '{"type": "b"}'], "inconclusive"),
+    "a loss after the first event does not matter": ('first = "a"', ['{"type": "a"}', LOST], "pass"),
+    "literal data is a type": ('last = "[DONE]"', ["data: [DONE]"], "pass"),
+    "a glob has no classes": ('last = "[DONE]"', ["data: D"], "Expected `[DONE]` last, got `D`"),
+    "nothing follows the last event": (
+        'last = "z"',
+        ['{"type": "z"}', "{}"],
+        "Expected no event after `z`",
+    ),
+    "an empty stream has no last event": ('last = "z"', [": hello"], "got no event before the response ended"),
+    "a loss hides the last event": ('last = "z"', ["{}", LOST], "inconclusive"),
+    "a stream that is cut in an event": ('last = "z"', [b"data: {}\n\ndata: {"], "inconclusive"),
+    "a number goes back after a loss": ('counter = "/n"', ['{"n": 5}', LOST, "", '{"n": 4}'], "above 5"),
+    "a gap after a loss": (
+        'counter = { fact = "/n", by_one = true }',
+        ['{"n": 5}', LOST, "", '{"n": 9}'],
+        "inconclusive",
+    ),
+    "a start after a loss": (
+        'counter = { fact = "/n", starts_at = 0 }',
+        [LOST, "", '{"n": 9}'],
+        "inconclusive",
+    ),
+    "a value twice": ('unique = "/n"', ['{"n": 5}', '{"n": 5}'], "which event 1 of exchange 1 has"),
+    "the same event twice on a channel": ('unique = { fact = "/n", over = "channel" }', ['{"n": 5}'] * 2, "pass"),
+    "an open call when its run ends": (ITEMS, [OPENED, '{"type": "run.end", "run": 1}'], "closed before run `1`"),
+    "a call outside any run": (ITEMS, ['{"type": "call.start", "run": 2, "call": 1}'], "before it was opened"),
+    "a call that continues after its end": (
+        ITEMS,
+        [OPENED, '{"type": "call.end", "call": 1}', '{"type": "x", "call": 1}'],
+        "no events after it was closed",
+    ),
+    "a call that ends twice": (ITEMS, [OPENED, *['{"type": "call.end", "call": 1}'] * 2], "closed once"),
+    "a call that opens twice": (ITEMS, [OPENED, '{"type": "call.start", "run": 1, "call": 1}'], "opened once"),
+    "a call whose start may be lost": (ITEMS, [LOST, "", '{"type": "call.end", "call": 1}'], "inconclusive"),
+    "keys of different types": (
+        ITEMS,
+        [OPENED, '{"type": "call.end", "call": "1"}'],
+        "opened by `call.start` first",
+    ),
+    "a run that stays open": (
+        'lifecycle = { entity = "run", aspects = "closes" }',
+        [OPENED],
+        "closed before the stream ends",
+    ),
+    "a run in a value that changes": (
+        'same = { fact = "/m", over = "run" }',
+        ['{"run": 1, "m": 1}', '{"run": 2, "m": 2}', '{"run": 1, "m": 3}'],
+        "events of the run `1`",
+    ),
+    "texts of another length": (
+        'joined = { entity = "run", final = "run.end", text = "/text" }',
+        [
+            OPENED,
+            '{"type": "delta", "run": 1, "text": "ab"}',
+            '{"type": "run.end", "run": 1, "text": "abc"}',
+        ],
+        "to be the 2 characters that the deltas of run `1` have, got 3 characters",
+    ),
+    "a lost delta": (
+        'joined = { entity = "run", final = "run.end", text = "/text" }',
+        [OPENED, LOST, "", '{"type": "run.end", "run": 1, "text": "abc"}'],
+        "inconclusive",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_reports_what_the_stream_proves(name, contract, check):
+    primitive, parts, expected = CASES[name]
+    chunks = [part if isinstance(part, bytes) else events(part) or b"\n\n" for part in parts]
+    found = check(contract(primitive), ("GET /x/7", chunks, "complete"))
+    if expected in {"pass", "inconclusive", "not-exercised"}:
+        assert (found.messages, found.verdict) == ([], expected)
+    else:
+        assert expected in " ".join(found.messages)
+        # A byte a chunk makes no difference, and lost bytes stay where they are.
+        pieces = [piece for chunk in chunks for piece in ([chunk] if chunk == LOST else [bytes([b]) for b in chunk])]
+        assert check(contract(primitive), ("GET /x/7", pieces, "complete")).messages == found.messages
+
+
+@pytest.mark.parametrize(
+    ("ending", "verdict"),
+    [("complete", "fail"), ("service-closed", "fail"), ("service-reset", "fail")]
+    + [(ending, "inconclusive") for ending in ("client-closed", "timed-out", "proxy-stopped", "open")],
+)
+def test_only_the_service_can_end_a_stream_too_early(ending, verdict, contract, check):
+    assert check(contract('last = "z"'), ("GET /x/7", [events("{}")], ending)).verdict == verdict
+
+
+def stream(*ids):
+    return [events("\n".join(f"id: {each}" for each in ids)).replace(b"\n\n", b"\ndata: {}\n\n")]
+
+
+@pytest.mark.parametrize(
+    ("streams", "expected"),
+    [
+        ([("GET /x/7", "abc"), ("GET /x/7 a", "bc")], "pass"),
+        ([("GET /x/7", "abc"), ("GET /x/7 a", "c")], "Expected the event `b` after the cursor `a`, got `c`."),
+        ([("GET /x/7", "abc"), ("GET /x/7 b", "bc")], "Expected the event `c` after the cursor `b`, got `b`."),
+        ([("GET /x/7", "abcd"), ("GET /x/7 a", "bd")], "Expected the event `c` after `b`, got `d`."),
+        (
+            [("GET /x/7", "abc"), ("GET /x/7 c", "ab")],
+            "Expected a new event after the cursor `c`, got the earlier `a`.",
+        ),
+        ([("GET /x/7", "abc"), ("GET /x/7 c", "de")], "not-exercised"),
+        ([("GET /x/7", "abc"), ("GET /x/8 a", "c")], "inconclusive"),
+        ([("GET /x/7", "ab"), ("GET /x/7 z", "c")], "inconclusive"),
+        ([("GET /x/7", "ab(c"), ("GET /x/7 b", "c")], "not-exercised"),
+    ],
+)
+def test_a_resumed_stream_goes_on_where_the_recording_shows(streams, expected, contract, check):
+    def chunks(ids):
+        before, lost, after = ids.partition("(")
+        return [*stream(*before), *([LOST, b"\n\n", *stream(*after)] if lost else [])]
+
+    found = check(contract("resume = true"), *((request, chunks(ids), "complete") for request, ids in streams))
+    assert expected in {found.verdict, *found.messages}
+
+
+def test_a_finding_names_the_event_and_its_first_byte(contract, check):
+    first, second = events('{"n": 1}'), events('{"n": 1}')
+    found = check(contract('counter = "sequence"'), ("GET /x/7", [first + second], "complete"))
+    (finding,) = [each for each in found.findings if each.code == "TST001"]
+    assert (finding.exchange, finding.event, finding.byte_offset) == (1, 2, len(first))
+
+
+def test_rules_of_a_contract_are_counted_as_all_others(contract, check):
+    body = [events("{}\n{}\n{}")]
+    once = check(
+        contract('require = "/a"\nonce_per = "channel"'), ("GET /x/7", body, "complete"), ("GET /x/7", body, "complete")
+    )
+    assert len(once.messages) == 1
+    assert once.tally.failed == 1
+    other = """
+    [[rule]]
+    code = "TST002"
+    name = "other"
+    clause = "c"
+    require = "/b"
+    breaks = ""
+    """
+    both = check(contract('require = "/a"\nunless = ["TST002"]', more=other), ("GET /x/7", body, "complete"))
+    assert both.messages == []
+    assert {each.code for each in both.findings} == {"TST002"}
+
+
+def test_only_exchanges_of_the_operations_are_checked(contract, check):
+    found = check(contract('require = "/a"'), ("GET /y/7", [events("{}")], "complete"), ("POST /x", [], "complete"))
+    assert found.verdict == "not-exercised"
+    assert [(scope.exchanges, scope.reason.is_service) for scope in found.checker.scopes()] == [(1, True), (1, False)]
+
+
+def test_only_entities_that_a_rule_names_are_followed(contract):
+    names = {rule: [each.name for each in contract(rule).tracked_entities] for rule in ('first = "a"', ITEMS)}
+    assert names == {'first = "a"': [], ITEMS: ["run", "call"]}
+
+
+def test_what_is_remembered_is_bounded(contract, check, monkeypatch):
+    monkeypatch.setattr("wiretape.contracts.primitive._MOST_VALUES", 10)
+    monkeypatch.setattr("wiretape.contracts.entity_tracker._MOST_ENTITIES", 10)
+    monkeypatch.setattr("wiretape.contracts.contract_traffic._MOST_CHANNELS", 10)
+    numbers = [*range(30), 0]
+    body = [events("\n".join(f'{{"n": {number}, "type": "call.start", "call": {number}}}' for number in numbers))]
+    assert check(contract('unique = "/n"'), ("GET /x/7", body, "complete")).verdict == "inconclusive"
+    assert check(contract('lifecycle = "call"'), ("GET /x/7", body, "complete")).verdict == "inconclusive"
+    streams = [(f"GET /x/{number}", [events(f'{{"n": {number}}}')], "complete") for number in range(30)]
+    assert check(contract('unique = { fact = "/n", over = "channel" }'), *streams).verdict == "inconclusive"
