@@ -16,7 +16,7 @@ import pytest
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
 from wiretape.recording import Writer, lock_for_writing, open_recording, recording_writer, schema
-from wiretape.recording.recording_file import RESERVE_BYTES
+from wiretape.recording.recording_file import RESERVE_BYTES, DiskSpace
 from wiretape.rules import Checker, Finding, Party, Severity
 
 KILLED = """
@@ -412,6 +412,24 @@ def test_space_for_what_a_full_disk_must_take_is_set_aside_from_the_beginning(be
     begin()
     for file in (path, path.with_name("run.db-wal")):
         assert file.stat().st_blocks * 512 >= RESERVE_BYTES
+
+
+def test_what_is_derived_while_the_disk_is_asked_for_room_is_written(begin, path, new_talk, monkeypatch) -> None:
+    """Another thread derives rows while this one commits."""
+    writer, talk = begin()
+    reserve = DiskSpace.reserve
+
+    def derive_meanwhile(space: DiskSpace, size: int = 0) -> None:
+        writer.derive()
+        reserve(space, size)
+
+    monkeypatch.setattr(DiskSpace, "reserve", derive_meanwhile)
+    for number in range(5):
+        writer.feed(talk.stream(b"data: %d\n\n" % number))
+        writer.commit()
+    writer.close(talk.tick())
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT group_concat(data) FROM events").fetchone() == ("0,1,2,3,4",)
 
 
 def test_a_lock_delays_every_write_but_loses_nothing(begin, path) -> None:

@@ -147,9 +147,12 @@ class RecordingFile:
 
     def find_room(self, size: int) -> bool:
         """Set `has_room`: whether the disk has room for up to `size` bytes more."""
-        self.has_room = False
-        with suppress(OSError):
+        # The thread that derives rows looks at it meanwhile.
+        try:
             self._space.reserve(size)
+        except OSError:
+            self.has_room = False
+        else:
             self.has_room = True
         return self.has_room
 
