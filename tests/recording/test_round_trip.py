@@ -1,10 +1,14 @@
 """A recording returns the observations that were written, in the same order, with the same bytes and chunks."""
 
+import sqlite3
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
-from drawn_recordings import conversations, split_runs
+from drawn_recordings import conversations, record, split_runs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,24 +19,34 @@ from wiretape.observations import (
     RequestEnded,
     Side,
 )
-from wiretape.recording import Writer, open_recording
+from wiretape.recording import Writer, open_recording, recording_reader
 from wiretape.sse import FrameKind
 
 
-@given(conversations(has_secrets=False), st.lists(st.integers(0, 60), max_size=5))
-def test_a_recording_returns_what_was_written(seen: list[Observation], commits: list[int]) -> None:
-    """With commits anywhere, the reader and the live checks get the written observations, in order."""
-    with tempfile.TemporaryDirectory() as folder:
+FRAMES = """
+SELECT f.exchange_id, f.start, f.length, f.kind, f.time_ns, f.event, f.sse_id, f.sequence, e.data
+FROM frame f LEFT JOIN events e USING (exchange_id, event) ORDER BY 1, 2
+"""
+
+
+@given(conversations(has_secrets=False), st.sets(st.integers(1, 60), max_size=5), st.integers(0, 3))
+def test_a_recording_returns_what_was_written(seen: list[Observation], commits: set[int], steps: int) -> None:
+    """With commits anywhere, the reader and the live checks get the written observations, in order.
+
+    The bytes between two commits are one run for each body, so runs overlap; frames are those of a single commit.
+    """
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as limits:
+        limits.setattr(recording_reader, "_SLICE_SEGMENTS", 1)
+        limits.setattr(recording_reader, "_SLICE_EXCHANGES", 1)
         path = Path(folder, "run.db")
         writer = Writer.create(path, upstream="http://service")
         live: list[Observation] = []
         check = lambda read: live.append(read.observation) or ()  # noqa: E731
-        for index, observation in enumerate(seen):
-            writer.feed([observation])
-            if index in commits:
-                writer.commit()
+        for begin, end in pairwise([0, *sorted(commits), len(seen)]):
+            writer.feed(_gather(seen[begin:end]))
+            writer.commit()
+            for _ in range(steps):
                 writer.derive(check)
-        writer.commit()
         while writer.derive(check):
             pass
         writer.close(writer.last_ns + 100_000)
@@ -44,6 +58,27 @@ def test_a_recording_returns_what_was_written(seen: list[Observation], commits: 
                 for side in Side:
                     expected = [s for s in seen if _is_body(s) and (s.exchange, s.side) == (exchange.number, side)]
                     assert list(split_runs(recording.body(exchange.number, side))) == expected
+        record(Path(folder, "single.db"), seen)
+        assert _frames(path) == _frames(Path(folder, "single.db"))
+
+
+def _gather(seen: Iterable[Observation]) -> Iterator[Observation]:
+    """Join bytes to one run for each body, up to the next observation without bytes, as a recorder does."""
+    for is_bytes, group in groupby(seen, lambda each: isinstance(each, BytesArrived)):
+        if not is_bytes:
+            yield from group
+            continue
+        bodies: dict[tuple[int, Side], list[BytesArrived]] = {}
+        for run in group:
+            bodies.setdefault((run.exchange, run.side), []).append(run)
+        for (exchange, side), runs in bodies.items():
+            data, ends, times = b"".join(run.data for run in runs), [run.end for run in runs], [r.times[0] for r in runs]
+            yield BytesArrived(exchange, side, runs[0].start, data, ends, times)
+
+
+def _frames(path: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(FRAMES).fetchall()
 
 
 def _is_body(seen: Observation) -> bool:
