@@ -22,7 +22,6 @@ from wiretape.observations import (
 from wiretape.recording import Writer, open_recording, recording_reader
 from wiretape.sse import FrameKind
 
-
 FRAMES = """
 SELECT f.exchange_id, f.start, f.length, f.kind, f.time_ns, f.event, f.sse_id, f.sequence, e.data
 FROM frame f LEFT JOIN events e USING (exchange_id, event) ORDER BY 1, 2
@@ -72,7 +71,8 @@ def _gather(seen: Iterable[Observation]) -> Iterator[Observation]:
         for run in group:
             bodies.setdefault((run.exchange, run.side), []).append(run)
         for (exchange, side), runs in bodies.items():
-            data, ends, times = b"".join(run.data for run in runs), [run.end for run in runs], [r.times[0] for r in runs]
+            data = b"".join(run.data for run in runs)
+            ends, times = [run.end for run in runs], [run.times[0] for run in runs]
             yield BytesArrived(exchange, side, runs[0].start, data, ends, times)
 
 
