@@ -338,6 +338,10 @@ class Recorder:
         checker.close()
         self._check_file()
         self._writer.close(self._decoder.time_at(time.monotonic_ns()) if self._decoder.stopped else None)
+        if why := self._writer.tables.last_error:
+            self._warn(
+                f"The tables frame and finding lack rows ({why}): reports do not need them, and --append adds them."
+            )
         checker.send_status()
         if self._rotation is not None:
             self._rotation.finish(is_missing=self._is_missing)

@@ -140,3 +140,21 @@ def test_a_status_with_many_new_findings_is_divided(tmp_path):
     writer.close()
     assert [len(status.new_findings) for status in sent] == [MOST_FINDINGS, MOST_FINDINGS, 1]
     assert {finding.exchange for status in sent for finding in status.new_findings} == set(range(count))
+
+
+def test_frames_that_cannot_be_written_are_reported_when_the_recording_is_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr(derived_tables, "_INSERT_FRAME", "no SQL")
+    sent = []
+    writer = Writer.create(tmp_path / "run.db", upstream="http://service")
+    recording = Recorder(writer, Settings(), sent.append)
+    buffer = CaptureBuffer()
+    buffer.add_observation(RequestStarted(1, 0, "127.0.0.1", "GET", "http", "service", STREAM, "HTTP/1.1", ()))
+    buffer.add_observation(ResponseStarted(1, 0, 200, "OK", "HTTP/1.1", (("Content-Type", "text/event-stream"),)))
+    buffer.add_chunk(1, Side.RESPONSE, b"data: {}\n\n")
+    recording.store(pack_batch(buffer.take()))
+    recording.close()
+    (line,) = [message.text for message in sent if isinstance(message, LogLine) and "frame" in message.text]
+    assert line == (
+        'The tables frame and finding lack rows (near "no": syntax error): reports do not need them, and --append adds '
+        "them."
+    )

@@ -83,6 +83,8 @@ class DerivedTables:
         """See RecordingFile."""
         self.has_replaced_findings = False
         """Whether stored findings from before this capture differed from those that the rules prove."""
+        self.last_error = ""
+        """Why some rows were not written; empty if all were."""
         self.volume = 0
         """Bytes of bodies that were read."""
         self.first_file = file
@@ -261,8 +263,13 @@ class DerivedTables:
 
     def _transact(self, statements: Callable[[], object]) -> bool:
         """Run statements in a transaction.  Returns whether that succeeded."""
-        has_room = self._parts[0].file.has_room
-        return has_room and write_transaction(self._connection, statements, self.on_locked) is None
+        if not self._parts[0].file.has_room:
+            self.last_error = "the disk is full"
+            return False
+        error = write_transaction(self._connection, statements, self.on_locked)
+        if error is not None:
+            self.last_error = str(error)
+        return error is None
 
     def _insert(self, found: Sequence[Finding]) -> None:
         # The id of a deleted row is not used again, so that readers can notice the deletion.
