@@ -45,7 +45,7 @@ _PATIENCE_S = 1.0
 """Checks for which something waits are reported if they take longer ..."""
 _PROGRESS_EVERY_S = 5.0
 """... and then regularly."""
-_OWN_CORE_SHARE = 0.7
+_OWN_CORE_SHARE = 0.85
 """A step that had a core for a smaller share of its time shares the core with others."""
 _REST_FACTOR = 9
 _LONGEST_REST_S = 0.25
