@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.contract import LIMITS, OPERATIONS
-from wiretape.control_protocol import CONTROL_ROOT
+from wiretape.contract import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.input_validation import Source, validate
 from wiretape.observations import is_header_name
 from wiretape.toml_files import read_toml
@@ -29,6 +29,18 @@ from wiretape_replay.service.service_routes import Route
 
 DEFAULT_KEY = "wiretape-key"
 """The valid key if no file defines others."""
+_RESERVED_HEADERS = frozenset(
+    name.lower()
+    for name in (
+        *("Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Allow", "Authorization"),
+        *("Cache-Control", "Connection", "Cookie", "Date", "Expect", "Forwarded", "From", "Host", "Keep-Alive"),
+        *("Last-Modified", "Max-Forwards", "Origin", "Pragma", "Proxy-Authorization", "Proxy-Connection", "Range"),
+        *("Referer", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "Via"),
+        *(CURSOR_HEADER, RETRY_AFTER, TOKEN_HEADER),
+    )
+)
+"""Headers that have their own meaning, so they cannot carry an idempotency key."""
+_RESERVED_PREFIXES = ("access-control-", "content-", "if-", "sec-", "x-forwarded-")
 
 SessionFact = Literal["id", "workspace_id", "status", "active_run_id", "created_at"]
 """What a session body can contain."""
@@ -75,6 +87,9 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         yield from self._route_problems()
         if not is_header_name(self.idempotency_header):
             yield "idempotency-header", "expected the name of a header"
+        lower = self.idempotency_header.lower()
+        if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
+            yield "idempotency-header", "this header has another meaning; use for example Idempotency-Key"
         for name in ("session_created", "run_created", "cancelled", "resumed"):
             if getattr(self, name) in {204, 205}:
                 yield _key(name), "expected a status from 200 to 299 that has a body"
@@ -90,7 +105,7 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             except ValueError as error:
                 yield _key(name), str(error)
                 return
-            if set(route.pattern.groupindex) != set(parameters):
+            if sorted(route.parameters) != sorted(parameters):
                 expected = " and ".join(f"{{{each}}}" for each in parameters) or "no parameters in braces"
                 yield _key(name), f"expected a path with {expected}"
             if f"{route.path}/".startswith(CONTROL_ROOT):

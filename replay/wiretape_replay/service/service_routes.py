@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import unquote_to_bytes
 
+from wiretape.input_validation import choices_hint
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+"""The methods that an operation can have; HEAD, OPTIONS, TRACE and CONNECT have their own meaning."""
 _PARAMETER = re.compile(r"\{([a-z_]+)\}")
-_ROUTE = re.compile(r"(GET|POST|PUT|PATCH|DELETE) ((?:/(?:[A-Za-z0-9._~!$&'()+,;=:@-]+|\{[a-z_]+\}))+)")
-"""HEAD, OPTIONS, TRACE and CONNECT have their own meaning."""
+_ROUTE = re.compile(r"([A-Z]+) ((?:/(?:[A-Za-z0-9._~!$&'()+,;=:@-]+|\{[a-z_]+\}))+)")
 _ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
@@ -26,7 +29,15 @@ class Route:
         match = _ROUTE.fullmatch(text)
         if match is None:
             raise ValueError("expected a method and a path, for example POST /v1/sessions")
-        return cls(name, match[1], match[2])
+        method, path = match.groups()
+        if method not in _METHODS:
+            raise ValueError(f"{method} is not a method for an operation{choices_hint(method, _METHODS)}")
+        return cls(name, method, path)
+
+    @property
+    def parameters(self) -> Sequence[str]:
+        """The names in braces."""
+        return _PARAMETER.findall(self.path)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
