@@ -126,6 +126,20 @@ def test_every_kind_of_step_is_tested_here():
     assert {name for name in STEP_TYPES if name in tried} == set(STEP_TYPES) - {"ask", "wait-for-input"}
 
 
+def test_events_have_the_ids_of_their_session_run_and_call(engine):
+    played = engine('[[run]]\nsteps = [{ tool = "t" }, { tool = "u" }]')
+    run = played.create_run({}, 0)
+    found = played.advance(9 * SECOND)
+    documents = [document_of(entry) for entry in found]
+    ids = {(document["workspace_id"], document["session_id"], document["run_id"]) for document in documents}
+    assert ids == {("ws_1", "ses_1", run.id)}
+    assert documents[0]["created_at"] == "2026-01-01T00:00:00.050000Z"
+    calls = [entry.tool_call_id for entry in found]
+    assert calls == [document["content"].get("tool_call_id") for document in documents]
+    assert calls == [None, *[calls[1]] * 2, *[calls[3]] * 2, None, None]
+    assert len(set(calls)) == 3
+
+
 def test_ephemeral_types_have_neither_id_nor_sequence(engine):
     text = 'ephemeral = ["run.started", "agent.custom_tool_use"]\n[[run]]\nsteps = [{ ask = "w" }]'
     played = engine(text)
