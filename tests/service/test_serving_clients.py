@@ -161,6 +161,26 @@ async def _asked(stage, key="admin"):
     return session, run, call
 
 
+async def test_sessions_runs_and_errors_show_the_active_run_and_what_it_waits_for(serve):
+    async with serve("application-tool", virtual=True) as stage:
+        session, run, call = await _asked(stage, key="wiretape-key")
+        run_id = run.rpartition("/")[2]
+        shown = (await stage.get(session)).json
+        assert (shown["status"], shown["active_run_id"]) == ("active", run_id)
+        shown = (await stage.get(run)).json
+        deadline = shown["waiting_for"][0]["deadline"]
+        wait = {"tool_call_id": call, "name": "get_weather", "input": {"city": "Lisbon"}, "deadline": deadline}
+        assert (shown["status"], shown["ended_at"], shown["waiting_for"]) == ("waiting_for_input", None, [wait])
+        assert deadline.startswith("2026-01-01T00:10:00.")
+        busy = (await stage.post(f"{session}/runs")).error
+        assert (busy["active_run_id"], busy["active_run_status"]) == (run_id, "waiting_for_input")
+        assert busy["recovery"] == [f"POST {run}/cancel", f"POST {run}/resume"]
+        ended = (await stage.post(f"{run}/cancel")).json
+        assert (ended["status"], ended["waiting_for"], ended["ended_at"][:10]) == ("cancelled", [], "2026-01-01")
+        shown = (await stage.get(session)).json
+        assert (shown["status"], shown["active_run_id"]) == ("idle", None)
+
+
 async def test_deltas_are_sent_on_request_and_the_replay_before_live_events(serve):
     async with serve("application-tool", virtual=True) as stage:
         session = await stage.session()
