@@ -235,6 +235,9 @@ async def test_invalid_parameters_cursors_and_idempotency_keys_are_refused(serve
         for key in ("", "k" * 256):
             reply = await stage.post("/v1/sessions", headers={"Idempotency-Key": key})
             assert (reply.status, reply.code) == (400, "invalid_request")
+        for line, name in ((f"GET {session}/events/stream", "Last-Event-ID"), ("POST /v1/sessions", "Idempotency-Key")):
+            reply = await stage.raw(_request(line, f"{name}: a\r\n{name}: b\r\n"))
+            assert (reply.status, reply.error["details"][0]["path"]) == (400, name), "it is repeated"
 
 
 def _request(line, more=""):
