@@ -14,7 +14,7 @@ ASKS = """
 [[tool]]
 name = "w"
 input = { type = "object", required = ["city"] }
-output = { type = "object", required = ["n"], properties = { n = { type = "integer" } } }
+output = { type = "object", required = ["n"], properties = { n.type = "integer", own.type = "boolean" } }
 [[run]]
 steps = [{ ask = "w", input = { city = "Lisbon" }, deadline = 60 }, { wait = 5 }]
 """
@@ -92,6 +92,7 @@ BAD_RESULTS = {
     "none": (None, "output"),
     "a field missing": ({}, "output"),
     "a field of another type": ({"n": "x"}, "output.n"),
+    "several fields of other types": ({"n": "x", "own": 1}, "output.n output.own"),
 }
 
 
@@ -100,7 +101,7 @@ def test_a_run_keeps_waiting_after_a_result_that_does_not_match(asking, output, 
     call = call_of(asking)
     for _ in range(3):
         refusal = refused(asking.resume, asking.active.id, {"tool_call_id": call, "output": output}, 2 * SECOND)
-        assert (refusal.code, paths(refusal)) == ("tool_result_invalid", [path])
+        assert (refusal.code, paths(refusal)) == ("tool_result_invalid", path.split())
         assert asking.active.status == "waiting_for_input"
     assert asking.advance(2 * SECOND) == []
     assert asking.resume(asking.active.id, {"tool_call_id": call, "output": {"n": 1}}, 3 * SECOND).status == "running"

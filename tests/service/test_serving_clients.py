@@ -185,6 +185,7 @@ async def test_deltas_are_sent_on_request_and_the_replay_before_live_events(serv
     async with serve("application-tool", virtual=True) as stage:
         session = await stage.session()
         plain, full = await stage.stream(session, deltas=False), await stage.stream(session)
+        assert full.response.headers["Cache-Control"] == "no-store"
         run = await stage.run(session)
         seen = await plain.until("agent.custom_tool_use")
         await full.until("agent.custom_tool_use")

@@ -167,6 +167,7 @@ async def test_the_responses_to_a_preflight_and_to_head_have_no_body(serve):
         reply = await stage.raw(_request("OPTIONS /v1/sessions", asked))
         assert (reply.status, reply.body, reply.headers["allow"]) == (200, b"", "POST")
         assert not [name for name in reply.headers if name.startswith("access-control")]
+        assert (await stage.raw(_request("OPTIONS /v1/nowhere", asked))).status == 404
         reply = await stage.raw(_request("HEAD /v1/sessions"))
         assert (reply.status, reply.body) == (400, b"")
 
