@@ -246,10 +246,11 @@ def _request(line, more=""):
     return head.encode("latin-1")
 
 
-async def test_ids_in_paths_can_be_percent_encoded(serve):
+async def test_ids_in_paths_can_be_percent_encoded_and_targets_can_have_an_origin(serve):
     async with serve(virtual=True) as stage:
         path = (await stage.session()).replace("_", "%5F")
-        assert (await stage.raw(_request(f"GET {path}"))).status == 200
+        for origin in ("", "http://service.test"):
+            assert (await stage.raw(_request(f"GET {origin}{path}"))).status == 200
 
 
 async def test_a_long_path_is_fast_and_is_not_another_path(serve):
