@@ -273,6 +273,15 @@ def test_every_run_is_refused_and_some_always(engine):
         assert played.create_run({}, now + 1).status == "completed"
 
 
+def test_errors_have_the_messages_of_the_scenario(engine):
+    refuse = 'refuse = { code = "invalid_request", message = "Why." }'
+    played = engine(f'[[run]]\n{refuse}\nsteps = [{{ session-error = "no" }}]')
+    assert refused(played.create_run, {}, 0).message == "Why."
+    played.create_run({}, 0)
+    (found,) = (document_of(entry) for entry in played.advance(SECOND) if entry.type == "session.error")
+    assert found["content"] == {"error": {"code": "session_error", "message": "no"}}
+
+
 def test_a_run_without_a_sandbox_is_not_refused_for_its_quota(engine):
     refuse = 'refuse = { code = "SANDBOX_PROVISION_FAILED", times = false }'
     played = engine(f'pace = 0\n[[run]]\n{refuse}\nsteps = [{{ sandbox = "quota" }}]')
