@@ -4,6 +4,7 @@ Items are paired in one pass over both sequences.  An item waits for its counter
 no item waits for long.  Items that remain are paired by weaker and weaker keys.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -69,10 +70,9 @@ def _pairs(
 
 def out_of_order(positions: Sequence[int]) -> list[int]:
     """The indexes to remove so that the other positions increase; as few as possible."""
-    tails: list[int] = []
+    tails = array("q")
     """For each length, the index at which an increasing subsequence of that length ends lowest."""
-    ends: list[int] = []
-    before: list[int] = []
+    ends, before = array("q"), array("q")
     for index, position in enumerate(positions):
         length = bisect_left(ends, position)
         before.append(tails[length - 1] if length else -1)

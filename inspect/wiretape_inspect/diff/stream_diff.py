@@ -3,11 +3,13 @@
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from io import SEEK_END
 from os.path import commonprefix
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import orjson
 
@@ -32,8 +34,10 @@ _SPOOL_MEMORY = 32 * 1024 * 1024
 _EXCERPT = 200
 """Characters of a text that are kept from its first difference."""
 _COMPARED_FIELDS = frozenset({b"event", b"retry"})
-_VARYING_MEMBERS = frozenset({"id", "sequence"})
-"""Top-level members in which events of the same content may differ."""
+_shared = lru_cache(1000)(tuple[tuple[bytes, bytes], ...])
+"""Returns the same tuple for equal ones: most events of a stream have one of a few."""
+_ID, _TIME = "\0id", "\0time"
+"""Stand for any id, and any time, in what is hashed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,12 +56,14 @@ class EventItem:
     """The JSON that is compared, or the text."""
     spooled: tuple[int, int] | None = None
     """Offset and size of `data` in the file while neither it nor `document` is in memory."""
+    ids: list[str] | None = None
+    """Those in `document`, by the names of their members, if `content_hash` covers all else but times and sequence."""
     _content_hash: int | None = None
 
     @classmethod
     def of(cls, event: Event, ignored: tuple[JsonPath, ...]) -> "EventItem":
         """Return what is compared of an event."""
-        lines = tuple([line for line in event.frame.fields if line[0] in _COMPARED_FIELDS])
+        lines = _shared(tuple([line for line in event.frame.fields if line[0] in _COMPARED_FIELDS]))
         document = _without(event.value, event.data, ignored)
         return cls(event.number, event.time_ns, event.type, event.id, event.sequence, lines, event.data, document)
 
@@ -65,7 +71,13 @@ class EventItem:
     def content_hash(self) -> int:
         """Equal for events with equal content, whatever their ids, timestamps and sequences."""
         if self._content_hash is None:
-            self._content_hash = _hash_content(self.document, self.type)
+            self._content_hash = hash(self.type)
+            content, ids = self.document, list[str]()
+            if isinstance(content, dict):
+                content = {key: value for key, value in content.items() if key != "sequence"}
+            with suppress(orjson.JSONEncodeError, RecursionError):
+                self._content_hash = hash(orjson.dumps([self.type, _masked(content, "", ids)]))
+                self.ids = ids
         return self._content_hash
 
     def spool(self, file: IO[bytes]) -> None:
@@ -85,27 +97,19 @@ class EventItem:
 
     def release(self) -> None:
         """Drop the data."""
-        self.data, self.document = b"", None
+        self.data, self.document, self.ids = b"", None, None
 
 
-def _hash_content(document: Any, event_type: str) -> int:
-    content = document
-    if isinstance(document, dict):
-        content = {key: value for key, value in document.items() if key not in _VARYING_MEMBERS}
-    try:
-        return hash(orjson.dumps([event_type, _masked(content, "")], option=orjson.OPT_SORT_KEYS))
-    except (orjson.JSONEncodeError, RecursionError):
-        return hash(event_type)
-
-
-def _masked(value: Any, name: str) -> Any:
-    """Return a JSON value without its ids and timestamps."""
+def _masked(value: Any, name: str, ids: list[str]) -> Any:
+    """Return a JSON value with its members in order, without its timestamps, and without its ids, which go to `ids`."""
     if isinstance(value, dict):
-        return {key: _masked(item, key) for key, item in value.items()}
+        return {key: _masked(value[key], key, ids) for key in sorted(value)}
     if isinstance(value, list):
-        return [_masked(item, name) for item in value]
-    is_id = isinstance(value, str) and is_id_name(name)
-    return None if is_id or is_time(value, name) else value
+        return [_masked(item, name, ids) for item in value]
+    if isinstance(value, str) and is_id_name(name):
+        ids.append(value)
+        return _ID
+    return _TIME if is_time(value, name) else value
 
 
 def comparable_document(data: bytes, ignored: tuple[JsonPath, ...]) -> Any:
@@ -206,7 +210,9 @@ class StreamItems:
 
 def compare_events(first: StreamItems, second: StreamItems, values: ValueComparison, diff: ExchangeDiff) -> None:
     """Add the differences of all events but deltas to `diff`."""
-    options, unpaired, pairs = values.options, (list[EventItem](), list[EventItem]()), list[_Pair]()
+    options, unpaired = values.options, (list[EventItem](), list[EventItem]())
+    pairs = array("q")
+    """The numbers and times of both events of each pair, one after another: there may be very many."""
     exchanges = (first.exchange.number, second.exchange.number)
     with SpooledTemporaryFile(max_size=_SPOOL_MEMORY) as spool:
 
@@ -222,7 +228,7 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
             unpaired=unpaired,
             on_wait=on_wait,
         ):
-            pairs.append(_Pair(here.event, there.event, here.time_ns, there.time_ns))
+            pairs.extend((here.event, there.event, here.time_ns, there.time_ns))
             here.restore(spool, options.ignored)
             there.restore(spool, options.ignored)
             if fields := _changed_fields(values, here, there):
@@ -233,7 +239,7 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
         diff.add(_entry("missing", exchanges, (item, None)))
     for item in unpaired[1]:
         diff.add(_entry("added", exchanges, (None, item)))
-    _add_moved_and_delayed(first, second, sorted(pairs), options.tolerance_ns, diff)
+    _add_moved_and_delayed(first, second, pairs, options.tolerance_ns, diff)
     diff.events = (first.event_count, second.event_count)
 
 
@@ -249,8 +255,7 @@ def _event_keys(options: DiffOptions) -> list[Key[EventItem]]:
 
 
 def _changed_fields(values: ValueComparison, first: EventItem, second: EventItem) -> tuple[Difference, ...]:
-    is_same = not values.options.ids and first.data == second.data
-    data = [] if is_same else values.differences(first.document, second.document)
+    data = [] if _is_surely_same(first, second, values) else values.differences(first.document, second.document)
     lines = [] if values.is_same_id(first.id, second.id) else [Difference("SSE id", first.id, second.id)]
     if first.lines != second.lines:
         lines += [
@@ -261,37 +266,41 @@ def _changed_fields(values: ValueComparison, first: EventItem, second: EventItem
     return (*lines, *data)
 
 
+def _is_surely_same(first: EventItem, second: EventItem, values: ValueComparison) -> bool:
+    """Whether two events have the same data, which may be known without a comparison of all values."""
+    if not values.options.ids:
+        return first.data == second.data
+    if not values.options.times or first.ids is None or second.ids is None or first.sequence is None:
+        return False
+    # With equal hashes, both have their ids in the same places.
+    is_same_rest = (first.sequence, first.content_hash) == (second.sequence, second.content_hash)
+    return is_same_rest and all(map(values.is_same_id, first.ids, second.ids))
+
+
 def _line_values(item: EventItem, name: str) -> str:
     return ", ".join(value.decode("utf-8", "replace") for key, value in item.lines if key == name.encode())
 
 
-class _Pair(NamedTuple):
-    """The numbers and times of two events."""
-
-    first: int
-    second: int
-    first_ns: int
-    second_ns: int
-
-
 def _add_moved_and_delayed(
-    first: StreamItems, second: StreamItems, pairs: list[_Pair], tolerance_ns: int | None, diff: ExchangeDiff
+    first: StreamItems, second: StreamItems, pairs: "array[int]", tolerance_ns: int | None, diff: ExchangeDiff
 ) -> None:
     """Add the fewest pairs without which both streams have the same order, and pairs whose times differ too much."""
 
-    def add(kind: Kind, pair: _Pair, later_ns: int | None = None) -> None:
-        items = (first.event(pair.first), second.event(pair.second)) if diff.has_room(kind) else (None, None)
+    def add(kind: Kind, at: int, later_ns: int | None = None) -> None:
+        items = (first.event(pairs[at]), second.event(pairs[at + 1])) if diff.has_room(kind) else (None, None)
         diff.add(_entry(kind, (first.exchange.number, second.exchange.number), items, later_ns=later_ns))
 
-    moved = out_of_order([pair.second for pair in pairs])
+    order = array("q", sorted(range(0, len(pairs), 4), key=pairs.__getitem__))
+    moved = [order[index] for index in out_of_order(array("q", (pairs[at + 1] for at in order)))]
     for at in moved:
-        add("moved", pairs[at])
+        add("moved", at)
     if tolerance_ns is not None:
         starts = (first.exchange.began_ns, second.exchange.began_ns)
-        kept = [pairs[at] for at in sorted(set(range(len(pairs))).difference(moved))]
-        times = ((pair.first_ns - starts[0], pair.second_ns - starts[1]) for pair in kept)
-        for at, later in find_delays(times, tolerance_ns):
-            add("time", kept[at], later)
+        out = set(moved)
+        kept = [at for at in order if at not in out]
+        times = ((pairs[at + 2] - starts[0], pairs[at + 3] - starts[1]) for at in kept)
+        for index, later in find_delays(times, tolerance_ns):
+            add("time", kept[index], later)
 
 
 def _entry(
