@@ -17,6 +17,7 @@ from wiretape import check
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
+from wiretape.rules.vectors import vectors_of
 from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, encode_observation, encode_stop, pack_batch
 from wiretape_proxy.recorder import Recorder
 from wiretape_proxy.recorder_messages import LogLine
@@ -576,6 +577,15 @@ def test_stored_findings_of_a_conversation_equal_the_report(worlds, tmp_path, se
         worlds.step(world)
     stored, reported = stored_and_reported(record(tmp_path / f"{uuid4()}.db", world.seen, rng, restarts))
     assert stored == reported
+
+
+@pytest.mark.parametrize("code", sorted(CATALOGUE.keys() - PLANTS))
+def test_stored_findings_of_a_vector_equal_the_report(tmp_path, code):
+    """For the rules that no conversation has a defect of."""
+    for number, vector in enumerate(vectors_of(code)):
+        seen, path = list(vector.observations(3)), tmp_path / f"{number}.db"
+        stored, reported = stored_and_reported(record(path, seen, random.Random(vector.name), RESTARTS[number % 4]))
+        assert stored == reported
 
 
 def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(worlds, tmp_path):
