@@ -269,6 +269,11 @@ def test_a_cursor_that_was_read_elsewhere_is_where_the_client_reads_on(three):
     assert Played(read(three[0]), elsewhere, onwards, read(*three[1:], cursor="evt_1")).codes == ["CLI002"]
 
 
+def test_only_the_last_stream_that_a_client_read_says_where_it_reads_on(three):
+    again, older = read(*three), read(cursor="evt_2")
+    assert Played(read(three[0]), again, older).codes == ["CLI002", "CLI002"], "a restart, and an older cursor"
+
+
 def test_events_without_sequences_are_ordered_by_arrival(event):
     first, second = (event(number, sequence=...) for number in (1, 2))
     between = read(second, {"text": DELTA, "after": 30}, cursor="evt_1", key="two", at=5.0)
@@ -632,6 +637,11 @@ def test_an_unreadable_event_may_have_been_the_end_of_a_run(event):
 
 def test_repeated_deltas_of_a_run_that_ended_earlier_are_no_finding(event, three):
     assert Played(read(DELTA, *three), read(DELTA, cursor="evt_3")).codes == ["RUN005"]
+
+
+def test_deltas_without_a_sequence_on_another_stream_do_not_precede_the_start_of_their_run(three):
+    played = Played(read(DELTA), read(*three))
+    assert (played.codes, played.verdict("RUN005")) == ([], Verdict.INCONCLUSIVE)
 
 
 def test_lost_bytes_are_reported_with_count_and_offset(event):
