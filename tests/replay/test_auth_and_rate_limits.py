@@ -183,3 +183,10 @@ def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
     assert outcome(guarded.refusal(request, 5 + 60 * SECOND)) == TOO_OFTEN
     guarded.reset()
     assert guarded.refusal(request, 5 + 60 * SECOND) is None
+
+
+def test_every_refusal_has_its_own_request_id():
+    guarded = guard(AccessPolicy(limits=SMALL))
+    answers = [guarded.refusal(asked(key, *TARGETS["sessions"]), 0) for key in (None, "a", "a", None)]
+    ids = [orjson.loads(answer.body)["error"]["request_id"] for answer in answers if answer]
+    assert ids == ["wiretape-1", "wiretape-2", "wiretape-3"]

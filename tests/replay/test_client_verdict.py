@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.errors import InputError
+from wiretape.contract import Limit
+from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity, parse_service_base
@@ -176,6 +177,20 @@ async def test_a_missing_key_is_a_client_finding_if_a_key_is_required(run):
         assert (codes(checker.attribution.client.kept), codes(checker.attribution.service.kept)) == (found, [])
 
 
+async def test_responses_of_wiretape_are_attributed_to_nobody_and_what_they_ask_for_counts(run):
+    """The limit is not a published one, but it comes from neither the service nor the recording."""
+    checker = ClientChecker()
+    async with checked_client(run, checker, service=AccessPolicy(limits={"events": Limit(1, 60)})) as client:
+        await read(client)
+        answers = [await client.get(STREAM, headers={"Last-Event-ID": "e3"}) for _ in range(2)]
+        answers.append(await client.get("/v1/sessions/s1/unrecorded"))
+    assert [answer.status_code for answer in answers] == [429, 429, 501]
+    assert [codes(found.kept) for found in (checker.attribution.client, checker.attribution.service)] == [
+        ["CLI004"],
+        [],
+    ]
+
+
 async def test_findings_about_the_recorded_service_are_counted_separately(builder):
     builder.exchange([event(1), event(1), event(3, data=[])])
     checker = ClientChecker()
@@ -199,6 +214,21 @@ async def test_findings_caused_by_a_fault_are_not_attributed_to_the_service(run,
     assert checker.attribution.injected
     assert {fault for _, fault in checker.attribution.faults} == {"twice"}
     assert list(verdict(checker.attribution, "run.db"))[-1].startswith("Injected faults caused ")
+
+
+async def test_only_findings_after_a_fault_are_attributed_to_it(builder, tmp_path):
+    builder.exchange([event(1, data=[]), event(2), event(3), event(4)])
+    script = tmp_path / "faults.toml"
+    script.write_text(
+        "".join(
+            f'[[fault]]\nname = "cut-{at}"\ndo = "corrupt"\nhow = "json"\nat = {{ sequence = {at} }}\n' for at in (3, 4)
+        )
+    )
+    checker = ClientChecker()
+    async with checked_client(builder.close(), checker, faults=fault_script(script)) as client:
+        await read(client, events=4)
+    assert codes(checker.attribution.service.kept) == ["EVT004"]
+    assert [(finding.event, fault) for finding, fault in checker.attribution.faults] == [(3, "cut-3"), (4, "cut-4")]
 
 
 async def test_findings_about_the_client_after_a_fault_are_attributed_to_the_client(run, tmp_path):
@@ -296,6 +326,11 @@ async def test_an_error_in_the_checks_does_not_end_streams(run, monkeypatch):
     async with checked_client(run, checker) as client:
         assert await read(client) == b"".join(EVENTS)
     assert checker.failed == "ZeroDivisionError: no"
+
+
+def test_an_existing_file_is_not_overwritten(run):
+    with pytest.raises(RecordingError, match="exists"):
+        ClientChecker(record=run)
 
 
 async def test_findings_as_severe_as_fail_on_fail(run):

@@ -429,6 +429,11 @@ async def test_the_feed_sends_the_state_and_then_every_change(play, entries):
         assert (state["status"], state["next"], state["time_ms"]) == ("end", None, 2000.0)
         assert second_id > first_id
 
+        async with asyncio.timeout(45):
+            stage.control.changes.close()
+            while await feed.chunk():
+                pass
+
 
 async def test_the_feed_stops_when_its_reader_leaves(play, entries, staging):
     async with play(entries) as stage:

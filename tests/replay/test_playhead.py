@@ -38,6 +38,16 @@ def moving(speed: float = 1.0, *, log: SessionLog = LOG, now_ms: float = 0) -> P
     return playhead
 
 
+def test_the_clock_starts_once_and_not_by_a_seek_or_resume():
+    playhead = Playhead(LOG, paused=True)
+    playhead.seek(0, 1)
+    playhead.resume(0)
+    assert (playhead.due_ns(), playhead.advance(10**18), playhead.is_moving) == (None, False, False)
+    playhead.start(100 * MS)
+    playhead.start(105 * MS)
+    assert (playhead.position, playhead.due_ns()) == (1, 110 * MS)
+
+
 @pytest.mark.parametrize(("speed", "due_ms"), [(1, 10), (10, 1), (0.5, 20)])
 def test_entries_are_due_according_to_the_speed(speed, due_ms):
     playhead = moving(speed)
@@ -63,6 +73,17 @@ def test_resume_continues_at_the_log_time_of_the_pause():
     assert not playhead.advance(10**15)
     playhead.resume(10**15)
     assert playhead.due_ns() == 10**15 + 5 * MS
+
+
+def test_pausing_and_resuming_are_idempotent():
+    playhead = moving()
+    playhead.pause(4 * MS)
+    playhead.pause(9 * MS)
+    assert playhead.log_time_ns(9 * MS) == 4 * MS
+
+    playhead.resume(20 * MS)
+    playhead.resume(25 * MS)
+    assert playhead.due_ns() == 26 * MS
 
 
 @pytest.mark.parametrize(
@@ -122,6 +143,15 @@ def test_steps_stop_after_their_target_or_at_the_end(to, positions):
     assert playhead.step(0, to) is None
 
 
+def test_a_step_pauses_at_the_log_time_of_the_entry_it_passed():
+    playhead = moving()
+    playhead.step(4 * MS, StepTarget.EVENT)
+
+    assert (playhead.paused, playhead.log_time_ns(10**12)) == (True, 10 * MS)
+    playhead.resume(50 * MS)
+    assert playhead.due_ns() == 60 * MS
+
+
 def test_a_moving_playhead_continues_after_a_seek():
     playhead = moving()
     playhead.seek(100 * MS, 3)
@@ -129,6 +159,17 @@ def test_a_moving_playhead_continues_after_a_seek():
 
     playhead.seek(200 * MS, 1)
     assert (playhead.position, playhead.log_time_ns(200 * MS), playhead.due_ns()) == (1, 10 * MS, 210 * MS)
+
+
+@pytest.mark.parametrize(
+    ("position", "time_ms", "arrives", "log_time_ms"),
+    [(1, 15, 1, 15), (1, 99, 1, 20), (-5, 99, 0, 10), (99, 99, END, 60)],
+)
+def test_a_seek_stays_in_the_log_and_before_the_next_entry(position, time_ms, arrives, log_time_ms):
+    playhead = moving()
+    playhead.seek(0, position, log_time_ns=time_ms * MS)
+
+    assert (playhead.position, playhead.log_time_ns(0)) == (arrives, log_time_ms * MS)
 
 
 def test_a_seek_pauses_the_playhead_at_infinite_speed():
@@ -140,6 +181,14 @@ def test_a_seek_pauses_the_playhead_at_infinite_speed():
     playhead.resume(0)
     playhead.advance(0)
     assert playhead.at_end
+
+
+def test_a_seek_before_the_start_does_not_pause_the_playhead_at_infinite_speed():
+    playhead = Playhead(LOG, speed=math.inf)
+    playhead.seek(0, 4)
+    playhead.start(0)
+    playhead.advance(0)
+    assert (playhead.at_end, playhead.log_time_ns(0)) == (True, 60 * MS)
 
 
 def test_a_seek_away_from_a_breakpoint_clears_stopped_by():

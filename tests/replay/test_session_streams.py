@@ -165,9 +165,17 @@ async def test_a_first_stream_with_a_cursor_begins_after_its_event(play, entries
         assert await client.chunks(4) == data(entries, 1, 2, 3, 4)
 
 
-async def test_keep_alives_have_a_shortest_interval(play, entries):
-    async with play(entries, speed=1e12, paused=True) as stage:
-        assert stage.clock().keep_alive_s == 0.01
+async def test_a_first_stream_does_not_move_a_playhead_that_was_moved_by_hand(play, entries):
+    async with play(entries, paused=True) as stage:
+        client = await stage.stream(cursor="e1")
+
+        assert client.head.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(("speed", "interval_s"), [(1000, 0.015), (1e12, 0.01)])
+async def test_keep_alives_are_as_fast_as_the_playhead_down_to_a_shortest_interval(play, entries, speed, interval_s):
+    async with play(entries, speed=speed, paused=True) as stage:
+        assert stage.clock().keep_alive_s == interval_s
 
 
 async def test_a_moving_playhead_adds_no_keep_alives(play, staging):
