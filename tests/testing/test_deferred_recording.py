@@ -5,7 +5,7 @@ import time
 import pytest
 
 from wiretape.observations import BytesArrived, RequestStarted, Side
-from wiretape.recording import open_recording
+from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.client_verdict.client_checker import DeferredWriter
 
@@ -39,6 +39,26 @@ def test_the_file_contains_everything_whenever_it_is_created(tmp_path, recording
     writer.create_file()
     assert contents(path)[0] == contents(recording)[0]
     assert contents(path)[1:] == (found, 3_000_000_000)
+
+
+def test_findings_are_stored_after_their_exchanges(tmp_path, seen, monkeypatch):
+    """A reader may open the file at any time."""
+    path, stored, add_findings = tmp_path / "late.db", [], Writer.add_findings
+
+    def add(self, findings):
+        with open_recording(path) as recording:
+            stored.extend(exchange.number for exchange in recording.exchanges())
+        add_findings(self, findings)
+
+    monkeypatch.setattr(Writer, "add_findings", add)
+    writer = DeferredWriter(path, upstream="http://service.test")
+    writer.add_findings([Finding("RULE1", Severity.ERROR, Party.CLIENT, 1, None, None, None, 1, "Wrong.")])
+    writer.feed(seen)
+    writer.create_file()
+    assert stored == sorted({each.exchange for each in seen})
+    with open_recording(path) as recording:
+        assert [finding.code for finding in recording.findings()] == ["RULE1"]
+    writer.close()
 
 
 def test_no_file_is_created_if_it_is_not_needed(tmp_path, seen):

@@ -376,8 +376,8 @@ class DeferredWriter:
         started_unix_ns = self._started_unix_ns
         writer = self._writer = Writer.create(self._path, upstream=self._upstream, started_unix_ns=started_unix_ns)
         writer.feed(self._observations)
-        writer.add_findings(self._findings)
         writer.commit()
+        writer.add_findings(self._findings)
         self._observations, self._findings = [], []
         if self._ended is not None:
             writer.close(*self._ended)
