@@ -329,7 +329,7 @@ async def test_an_error_in_the_checks_does_not_end_streams(run, monkeypatch):
 
 
 def test_an_existing_file_is_not_overwritten(run):
-    with pytest.raises(RecordingError, match="exists"):
+    with pytest.raises(RecordingError, match=r"exists: .*--record"):
         ClientChecker(record=run)
 
 

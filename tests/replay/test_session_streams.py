@@ -166,8 +166,9 @@ async def test_a_first_stream_with_a_cursor_begins_after_its_event(play, entries
 
 
 async def test_a_first_stream_does_not_move_a_playhead_that_was_moved_by_hand(play, entries):
-    async with play(entries, paused=True) as stage:
-        client = await stage.stream(cursor="e1")
+    async with play(entries) as stage:
+        stage.control.seek(position=1)
+        client = await stage.stream(cursor="e2")
 
         assert client.head.startswith(b"HTTP/1.1 400 ")
 
