@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from sample_events import event
 
-from wiretape.contract.schemas import DURABLE_EVENT, MESSAGE_DELTA
+from wiretape.agent_sessions.schemas import DURABLE_EVENT, MESSAGE_DELTA
 from wiretape.observations import (
     BytesArrived,
     Ending,

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import orjson
 
-from wiretape.contract import DELTA_TYPES
-from wiretape.contract.schemas import SchemaErrors, find_event_errors
+from wiretape.agent_sessions import DELTA_TYPES
+from wiretape.agent_sessions.schemas import SchemaErrors, find_event_errors
 from wiretape.event_preview import block_texts, content_preview, is_utf8
 from wiretape.json_codec import UnreadableJson, read_unusual_json, sequence_in
 from wiretape.sse import Frame

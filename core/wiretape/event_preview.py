@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.contract import TOOL_TYPES
+from wiretape.agent_sessions import TOOL_TYPES
 
 PREVIEW = 400
 """Characters in a preview: enough for a wide screen, few enough for a million rows."""

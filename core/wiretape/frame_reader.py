@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import DecodingError, Identity, decoder
-from wiretape.contract import is_event_stream
 from wiretape.event import Event, TimedFrame, UnreadEvent
 from wiretape.observations import (
     BytesArrived,

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import orjson
 
-from wiretape.contract import EVENT_STREAM
+from wiretape.agent_sessions import EVENT_STREAM
 from wiretape.observations import (
     BytesArrived,
     Ending,

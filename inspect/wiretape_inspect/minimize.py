@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from wiretape.agent_sessions import operation_of
 from wiretape.content_encoding import is_identity
-from wiretape.contract import operation_of
 from wiretape.errors import InputError
 from wiretape.frame_reader import StreamReaders
 from wiretape.observations import (

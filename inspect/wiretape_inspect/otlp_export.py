@@ -27,7 +27,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.exceptions import TimeoutError as Urllib3Timeout
 
 from wiretape import __version__
-from wiretape.contract import OPERATIONS
+from wiretape.agent_sessions import OPERATIONS
 from wiretape.errors import InputError
 from wiretape.event import Event as RecordedEvent
 from wiretape.observations import Ending, header

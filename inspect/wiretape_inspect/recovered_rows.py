@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from wiretape.contract import EVENT_STREAM, STREAM
+from wiretape.agent_sessions import EVENT_STREAM, STREAM
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Observation
 from wiretape.recording import Capture, RecordingMetadata

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wiretape.contract import is_event_stream
+from wiretape.agent_sessions import is_event_stream
 from wiretape.json_codec import dump_json
 from wiretape.observations import (
     BytesArrived,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from wiretape.agent_sessions import FAILURE_TYPES
 from wiretape.content_encoding import decode_beginning
-from wiretape.contract import FAILURE_TYPES
 from wiretape.event_preview import PREVIEW, preview_of
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import BytesArrived, BytesLost, Side, header

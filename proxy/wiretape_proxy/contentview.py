@@ -10,8 +10,8 @@ from mitmproxy import contentviews
 from mitmproxy.flow import Flow
 from mitmproxy.http import Message
 
+from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import decode_beginning
-from wiretape.contract import is_event_stream
 from wiretape.json_codec import read_json, sequence_in
 from wiretape.labels import count_of
 from wiretape.safe_text import printable, shorten

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wiretape.contract import is_event_stream
+from wiretape.agent_sessions import is_event_stream
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import read_error
 from wiretape.observations import Ending, ExchangeEnded, Observation, RequestEnded, Side, header

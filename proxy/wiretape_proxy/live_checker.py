@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Thread
 
-from wiretape.contract import is_event_stream, operation_of
+from wiretape.agent_sessions import is_event_stream, operation_of
 from wiretape.errors import RecordingError, describe_failure
 from wiretape.frame_reader import ReadObservation
 from wiretape.labels import count_of, ending_label, finding_line

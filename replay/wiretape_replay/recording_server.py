@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, STREAM, bearer_keys
+from wiretape.agent_sessions import AUTHENTICATION_REQUIRED, ERROR_CODES, STREAM, bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.client_verdict.client_checker import ClientChecker

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from wiretape.contract import LIMITS
+from wiretape.agent_sessions import LIMITS
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape.observations import is_header_name

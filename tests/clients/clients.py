@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wiretape.contract import EVENT_TYPES
+from wiretape.agent_sessions import EVENT_TYPES
 from wiretape.observations import (
     BytesArrived,
     Ending,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from wiretape.config import ConfigTable
-from wiretape.contracts.contract_tables import ContractTable
+from wiretape.contract.contract_tables import ContractTable
 from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_replay.access.access_settings import AccessFile
 from wiretape_replay.faults.fault_script import FaultScript

@@ -44,7 +44,7 @@ PAGES = [
 
 GUIDES = "tests/docs/test_guides.py"
 CODE = "tests/docs/test_code_on_pages.py"
-CONTRACTS = "tests/contracts/test_contract_page.py"
+CONTRACTS = "tests/contract/test_contract_page.py"
 ELSEWHERE = {
     ("README.md", "curl"): CODE,
     ("README.md", "text"): "tests/demo/test_demo.py",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.contract import CLAUSES, ERROR_CODES, EVENT_TYPES
+from wiretape.agent_sessions import CLAUSES, ERROR_CODES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import open_recording
 from wiretape.rules import CATALOGUE

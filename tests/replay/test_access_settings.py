@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.contract import LIMITS, OPERATIONS, Limit
+from wiretape.agent_sessions import LIMITS, OPERATIONS, Limit
 from wiretape.errors import InputError
 from wiretape_replay.access.access_settings import (
     ASSUMED_COUNTS,

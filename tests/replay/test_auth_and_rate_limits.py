@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.contract import LIMITS, Limit
+from wiretape.agent_sessions import LIMITS, Limit
 from wiretape.observations import header
 from wiretape_replay.access.access_settings import AccessPolicy, ApiKey
 from wiretape_replay.access.auth_and_rate_limits import AccessControl

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from wiretape.agent_sessions import Limit
 from wiretape.cli import wiretape
-from wiretape.contract import Limit
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording

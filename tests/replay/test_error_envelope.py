@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.contract import ERROR_CODES, LIMITS
-from wiretape.contract.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
+from wiretape.agent_sessions import ERROR_CODES, LIMITS
+from wiretape.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape.observations import (
     BytesArrived,
     Ending,

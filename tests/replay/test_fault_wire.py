@@ -6,8 +6,8 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from wiretape.agent_sessions import ERROR_CODES
 from wiretape.cli import wiretape
-from wiretape.contract import ERROR_CODES
 from wiretape.errors import InputError
 from wiretape.observations import Ending
 from wiretape_replay.server_options import fault_script

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from wiretape.contract import ERROR_CODES, LIMITS
+from wiretape.agent_sessions import ERROR_CODES, LIMITS
 from wiretape.observations import Ending
 from wiretape.rules import CATALOGUE, Severity, Verdict
 from wiretape.rules.state.exchange_state import RequestIds

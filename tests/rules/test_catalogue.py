@@ -5,7 +5,7 @@ import re
 import pytest
 from for_each import for_each
 
-from wiretape.contract import CLAUSES
+from wiretape.agent_sessions import CLAUSES
 from wiretape.rules import CATALOGUE, UnknownCodeError, codes_of, selected
 from wiretape.rules.vectors import vectors_of
 

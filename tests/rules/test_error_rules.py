@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from wiretape.contract import ERROR_CODES
+from wiretape.agent_sessions import ERROR_CODES
 from wiretape.observations import Ending
 from wiretape.rules import Verdict
 

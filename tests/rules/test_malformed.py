@@ -7,7 +7,7 @@ from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.contract import DELTA_TYPES, EVENT_TYPES
+from wiretape.agent_sessions import DELTA_TYPES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.rules import CATALOGUE, Checker, engine
 from wiretape.rules.engine import Engine

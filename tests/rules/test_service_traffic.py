@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.contract import INTERFACE, SESSION_PARTS, SESSIONS, bases_of
+from wiretape.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, bases_of
 from wiretape.rules import Checker, ScopeReason, Settings, Verdict, parse_service_base
 from wiretape.rules.vectors import observations_of
 from wiretape.upstreams import join_upstreams

@@ -7,7 +7,7 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 
-from wiretape.contract import ERROR_CODES, EVENT_TYPES, STORED_TYPES
+from wiretape.agent_sessions import ERROR_CODES, EVENT_TYPES, STORED_TYPES
 from wiretape.observations import (
     BytesArrived,
     Ending,

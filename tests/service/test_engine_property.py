@@ -8,7 +8,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from wiretape import TrafficBuilder, check
-from wiretape.contract import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
+from wiretape.agent_sessions import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
 from wiretape.observations import Ending
 from wiretape.rules import Party
 from wiretape_replay.access.error_envelope import error_response

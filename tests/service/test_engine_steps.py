@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from wiretape.contract import DELTA_TYPES
+from wiretape.agent_sessions import DELTA_TYPES
 from wiretape_replay.service.scenario_file import STEP_TYPES
 from wiretape_replay.session.session_log import EntryKind
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from wiretape.contract import KEEP_ALIVE_SECONDS
+from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape.toml_files import parse_toml
 from wiretape_replay.access.access_settings import ASSUMED_COUNTS, ASSUMED_SCOPES
@@ -146,9 +146,9 @@ def test_an_invalid_file_is_an_error_that_names_the_key(setup, text):
 
 
 def test_no_check_depends_on_an_assumption():
-    """No rule, and no fact of the contract, names an assumed path, scope or field."""
+    """No rule, and no fact of the specification, names an assumed path, scope or field."""
     core = Path(__file__).parents[2] / "core" / "wiretape"
-    paths = [*core.glob("rules/**/*.py"), *core.glob("contract/**/*.py")]
+    paths = [*core.glob("rules/**/*.py"), *core.glob("agent_sessions/**/*.py")]
     assert len(paths) > 20
     for path in paths:
         code = path.read_text("utf-8")

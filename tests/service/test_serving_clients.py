@@ -3,7 +3,7 @@
 import pytest
 from stages import KEYS
 
-from wiretape.contract import LIMITS
+from wiretape.agent_sessions import LIMITS
 from wiretape.errors import InputError
 from wiretape_replay.service.service_clock import VirtualClock
 

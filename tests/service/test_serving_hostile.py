@@ -7,7 +7,7 @@ import logging
 import aiohttp
 import pytest
 
-from wiretape.contract import ERROR_CODES
+from wiretape.agent_sessions import ERROR_CODES
 from wiretape_replay.service.session_engine import SessionEngine
 
 BODIES = {

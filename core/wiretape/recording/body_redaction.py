@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import orjson
 
+from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import is_identity
-from wiretape.contract import is_event_stream
 from wiretape.json_path import JsonPath
 from wiretape.observations import (
     BytesArrived,

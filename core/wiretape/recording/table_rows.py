@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import orjson
 
-from wiretape.contract import is_event_stream, operation_of
+from wiretape.agent_sessions import is_event_stream, operation_of
 from wiretape.observations import (
     BytesArrived,
     BytesLost,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream, may_create_session
+from wiretape.agent_sessions import KEEP_ALIVE_SECONDS, is_event_stream, may_create_session
 from wiretape.event import Event, TimedFrame
 from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.observations import (

@@ -20,8 +20,8 @@ from itertools import count
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
-from wiretape.contract import EVENT_TYPES, RUN_STARTED, TERMINAL_RUN_TYPES
-from wiretape.contract.schemas import NO_SCHEMA_ERRORS, is_valid_delta
+from wiretape.agent_sessions import EVENT_TYPES, RUN_STARTED, TERMINAL_RUN_TYPES
+from wiretape.agent_sessions.schemas import NO_SCHEMA_ERRORS, is_valid_delta
 from wiretape.event import Event, Shape, is_header_safe
 from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from wiretape.contract.schemas import Violation
+from wiretape.agent_sessions.schemas import Violation
 from wiretape.event import Event
 from wiretape.safe_text import printable
 

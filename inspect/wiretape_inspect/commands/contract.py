@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from wiretape.contracts.contract_builder import load_contract
-from wiretape.contracts.contract_examples import check_examples
-from wiretape.contracts.contract_files import BUNDLED, new_contract_text
-from wiretape.contracts.contract_model import COMMON_RULES, Contract
+from wiretape.contract.contract_builder import load_contract
+from wiretape.contract.contract_examples import check_examples
+from wiretape.contract.contract_files import BUNDLED, new_contract_text
+from wiretape.contract.contract_model import COMMON_RULES, Contract
 from wiretape.errors import InputError
 from wiretape.files import PATH, check_free, check_writable, replace_atomically, write_error
 from wiretape.labels import count_of

@@ -16,7 +16,7 @@ import aiohttp
 import click
 import orjson
 
-from wiretape.contract import CURSOR_HEADER, DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
+from wiretape.agent_sessions import CURSOR_HEADER, DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, path_exists, write_error
 from wiretape.labels import count_of

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from wiretape.config import override_base
-from wiretape.contracts.contract_builder import load_contract
+from wiretape.contract.contract_builder import load_contract
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from wiretape.contracts.contract_builder import load_contract
+from wiretape.contract.contract_builder import load_contract
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
 from wiretape.json_codec import dump_json

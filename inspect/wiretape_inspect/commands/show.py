@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from wiretape.contract import FAILURE_TYPES
+from wiretape.agent_sessions import FAILURE_TYPES
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.labels import count_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from wiretape.contract import CURSOR_HEADER, EVENT_STREAM
+from wiretape.agent_sessions import CURSOR_HEADER, EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Side

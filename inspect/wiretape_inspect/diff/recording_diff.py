@@ -5,8 +5,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from wiretape.agent_sessions import CURSOR_HEADER, RETRY_AFTER, operation_of, session_in
 from wiretape.content_encoding import decode_beginning
-from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, operation_of, session_in
 from wiretape.json_diff import MISSING, Difference
 from wiretape.json_path import JsonPath
 from wiretape.observations import BytesArrived, Headers, RequestStarted, Side

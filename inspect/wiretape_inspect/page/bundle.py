@@ -15,8 +15,8 @@ from importlib.resources import files
 
 import orjson
 
-from wiretape.contract import CURSOR_HEADER, FAILURE_TYPES, TOOL_TYPES
-from wiretape.contract.event_types import MESSAGE_DELTA, REASONING_DELTA
+from wiretape.agent_sessions import CURSOR_HEADER, FAILURE_TYPES, TOOL_TYPES
+from wiretape.agent_sessions.event_types import MESSAGE_DELTA, REASONING_DELTA
 
 CONTENT_TYPES = {".js": "text/javascript", ".css": "text/css"}
 _MAIN = "main"

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     PERMISSION_DENIED,
     RUN_FAILED,

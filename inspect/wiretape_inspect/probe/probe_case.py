@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     AUTHENTICATION_REQUIRED,
     CURSOR_HEADER,

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import h11
 
+from wiretape.agent_sessions import EVENT_STREAM
 from wiretape.content_encoding import Decoder, DecodingError, decoder
-from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.event import Event
 from wiretape.json_codec import UnreadableJson, read_json

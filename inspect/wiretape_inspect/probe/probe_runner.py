@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wiretape.contract import AGENT_CUSTOM_TOOL_USE
+from wiretape.agent_sessions import AGENT_CUSTOM_TOOL_USE
 from wiretape.errors import InputError
 from wiretape.files import path_exists
 from wiretape.observations import Ending, Observation

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from wiretape.contract import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
+from wiretape.agent_sessions import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
 from wiretape.event import Event
 from wiretape.observations import Observation
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient

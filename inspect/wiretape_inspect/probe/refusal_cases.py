@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AUTHENTICATION_REQUIRED,
     AUTHORIZATION,
     INVALID_REQUEST,

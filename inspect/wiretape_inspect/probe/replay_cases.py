@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from wiretape.contract import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
+from wiretape.agent_sessions import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, case, require
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     AUTHENTICATION_REQUIRED,
     AUTHORIZATION,

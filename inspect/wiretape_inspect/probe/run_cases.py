@@ -5,7 +5,7 @@ The specification does not show which requests an idempotency key applies to, ex
 
 from functools import partial
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     EVENT_ALREADY_RESOLVED,
     IDEMPOTENCY_CONFLICT,
     INVALID_REQUEST,

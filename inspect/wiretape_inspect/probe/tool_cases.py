@@ -1,6 +1,6 @@
 """Tool results: correct, wrong, repeated, late."""
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     EVENT_ALREADY_RESOLVED,
     EVENT_EXPIRED,
     RUN_COMPLETED,

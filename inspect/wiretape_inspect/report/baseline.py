@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from wiretape import contract
-from wiretape.contract import TOOL_TYPES, operation_of
+from wiretape import agent_sessions
+from wiretape.agent_sessions import TOOL_TYPES, operation_of
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.input_validation import Source, validate
@@ -232,14 +232,15 @@ def _generalize(quoted: re.Match[str]) -> str:
 @cache
 def _vocabulary() -> frozenset[str]:
     """Return the names that the specification gives to types, codes, fields and headers."""
-    names = {*contract.EVENT_TYPES, *contract.ERROR_CODES, *contract.ENVELOPE_FIELDS, contract.ENVELOPE_KEY}
-    names |= {contract.CURSOR_HEADER, contract.AUTHORIZATION, contract.RETRY_AFTER, "Content-Type"}
+    names = {*agent_sessions.EVENT_TYPES, *agent_sessions.ERROR_CODES, *agent_sessions.ENVELOPE_FIELDS}
+    names |= {agent_sessions.ENVELOPE_KEY, agent_sessions.CURSOR_HEADER, agent_sessions.AUTHORIZATION}
+    names |= {agent_sessions.RETRY_AFTER, "Content-Type"}
     names |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
 
     def add_properties(schema: dict[str, Any]) -> dict[str, Any]:
         names.update(schema.get("properties", ()))
         return schema
 
-    for path in Path(contract.__file__).parent.rglob("*.json"):
+    for path in Path(agent_sessions.__file__).parent.rglob("*.json"):
         json.loads(path.read_text("utf-8"), object_hook=add_properties)
     return frozenset(names)

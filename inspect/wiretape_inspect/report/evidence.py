@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from wiretape.agent_sessions import CURSOR_HEADER, RETRY_AFTER
 from wiretape.content_encoding import decode_beginning
-from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
 from wiretape.event import Event, TimedFrame
 from wiretape.observations import Headers, Side, header
 from wiretape.recording import Exchange, Recording

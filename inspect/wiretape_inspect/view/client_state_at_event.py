@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wiretape.content_encoding import is_identity
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CURSOR_HEADER,
     DELTA_TYPES,
     MESSAGE_COMPLETED,
@@ -15,6 +14,7 @@ from wiretape.contract import (
     RUN_STARTED,
     cursor_in,
 )
+from wiretape.content_encoding import is_identity
 from wiretape.event import Event
 from wiretape.observations import header
 from wiretape.recording import Exchange, Recording

@@ -6,7 +6,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import Literal
 
-from wiretape.contract import DELTA_TYPES, RUN_STARTED, STATUS_IDLE, TERMINAL_RUN_TYPES, TOOL_TYPES
+from wiretape.agent_sessions import DELTA_TYPES, RUN_STARTED, STATUS_IDLE, TERMINAL_RUN_TYPES, TOOL_TYPES
 from wiretape.recording import Exchange, Gap, Recording
 from wiretape_inspect.view.timeline_rows import GAP_NS
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
+from wiretape.agent_sessions import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
 from wiretape.input_validation import Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
 from wiretape.toml_files import require_table_lists

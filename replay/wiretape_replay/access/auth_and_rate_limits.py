@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from wiretape.bounded_dict import cache_short
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AUTHENTICATION_REQUIRED,
     PERMISSION_DENIED,
     RATE_LIMITED,
@@ -16,6 +15,7 @@ from wiretape.contract import (
     is_preflight,
     session_in,
 )
+from wiretape.bounded_dict import cache_short
 from wiretape_replay.access.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.http_server.aiohttp_server import Handler

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AUTHENTICATION_REQUIRED,
     CANCEL,
     ENVELOPE_KEY,
@@ -21,7 +21,7 @@ from wiretape.contract import (
     SESSION_BUSY,
     Limit,
 )
-from wiretape.contract.schemas import has_own_details
+from wiretape.agent_sessions.schemas import has_own_details
 from wiretape.observations import Headers
 from wiretape.safe_text import shorten
 from wiretape_replay.generated_ids import RequestIdCounter

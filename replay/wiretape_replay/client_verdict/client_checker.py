@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import ParamSpec
 from urllib.parse import urlsplit
 
+from wiretape.agent_sessions import session_in
 from wiretape.bounded_dict import put_bounded
-from wiretape.contract import session_in
 from wiretape.errors import RecordingError
 from wiretape.files import exists_error, path_exists
 from wiretape.observations import BytesArrived, Observation, RequestStarted, ResponseStarted, header

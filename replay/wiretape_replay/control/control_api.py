@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from aiohttp import web
 
 from wiretape.addresses import is_loopback, is_loopback_host
-from wiretape.contract import ENVELOPE_KEY, EVENT_STREAM
+from wiretape.agent_sessions import ENVELOPE_KEY, EVENT_STREAM
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten

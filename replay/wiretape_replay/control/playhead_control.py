@@ -13,7 +13,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypedDict, TypeVar, U
 
 from msgspec import Meta
 
-from wiretape.contract import EVENT_TYPES
+from wiretape.agent_sessions import EVENT_TYPES
 from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
 from wiretape.errors import InputError
 from wiretape.rules import CATALOGUE, Finding

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from wiretape.contract import STREAM
+from wiretape.agent_sessions import STREAM
 from wiretape.recording import open_recording
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.fault_schedule import action_label, position_label, requests_label

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CURSOR_HEADER,
     ERROR_CODES,
     INVALID_CURSOR,

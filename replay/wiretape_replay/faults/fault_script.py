@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CANCEL,
     DELTA_TYPES,
     ERROR_CODES,
@@ -24,7 +24,7 @@ from wiretape.contract import (
     TOOL_TYPES,
     code_in_other_case,
 )
-from wiretape.contract.schemas import has_own_details
+from wiretape.agent_sessions.schemas import has_own_details
 from wiretape.errors import InputError
 from wiretape.input_validation import Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, printable, shorten

@@ -11,7 +11,7 @@ from random import Random
 
 import orjson
 
-from wiretape.contract import STREAM_RESYNC
+from wiretape.agent_sessions import STREAM_RESYNC
 from wiretape.observations import Ending
 from wiretape_replay.faults.fault_script import (
     Corrupt,

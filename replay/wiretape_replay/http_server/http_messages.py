@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.contract import OPERATIONS
+from wiretape.agent_sessions import OPERATIONS
 from wiretape.observations import Headers, reason_phrase
 
 LARGEST_BODY = 4 * 1024 * 1024

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.contract import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
+from wiretape.agent_sessions import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.input_validation import Source, validate
 from wiretape.observations import is_header_name

@@ -5,7 +5,7 @@ Only for the event loop's thread.
 
 from dataclasses import dataclass, field
 
-from wiretape.contract import EVENT_STREAM
+from wiretape.agent_sessions import EVENT_STREAM
 from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.service.scenario_steps import Scenario

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.contract import INVALID_REQUEST, TOOL_INPUT_INVALID
+from wiretape.agent_sessions import INVALID_REQUEST, TOOL_INPUT_INVALID
 from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.service.tool_schemas import ANY_OBJECT, ToolSchema, UnusableSchemaError
 

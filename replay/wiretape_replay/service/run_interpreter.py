@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     EVENT_EXPIRED,
     INTERMEDIATE_DELTA,

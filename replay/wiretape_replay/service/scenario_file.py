@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-from wiretape.contract import EVENT_TYPES, Durability
+from wiretape.agent_sessions import EVENT_TYPES, Durability
 from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten

@@ -8,7 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.contract import DELTA_TYPES, INVALID_REQUEST, SANDBOX_PROVISION_FAILED, STREAM_RESYNC, TOOL_INPUT_INVALID
+from wiretape.agent_sessions import (
+    DELTA_TYPES,
+    INVALID_REQUEST,
+    SANDBOX_PROVISION_FAILED,
+    STREAM_RESYNC,
+    TOOL_INPUT_INVALID,
+)
 
 STEP_TAG = "(step)"
 """The tag of a step: in the file, the key that names a step is its tag, for example `say`."""

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CANCEL,
     CURSOR_HEADER,
     EVENT_DELTAS,

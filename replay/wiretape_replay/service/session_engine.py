@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     EVENT_ALREADY_RESOLVED,
     EVENT_EXPIRED,
     INVALID_REQUEST,

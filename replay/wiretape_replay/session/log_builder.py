@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 
-from wiretape.contract import DELTA_TYPES, STREAM, operation_of, session_in
+from wiretape.agent_sessions import DELTA_TYPES, STREAM, operation_of, session_in
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import format_number, quote

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from wiretape.contract import DELTA_TYPES
+from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.rules import format_number, quote
 from wiretape_replay.session.session_log import LogEntry
 

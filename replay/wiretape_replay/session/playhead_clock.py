@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
+from wiretape.agent_sessions import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.session.playhead import Playhead
 from wiretape_replay.session.session_log import SessionLog

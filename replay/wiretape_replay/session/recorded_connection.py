@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wiretape.contract import CURSOR_HEADER, KEEP_ALIVE_SECONDS, cursor_in, deltas_requested
+from wiretape.agent_sessions import CURSOR_HEADER, KEEP_ALIVE_SECONDS, cursor_in, deltas_requested
 from wiretape.event import Event, Shape, TimedFrame
 from wiretape.frame_reader import FrameReader
 from wiretape.observations import BytesArrived, BytesLost, Ending, header

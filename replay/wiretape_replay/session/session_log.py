@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wiretape.contract import DELTA_TYPES
+from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.observations import Ending
 from wiretape_replay.http_server.http_messages import ResponseHead
 

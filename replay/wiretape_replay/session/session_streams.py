@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CURSOR_HEADER,
     INVALID_CURSOR,
     RESOURCE_NOT_FOUND,

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from wiretape.agent_sessions import ENVELOPE_KEY
 from wiretape.bounded_dict import put_bounded
-from wiretape.contract import ENVELOPE_KEY
 from wiretape.labels import count_of
 from wiretape.observations import (
     BytesArrived,

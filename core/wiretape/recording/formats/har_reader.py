@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from wiretape.agent_sessions import AUTHORIZATION, is_event_stream
 from wiretape.content_encoding import is_identity
-from wiretape.contract import AUTHORIZATION, is_event_stream
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.input_validation import KeyPath, Source, validate

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from wiretape.agent_sessions import EVENT_DELTAS, EVENT_STREAM, STREAM
 from wiretape.content_encoding import DecodingError, decoder
-from wiretape.contract import EVENT_DELTAS, EVENT_STREAM, STREAM
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.observations import (

@@ -18,7 +18,7 @@ import orjson
 from msgspec import UNSET, Meta, UnsetType
 
 from wiretape import __version__
-from wiretape.contract import EVENT_STREAM
+from wiretape.agent_sessions import EVENT_STREAM
 from wiretape.input_validation import KeyPath, Source, choices_hint, validate
 from wiretape.observations import Ending, Headers
 from wiretape.recording.recording_builder import MAX_REDACTED

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import partial
 from urllib.parse import unquote_plus
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     AUTHORIZATION,
     CANCEL,

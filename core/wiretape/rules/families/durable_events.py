@@ -5,7 +5,7 @@ Deltas and sequences of the wrong type do not take part in the order.
 
 from functools import partial
 
-from wiretape.contract import EVENT_DELTAS, STORED_TYPES
+from wiretape.agent_sessions import EVENT_DELTAS, STORED_TYPES
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,

@@ -7,7 +7,7 @@ import re
 from functools import partial
 from urllib.parse import quote as percent_encode
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AUTHENTICATION_REQUIRED,
     CANCEL,
     ENVELOPE_FIELDS,
@@ -22,7 +22,7 @@ from wiretape.contract import (
     code_in_other_case,
     session_in,
 )
-from wiretape.contract.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS, error_fields, has_own_details, is_closed
+from wiretape.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS, error_fields, has_own_details, is_closed
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.observations import header

@@ -5,8 +5,8 @@ from calendar import isleap
 from datetime import date
 from functools import partial
 
-from wiretape.contract import EVENT_TYPES
-from wiretape.contract.schemas import EVENT_SCHEMAS, NO_SCHEMA_ERRORS, Violation
+from wiretape.agent_sessions import EVENT_TYPES
+from wiretape.agent_sessions.schemas import EVENT_SCHEMAS, NO_SCHEMA_ERRORS, Violation
 from wiretape.event import Event, Shape
 from wiretape.json_codec import UnreadableJson, find_repeated_keys
 from wiretape.rules.catalogue import (

@@ -1,6 +1,6 @@
 """KAL: keep-alive comments, and silences without them."""
 
-from wiretape.contract import EVENT_TYPES, KEEP_ALIVE_SECONDS
+from wiretape.agent_sessions import EVENT_TYPES, KEEP_ALIVE_SECONDS
 from wiretape.event import Event
 from wiretape.rules.catalogue import (
     AFTER_COMMENT,

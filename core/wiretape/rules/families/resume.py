@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, is_event_stream
+from wiretape.agent_sessions import CURSOR_HEADER, INVALID_CURSOR, is_event_stream
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,

@@ -5,7 +5,14 @@
 
 from functools import partial
 
-from wiretape.contract import CANCEL, RUN_NOT_CANCELLABLE, RUN_STARTED, SESSION_BUSY, STATUS_IDLE, TERMINAL_RUN_TYPES
+from wiretape.agent_sessions import (
+    CANCEL,
+    RUN_NOT_CANCELLABLE,
+    RUN_STARTED,
+    SESSION_BUSY,
+    STATUS_IDLE,
+    TERMINAL_RUN_TYPES,
+)
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,

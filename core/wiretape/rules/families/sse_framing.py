@@ -8,7 +8,7 @@ SSE006), and the media type (SSE007).
 from functools import partial
 from http import HTTPStatus
 
-from wiretape.contract import EVENT_STREAM, is_event_stream
+from wiretape.agent_sessions import EVENT_STREAM, is_event_stream
 from wiretape.event import LONGEST_ID, Event, is_header_safe
 from wiretape.observations import Ending, header
 from wiretape.rules.catalogue import (

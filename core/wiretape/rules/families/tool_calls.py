@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from wiretape.contract import RUN_COMPLETED, TOOL_STARTED, TOOL_TYPES
+from wiretape.agent_sessions import RUN_COMPLETED, TOOL_STARTED, TOOL_TYPES
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,

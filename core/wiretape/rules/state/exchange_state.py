@@ -6,8 +6,7 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import TypeAlias
 
-from wiretape.bounded_dict import put_bounded
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CURSOR_HEADER,
     ERROR_CODES,
     EVENT_ALREADY_RESOLVED,
@@ -25,6 +24,7 @@ from wiretape.contract import (
     is_session,
     session_in,
 )
+from wiretape.bounded_dict import put_bounded
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.state.client_state import (
     MOST_REQUESTS,

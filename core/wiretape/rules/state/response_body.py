@@ -3,8 +3,8 @@
 from functools import cached_property
 from typing import Any
 
+from wiretape.agent_sessions import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.content_encoding import DecodingError, decoder
-from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Ending, ResponseStarted, header
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from wiretape.bounded_dict import make_room, put_bounded
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     EVENT_TYPES,
     RUN_CANCELLED,
@@ -28,6 +27,7 @@ from wiretape.contract import (
     TOOL_FAILED,
     TOOL_STARTED,
 )
+from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.event import Event
 from wiretape.observations import RequestStarted
 from wiretape.rules.finding import Location

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from wiretape.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 from wiretape.bounded_dict import cache_short
-from wiretape.contract import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 from wiretape.observations import RequestStarted
 from wiretape.upstreams import split_upstreams
 

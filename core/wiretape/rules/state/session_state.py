@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from wiretape.agent_sessions import session_in
 from wiretape.bounded_dict import put_bounded
-from wiretape.contract import session_in
 from wiretape.event import Event
 from wiretape.rules.state.client_state import ClientKey, SessionReader
 from wiretape.rules.state.event_log import EventBudget, EventLog

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     EVENT_TYPES,
     RUN_STARTED,
     STATUS_IDLE,

@@ -6,8 +6,8 @@ from hashlib import blake2b
 from itertools import islice
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.contracts.contract_tables import Aspect
-from wiretape.contracts.facts import Entity, EventFacts, Key, format_key
+from wiretape.contract.contract_tables import Aspect
+from wiretape.contract.facts import Entity, EventFacts, Key, format_key
 
 _MOST_ENTITIES = 10_000
 """Entities of one kind that are remembered for each stream, open or closed."""

@@ -183,9 +183,9 @@ def test_only_entities_that_a_rule_names_are_followed(contract):
 
 
 def test_what_is_remembered_is_bounded(contract, check, monkeypatch):
-    monkeypatch.setattr("wiretape.contracts.primitive._MOST_VALUES", 10)
-    monkeypatch.setattr("wiretape.contracts.entity_tracker._MOST_ENTITIES", 10)
-    monkeypatch.setattr("wiretape.contracts.contract_traffic._MOST_CHANNELS", 10)
+    monkeypatch.setattr("wiretape.contract.primitive._MOST_VALUES", 10)
+    monkeypatch.setattr("wiretape.contract.entity_tracker._MOST_ENTITIES", 10)
+    monkeypatch.setattr("wiretape.contract.contract_traffic._MOST_CHANNELS", 10)
     numbers = [*range(30), 0]
     body = [events("\n".join(f'{{"n": {number}, "type": "call.start", "call": {number}}}' for number in numbers))]
     assert check(contract('unique = "/n"'), ("GET /x/7", body, "complete")).verdict == "inconclusive"

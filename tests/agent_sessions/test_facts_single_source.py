@@ -1,11 +1,11 @@
-"""Facts of the specification are defined in `wiretape.contract` and nowhere else."""
+"""Facts of the specification are defined in `wiretape.agent_sessions` and nowhere else."""
 
 import ast
 from pathlib import Path
 
 from for_each import for_each
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CURSOR_HEADER,
     ERROR_CODES,
     EVENT_DELTAS,
@@ -14,11 +14,11 @@ from wiretape.contract import (
     OPERATIONS,
     RETRY_AFTER,
 )
-from wiretape.contract.schemas import SCHEMAS
+from wiretape.agent_sessions.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 # Vectors contain traffic.
-EXEMPT = {"contract", "vectors"}
+EXEMPT = {"agent_sessions", "vectors"}
 SOURCES = [
     path
     for folder in ("core", "proxy", "replay", "inspect")

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from wiretape.contracts.contract_tables import EntityTable, EventTable
-from wiretape.contracts.patterns import MISSING, Globs, Pointer, list_of
+from wiretape.contract.contract_tables import EntityTable, EventTable
+from wiretape.contract.patterns import MISSING, Globs, Pointer, list_of
 from wiretape.event import Event
 from wiretape.rules.finding import Location, quote
 from wiretape.rules.rule_set import Located

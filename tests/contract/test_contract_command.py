@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.contracts.contract_builder import load_contract
-from wiretape.contracts.contract_examples import check_examples
-from wiretape.contracts.contract_files import BUNDLED
+from wiretape.contract.contract_builder import load_contract
+from wiretape.contract.contract_examples import check_examples
+from wiretape.contract.contract_files import BUNDLED
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.report import FORMATS
 

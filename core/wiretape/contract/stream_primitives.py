@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from wiretape.contracts.contract_tables import Aspect
-from wiretape.contracts.contract_traffic import END, QUIET, ContractStream
-from wiretape.contracts.entity_tracker import Breach, JoinedText
-from wiretape.contracts.facts import Entity, EventFacts, Fact, format_key, shorten_value
-from wiretape.contracts.patterns import Globs, Pointer
-from wiretape.contracts.primitive import UNKNOWN_BEGINNING, EventPrimitive, EventSelection, Primitive
+from wiretape.contract.contract_tables import Aspect
+from wiretape.contract.contract_traffic import END, QUIET, ContractStream
+from wiretape.contract.entity_tracker import Breach, JoinedText
+from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
+from wiretape.contract.patterns import Globs, Pointer
+from wiretape.contract.primitive import UNKNOWN_BEGINNING, EventPrimitive, EventSelection, Primitive
 from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     HELD,

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from wiretape.contracts.contract_model import Contract
-from wiretape.contracts.contract_tables import Example, ExchangeTable, RuleTable
+from wiretape.contract.contract_model import Contract
+from wiretape.contract.contract_tables import Example, ExchangeTable, RuleTable
 from wiretape.observations import is_header_name
 from wiretape.rules.checker import Checker
 from wiretape.rules.finding import Finding

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape.contract import (
+from wiretape.agent_sessions import (
     CANCEL,
     DELTA_TYPES,
     ERROR_CODES,

@@ -8,9 +8,9 @@ import time
 import pytest
 from stream_text import events
 
-from wiretape.contracts.contract_builder import load_contract
-from wiretape.contracts.json_schema import JsonSchema
-from wiretape.contracts.patterns import Globs, Pointer, RequestPattern
+from wiretape.contract.contract_builder import load_contract
+from wiretape.contract.json_schema import JsonSchema
+from wiretape.contract.patterns import Globs, Pointer, RequestPattern
 from wiretape.errors import InputError
 from wiretape.toml_lines import find_lines
 

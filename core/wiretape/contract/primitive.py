@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.contracts.contract_traffic import EVENT, LOSS, ContractStream
-from wiretape.contracts.facts import EventFacts
-from wiretape.contracts.patterns import Globs
+from wiretape.contract.contract_traffic import EVENT, LOSS, ContractStream
+from wiretape.contract.facts import EventFacts
+from wiretape.contract.patterns import Globs
 from wiretape.rules.catalogue import LOST_EVENTS, Check, Inconclusive, Outcome, Scope
 from wiretape.rules.finding import Party
 

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.contracts.contract_builder import PRIMITIVES, load_contract
-from wiretape.contracts.contract_examples import check_examples, find_in_example
+from wiretape.contract.contract_builder import PRIMITIVES, load_contract
+from wiretape.contract.contract_examples import check_examples, find_in_example
 from wiretape.traffic_builder import TrafficBuilder
 
 PAGE = Path(__file__).parents[2] / "docs" / "contracts.md"

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
-from wiretape.contracts.contract_traffic import ContractStream
-from wiretape.contracts.facts import Entity, EventFacts, Fact, format_key, shorten_value
-from wiretape.contracts.json_schema import JsonSchema
-from wiretape.contracts.patterns import MISSING
-from wiretape.contracts.primitive import EventPrimitive, EventSelection, SeenValues
+from wiretape.contract.contract_traffic import ContractStream
+from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
+from wiretape.contract.json_schema import JsonSchema
+from wiretape.contract.patterns import MISSING
+from wiretape.contract.primitive import EventPrimitive, EventSelection, SeenValues
 from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, problem
 from wiretape.rules.finding import describe
 

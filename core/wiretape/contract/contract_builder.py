@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from wiretape.contracts.contract_examples import make_example
-from wiretape.contracts.contract_files import ContractFiles, Layer, open_files, read_layers
-from wiretape.contracts.contract_model import COMMON_RULES, Contract, CursorPlace, Operation
-from wiretape.contracts.contract_tables import (
+from wiretape.contract.contract_examples import make_example
+from wiretape.contract.contract_files import ContractFiles, Layer, open_files, read_layers
+from wiretape.contract.contract_model import COMMON_RULES, Contract, CursorPlace, Operation
+from wiretape.contract.contract_tables import (
     MOST_RULES,
     Aspect,
     CounterTable,
@@ -22,13 +22,13 @@ from wiretape.contracts.contract_tables import (
     SameTable,
     UniqueTable,
 )
-from wiretape.contracts.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
-from wiretape.contracts.facts import Entity, EventFormat, Fact
-from wiretape.contracts.http_primitives import ErrorEnvelope, HeaderValue
-from wiretape.contracts.json_schema import JsonSchema
-from wiretape.contracts.patterns import Globs, Pointer, RequestPattern, list_of
-from wiretape.contracts.primitive import EventSelection, Primitive
-from wiretape.contracts.stream_primitives import (
+from wiretape.contract.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
+from wiretape.contract.facts import Entity, EventFormat, Fact
+from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue
+from wiretape.contract.json_schema import JsonSchema
+from wiretape.contract.patterns import Globs, Pointer, RequestPattern, list_of
+from wiretape.contract.primitive import EventSelection, Primitive
+from wiretape.contract.stream_primitives import (
     Counter,
     First,
     Joined,

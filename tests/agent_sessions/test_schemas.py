@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wiretape.contract import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
-from wiretape.contract.schemas import (
+from wiretape.agent_sessions import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
+from wiretape.agent_sessions.schemas import (
     DURABLE_EVENT,
     ERROR_SCHEMAS,
     EVENT_SCHEMAS,

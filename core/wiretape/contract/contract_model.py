@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus
 
-from wiretape.contracts.contract_traffic import ContractTraffic
-from wiretape.contracts.facts import Entity, EventFormat
-from wiretape.contracts.patterns import RequestPattern
+from wiretape.contract.contract_traffic import ContractTraffic
+from wiretape.contract.facts import Entity, EventFormat
+from wiretape.contract.patterns import RequestPattern
 from wiretape.observations import RequestStarted, header, is_header_name
 from wiretape.rules.catalogue import Rule, catalogue_of
 from wiretape.rules.families import BUILT_IN

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
+from wiretape.agent_sessions import is_event_stream
 from wiretape.bounded_dict import make_room, put_bounded
-from wiretape.contract import is_event_stream
-from wiretape.contracts.entity_tracker import EntityTracker
-from wiretape.contracts.facts import EventFacts, EventType, shorten_value
-from wiretape.contracts.patterns import LONGEST, MISSING
+from wiretape.contract.entity_tracker import EntityTracker
+from wiretape.contract.facts import EventFacts, EventType, shorten_value
+from wiretape.contract.patterns import LONGEST, MISSING
 from wiretape.event import Event, TimedFrame
 from wiretape.frame_reader import ReadObservation
 from wiretape.json_codec import UnreadableJson
@@ -32,7 +32,7 @@ from wiretape.rules.state.stream_state import Silence, SilenceMonitor, StreamEnd
 from wiretape.sse import FrameKind
 
 if TYPE_CHECKING:
-    from wiretape.contracts.contract_model import Contract, Operation
+    from wiretape.contract.contract_model import Contract, Operation
 
 T = TypeVar("T")
 _MOST_CHANNELS = 1000

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from wiretape.contracts.contract_tables import ErrorTable, HeaderTable
-from wiretape.contracts.contract_traffic import ERROR_BODY, REQUEST, RESPONSE, ContractExchange
-from wiretape.contracts.patterns import MISSING, Globs, Pointer, list_of
-from wiretape.contracts.primitive import Primitive
+from wiretape.contract.contract_tables import ErrorTable, HeaderTable
+from wiretape.contract.contract_traffic import ERROR_BODY, REQUEST, RESPONSE, ContractExchange
+from wiretape.contract.patterns import MISSING, Globs, Pointer, list_of
+from wiretape.contract.primitive import Primitive
 from wiretape.observations import header, is_header_name
 from wiretape.rules.catalogue import HELD, Check, Need, Outcome, Problem, problem
 from wiretape.rules.finding import Party, describe, quote, quote_or_none

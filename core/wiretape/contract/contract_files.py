@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.contracts.contract_tables import ContractTable
+from wiretape.contract.contract_tables import ContractTable
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
