@@ -1,4 +1,4 @@
-"""Load TOML files that people write, and explain their syntax errors in plain English.
+"""Load TOML files that people write, explain their syntax errors in plain English, and find the lines of their values.
 
 The tables are checked afterwards, by `wiretape.input_validation`.
 """
@@ -6,13 +6,13 @@ The tables are checked afterwards, by `wiretape.input_validation`.
 import io
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
 from wiretape.files import read_error
-from wiretape.input_validation import Source
+from wiretape.input_validation import KeyPath, Source
 from wiretape.safe_text import printable
 
 _MAX_BYTES = 1_000_000
@@ -34,6 +34,10 @@ _EXPLANATIONS = {
     "Unclosed inline table": "a comma or } is missing",
 }
 _CAUSED_BY_END = {"Invalid value", "Unclosed array", "Unclosed inline table", "Unterminated string"}
+_TABLE = re.compile(r"[ \t]*(\[\[?)([^\]\n]{1,500})\]")
+_KEY = re.compile(r"""[ \t]*((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*'))*)[ \t]*=""")
+_PART = re.compile(r"""[\w-]+|"[^"\n]*"|'[^'\n]*'""")
+_QUOTES = re.compile(r'"""|\'\'\'')
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -112,3 +116,59 @@ def _is_line_end_in_inline_table(problem: str, text: str, line: int, column: int
         return False
     rest = text.split("\n")[line - 1][column - 1 :].strip()
     return not rest or rest.startswith("#")
+
+
+# Lines of values, which tomllib does not report.
+
+
+def find_lines(text: str) -> Callable[[KeyPath], int | None]:
+    """Return a function that returns the line of a key path, or that of the closest table around it.
+
+    `text` is valid TOML.
+    """
+    lines: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    quotes = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if quotes:
+            quotes = _open_quotes(line, quotes)
+        elif found := _TABLE.match(line):
+            table = _table_path(_parts(found[2]), counts, is_list=found[1] == "[[")
+            lines.setdefault(table, number)
+        else:
+            if found := _KEY.match(line):
+                lines.setdefault((*table, *_parts(found[1])), number)
+            quotes = _open_quotes(line, "")
+
+    def line_of(path: KeyPath) -> int | None:
+        ends = range(len(path), -1, -1)
+        return next((lines[path[:end]] for end in ends if path[:end] in lines), None)
+
+    return line_of
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") for part in _PART.findall(key))
+
+
+def _table_path(parts: tuple[str, ...], counts: dict[KeyPath, int], *, is_list: bool) -> KeyPath:
+    """Return the key path of a table, with the index of each list of tables that it is in."""
+    path: KeyPath = ()
+    for place, part in enumerate(parts, 1):
+        path = (*path, part)
+        if is_list and place == len(parts):
+            counts[path] = counts.get(path, -1) + 1
+        if path in counts:
+            path = (*path, counts[path])
+    return path
+
+
+def _open_quotes(line: str, quotes: str) -> str:
+    """Return the quotes of the multi-line string that is open after a line; empty if there is none."""
+    for found in _QUOTES.findall(line):
+        if not quotes:
+            quotes = found
+        elif found == quotes:
+            quotes = ""
+    return quotes

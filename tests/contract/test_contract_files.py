@@ -12,7 +12,7 @@ from wiretape.contract.contract_builder import load_contract
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.patterns import Globs, Pointer, RequestPattern
 from wiretape.errors import InputError
-from wiretape.toml_lines import find_lines
+from wiretape.toml_files import find_lines
 
 MISTAKES = {
     # what is appended to the rule: what the error says, after the line

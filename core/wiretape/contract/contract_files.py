@@ -12,8 +12,7 @@ from wiretape.contract.contract_tables import ContractTable
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
-from wiretape.toml_files import parse_toml, read_toml_text, require_table_lists
-from wiretape.toml_lines import find_lines
+from wiretape.toml_files import find_lines, parse_toml, read_toml_text, require_table_lists
 
 BUNDLED = ("sse",)
 """The names of the contracts that come with wiretape."""
