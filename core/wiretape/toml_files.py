@@ -71,6 +71,9 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         problem = printable(_explain(error, text))
         raise InputError(f"{printable(name)} is not valid TOML: {problem}.") from None
+    except ValueError:
+        # Python limits the digits of integers, and tomllib does not turn its error into one about TOML.
+        raise InputError(f"{printable(name)} is not valid TOML: it has a number with thousands of digits.") from None
     except RecursionError:
         raise InputError(f"{printable(name)} is nested too deeply.") from None
 

@@ -111,6 +111,22 @@ def test_rule_explains_the_rules_of_a_contract(run):
     assert run("rule", "SEQ001", "--contract", CONTRACT).exit_code == 2
 
 
+def test_control_characters_of_a_contract_are_escaped(run):
+    text = CONTRACT.read_text("utf-8").replace('why = "Clients', 'why = "\\u001b[2JClients')
+    Path("evil.toml").write_text(text, "utf-8")
+    for format_ in ("text", "markdown"):
+        output = run("rule", "ORS004", "--contract", "evil.toml", "--format", format_).output
+        assert "\\x1b[2JClients" in output
+        assert "\x1b" not in output
+
+
+def test_an_example_with_headers_is_still_a_stream(run):
+    header = '[[rule.breaks]]\nresponse_headers = ["X-A: b"]\nbody = "data: {}\\n\\n"\n'
+    rule = '[[rule]]\ncode = "TST001"\nname = "n"\nclause = "c"\nfirst = "a"\n'
+    Path("t.toml").write_text(f'contract = "t"\n[operations.a]\nrequest = "GET /"\nbegins = "start"\n{rule}{header}')
+    assert run("contract", "test", "t.toml").exit_code == 0
+
+
 def test_list_and_show_name_the_parts(run):
     assert run("contract", "list").output.startswith("sse          Server-sent events")
     text = run("contract", "show", CONTRACT).output

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import time
 
 import pytest
@@ -69,6 +70,23 @@ def test_a_mistake_is_one_sentence_with_its_place(primitive, contract, tmp_path)
     assert message.count("\n") == 0
     if "file" not in MISTAKES[primitive] and "[0]." in MISTAKES[primitive]:
         assert message.startswith(f"{tmp_path / 'test.toml'}, line ")
+
+
+@pytest.mark.parametrize(
+    ("primitive", "said"),
+    [
+        ('counter = "sequence"', "rule[0].counter: sequence is not defined: add a pointer as sequence to the table"),
+        ('require = "text"', "rule[0].require: deltas have no text: add types and text as delta to the table [event]"),
+        ('joined = { entity = "run", final = "a", text = "/a" }', "rule[0].joined: deltas have no text"),
+    ],
+)
+def test_a_fact_has_to_be_defined(primitive, said, contract, tmp_path):
+    contract(primitive)
+    path = tmp_path / "test.toml"
+    path.write_text(re.sub("(?m)^(sequence|delta) = .*", "", path.read_text("utf-8")), "utf-8")
+    with pytest.raises(InputError) as raised:
+        load_contract(str(path))
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +160,7 @@ HOSTILE = {
     )
     + ", 40 = {} } }\n",
     "long examples": RULE.format(1).replace('breaks = ""', f'breaks = "{"x" * 60_000}"'),
+    "a long integer": f"x = {'9' * 5000}\n",
     "a long header": f"[entity.{'.'.join(['a'] * 5000)}]\n",
 }
 

@@ -3,6 +3,9 @@
 import pytest
 from stream_text import LOST, events
 
+from wiretape.observations import RequestStarted, ResponseStarted
+from wiretape.rules import Checker, Settings
+
 ITEMS = 'lifecycle = "call"'
 OPENED = """
 {"type": "run.start", "run": 1}
@@ -82,6 +85,16 @@ CASES = {
             '{"type": "run.end", "run": 1, "text": "abc"}',
         ],
         "to be the 2 characters that the deltas of run `1` have, got 3 characters",
+    ),
+    "a delta without a text where the contract says": (
+        'joined = { entity = "run", final = "run.end", text = "/text" }',
+        [OPENED, '{"type": "delta", "run": 1, "part": "abc"}', '{"type": "run.end", "run": 1, "text": "abc"}'],
+        "inconclusive",
+    ),
+    "data that takes long to compare with its schema": (
+        f"schema = {{ properties = {{ a = {{ items = {{ enum = {list(range(5000))} }} }} }} }}",
+        [f'{{"a": [{"1, " * 5000}1]}}'],
+        "inconclusive",
     ),
     "a lost delta": (
         'joined = { entity = "run", final = "run.end", text = "/text" }',
@@ -175,6 +188,16 @@ def test_only_exchanges_of_the_operations_are_checked(contract, check):
     found = check(contract('require = "/a"'), ("GET /y/7", [events("{}")], "complete"), ("POST /x", [], "complete"))
     assert found.verdict == "not-exercised"
     assert [(scope.exchanges, scope.reason.is_service) for scope in found.checker.scopes()] == [(1, True), (1, False)]
+
+
+def test_a_header_that_an_import_invented_is_not_missing(contract):
+    checker = Checker(Settings(contract=contract('header = "X-Request-Id"')))
+    for seen in (
+        RequestStarted(1, 1, "", "GET", "http", "x", "/x/7", "HTTP/1.1", (), is_invented=True),
+        ResponseStarted(1, 2, 200, "OK", "HTTP/1.1", (("Content-Type", "text/event-stream"),)),
+    ):
+        assert checker.feed(seen) == []
+    assert checker.verdicts()["TST001"] == "not-exercised"
 
 
 def test_only_entities_that_a_rule_names_are_followed(contract):

@@ -16,6 +16,7 @@ from wiretape.contract.contract_tables import (
     CounterTable,
     EventTable,
     HeaderTable,
+    JoinedTable,
     LifecycleTable,
     OperationTable,
     RuleTable,
@@ -122,7 +123,7 @@ class _Builder:
                 with _naming(declared[name], "entity", name, "within"):
                     each.parent = self._entity(each.within, of=name)
         with _naming(self._top, "event"):
-            event_format = EventFormat(event, durable)
+            self._event_format = EventFormat(event, durable)
         tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.table.rule)]
         self._check_codes(tables)
         rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
@@ -131,7 +132,7 @@ class _Builder:
         return Contract(
             self._top.table.contract,
             operations,
-            event_format,
+            self._event_format,
             self._entities,
             rules,
             tuple(each for where in tables if where[2].code not in inherited for each in _examples(*where, request)),
@@ -205,29 +206,46 @@ class _Builder:
         if isinstance(value, str) and key in _TABLES:
             value = _TABLES[key](value)
         makers: dict[str, Callable[[], Primitive]] = {
-            "match": lambda: Match(on, *map(Fact, value)),
-            "require": lambda: Require(on, Facts(map(Fact, list_of(value)))),
-            "forbid": lambda: Forbid(on, Facts(map(Fact, list_of(value)))),
+            "match": lambda: Match(on, *map(self._fact, value)),
+            "require": lambda: Require(on, Facts(map(self._fact, list_of(value)))),
+            "forbid": lambda: Forbid(on, Facts(map(self._fact, list_of(value)))),
             "schema": lambda: MatchesSchema(
                 on, self._schemas_of_types() if value == "types" else _schema(layer, value, path)
             ),
             "first": lambda: First(on, Globs(value)),
             "last": lambda: Last(on, Globs(value)),
-            "counter": lambda: Counter(on, Fact(value.fact), value.by_one, value.starts_at),
-            "unique": lambda: Unique(on, Fact(value.fact), value.over),
+            "counter": lambda: Counter(on, self._fact(value.fact), value.by_one, value.starts_at),
+            "unique": lambda: Unique(on, self._fact(value.fact), value.over),
             "same": lambda: Same(
-                on, Fact(value.fact), value.over if value.over in {"stream", "channel"} else self._entity(value.over)
+                on,
+                self._fact(value.fact),
+                value.over if value.over in {"stream", "channel"} else self._entity(value.over),
             ),
             "lifecycle": lambda: self._lifecycle(on, value),
-            "joined": lambda: Joined(
-                on, self._tracked_entity(value.entity), Globs(value.deltas), Globs(value.final), Pointer(value.text)
-            ),
+            "joined": lambda: self._joined(on, value),
             "resume": lambda: Resume(on),
             "silence": lambda: self._silence(value),
             "error": lambda: ErrorEnvelope(value),
             "header": lambda: HeaderValue(value),
         }
         return makers[key]()
+
+    def _fact(self, name: str) -> Fact:
+        """Return a fact that the contract defines.  Raises ValueError."""
+        if name == "sequence" and self._event_format.sequence is None:
+            raise ValueError("sequence is not defined: add a pointer as sequence to the table [event]")
+        if name == "text":
+            self._require_text()
+        return Fact(name)
+
+    def _require_text(self) -> None:
+        if self._event_format.text is None:
+            raise ValueError("deltas have no text: add types and text as delta to the table [event]")
+
+    def _joined(self, on: EventSelection, table: JoinedTable) -> Joined:
+        self._require_text()
+        entity = self._tracked_entity(table.entity)
+        return Joined(on, entity, Globs(table.deltas), Globs(table.final), Pointer(table.text))
 
     def _schemas_of_types(self) -> dict[str, JsonSchema]:
         if not self._schemas:

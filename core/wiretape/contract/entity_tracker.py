@@ -31,14 +31,19 @@ class OpenEntity:
 class JoinedText:
     """The length and a hash of texts that were joined."""
 
-    __slots__ = ("hash", "length")
+    __slots__ = ("hash", "is_whole", "length")
 
     def __init__(self) -> None:
         self.hash = blake2b(digest_size=16)
+        self.is_whole = True
+        """Whether every event that was added has a text."""
         self.length = 0
 
-    def add(self, text: str) -> None:
-        """Append a text."""
+    def add(self, text: str | None) -> None:
+        """Append a text; None if an event has none where the contract says."""
+        if text is None:
+            self.is_whole = False
+            return
         self.hash.update(text.encode("utf-8", "surrogatepass"))
         self.length += len(text)
 

@@ -8,7 +8,7 @@ from wiretape.contract.contract_traffic import ContractStream
 from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.patterns import MISSING
-from wiretape.contract.primitive import EventPrimitive, EventSelection, SeenValues
+from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, SeenValues
 from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, problem
 from wiretape.rules.finding import describe
 
@@ -84,6 +84,8 @@ class MatchesSchema(EventPrimitive):
     def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
         """Validate the data."""
         schema = self.schemas[facts.type] if isinstance(self.schemas, dict) else self.schemas
+        if not schema.is_quick(len(facts.event.data)):
+            return LARGE_DATA
         return [Problem(each, subject=each) for each in schema.find_violations(facts.json)]
 
 

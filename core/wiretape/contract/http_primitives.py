@@ -78,6 +78,8 @@ class HeaderValue(Primitive):
         message = exchange.request if self.of == "request" or exchange.response is None else exchange.response
         if self.of == "response" and exchange.response is not None and not self._concerns(exchange.response.status):
             return None
+        if exchange.request.is_invented:
+            return None  # so is the response, or its headers
         got = header(message.headers, self.name)
         if got is not None and (self.value is None or self.value.matches(got)):
             return HELD

@@ -14,6 +14,8 @@ _DEEPEST = 60
 _DEFINITIONS = "#/$defs/"
 _REFUSED = frozenset({"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor", "$schema", "$vocabulary"})
 _MOST_VIOLATIONS = 20
+_MOST_COMPARISONS = 50_000_000
+"""Parts of a schema times bytes of data: about a second."""
 
 
 class JsonSchema:
@@ -21,13 +23,17 @@ class JsonSchema:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Raises ValueError."""
-        _SchemaSize(document)
+        self._parts = _SchemaSize(document).parts
         try:
             self._validator = jsonschema_rs.Draft202012Validator(
                 dict(document), pattern_options=jsonschema_rs.RegexOptions(), offline=True
             )
         except (ValueError, TypeError) as error:
             raise ValueError(f"invalid JSON schema: {shorten(str(error).splitlines()[0], 120)}") from None
+
+    def is_quick(self, size: int) -> bool:
+        """Whether data of this many bytes can be compared in about a second."""
+        return self._parts * size <= _MOST_COMPARISONS
 
     def find_violations(self, value: Any) -> Iterator[str]:
         """Yield a sentence for each part of a value that does not match, and at most some."""
@@ -52,7 +58,7 @@ class _SchemaSize:
         self._definitions = document.get("$defs")
         self._known: dict[str, tuple[int, int]] = {}
         self._unfinished: set[str] = set()
-        self._measure(document, 0)
+        self.parts, _ = self._measure(document, 0)
 
     def _measure(self, part: object, depth: int) -> tuple[int, int]:
         """Return the number of parts, and how deeply they are nested."""

@@ -16,6 +16,8 @@ from wiretape.rules.catalogue import LOST_EVENTS, Check, Inconclusive, Outcome, 
 from wiretape.rules.finding import Party
 
 UNKNOWN_BEGINNING: Final = Inconclusive("the recording does not show the stream from its beginning, without losses")
+UNKNOWN_TEXT: Final = Inconclusive("a delta has no text where the contract says that it is")
+LARGE_DATA: Final = Inconclusive("the data of an event is too large for the size of its JSON schema")
 _MOST_VALUES = 50_000
 
 

@@ -8,7 +8,7 @@ from wiretape.contract.contract_traffic import END, QUIET, ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
 from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
 from wiretape.contract.patterns import Globs, Pointer
-from wiretape.contract.primitive import UNKNOWN_BEGINNING, EventPrimitive, EventSelection, Primitive
+from wiretape.contract.primitive import UNKNOWN_BEGINNING, UNKNOWN_TEXT, EventPrimitive, EventSelection, Primitive
 from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     HELD,
@@ -223,11 +223,13 @@ class Joined(EventPrimitive):
         if joined is None:
             joined = tracker.current.joined[id(self)] = JoinedText()
         if not is_final:
-            joined.add(facts.text or "")
+            joined.add(facts.text)
             return None
         whole = self.text.read(facts.json)
         if type(whole) is not str:
             return None
+        if not joined.is_whole:
+            return UNKNOWN_TEXT
         final = JoinedText()
         final.add(whole)
         if final.hash.digest() == joined.hash.digest():

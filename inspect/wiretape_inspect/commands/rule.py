@@ -75,9 +75,10 @@ def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: b
     for number, each in enumerate(rules):
         yield from [""] if number else []
         if format_ == "text":
-            yield from rule_output.text_lines(each, all_examples=all_, width=width, contract=contract)
+            lines = rule_output.text_lines(each, all_examples=all_, width=width, contract=contract)
         else:
-            yield from rule_output.markdown_lines(each, contract)
+            lines = rule_output.markdown_lines(each, contract)
+        yield from map(printable, lines)  # strangers write contracts
 
 
 def _find_rules(code: str | None, contract: RuleSet | None) -> list[Rule]:
