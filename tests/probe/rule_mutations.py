@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import aiohttp
 from aiohttp import web
+from second_service import stop_serving
 from yarl import URL
 
 from wiretape.sse import FrameKind, Parser
@@ -486,4 +487,4 @@ async def mutated(upstream, mutations):
         try:
             yield f"http://127.0.0.1:{runner.addresses[0][1]}"
         finally:
-            await runner.cleanup()
+            await stop_serving(runner)

@@ -639,6 +639,21 @@ DESCRIPTION = {
 """What a probe file says about the service, without its address and keys."""
 
 
+async def stop_serving(runner):
+    """Stop a server of aiohttp, and close each connection before the loop can end.
+
+    aiohttp leaves open what it could not send yet, and what it accepts meanwhile.
+    """
+    server = runner.server
+    connections = [connection.transport for connection in server.connections]
+    await runner.cleanup()
+    await asyncio.sleep(0)  # connections that were being accepted
+    for transport in [*connections, *(connection.transport for connection in server.connections)]:
+        if transport is not None:
+            transport.abort()
+    await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def listening(service):
     """Serve until the end of the block; yield the address."""
@@ -649,4 +664,4 @@ async def listening(service):
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await service.stop()
-        await runner.cleanup()
+        await stop_serving(runner)
