@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
-from wiretape.agent_sessions import EVENT_STREAM
 from wiretape.contract.contract_model import Contract
 from wiretape.contract.contract_tables import Example, ExchangeTable, RuleTable
-from wiretape.observations import is_header_name
+from wiretape.observations import header, is_header_name
 from wiretape.rules.checker import Checker
 from wiretape.rules.finding import Finding
 from wiretape.rules.selection import Settings
-from wiretape.rules.vectors import Vector
+from wiretape.rules.vectors import Vector, default_headers, read_headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,10 @@ def _exchange(table: ExchangeTable, request: str) -> dict[str, Any]:
         if not is_header_name(line.partition(":")[0]) or not line.isprintable() or ":" not in line:
             raise ValueError(f"expected a header such as Last-Event-ID: 7, got {line!r}")
     exchange: dict[str, Any] = msgspec.to_builtins(table)
-    if table.response_headers is not None and not _has_content_type(table.response_headers):
-        default = EVENT_STREAM if table.status == HTTPStatus.OK else "application/json"
-        exchange["response_headers"] = [f"Content-Type: {default}", *table.response_headers]
+    given = table.response_headers
+    if given is not None and header(read_headers(given), "content-type") is None:
+        exchange["response_headers"] = [*default_headers(table.status), *given]
     return exchange | {"request": request, "headers": table.headers or []}
-
-
-def _has_content_type(lines: list[str]) -> bool:
-    return any(line.partition(":")[0].lower() == "content-type" for line in lines)
 
 
 def check_examples(contract: Contract) -> Iterator[ExampleResult]:

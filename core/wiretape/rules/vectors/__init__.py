@@ -89,8 +89,7 @@ class _Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def all_response_headers(self) -> Headers:
-        default = _EVENT_STREAM if self.status == 200 else _JSON
-        return _headers(default if self.response_headers is None else self.response_headers)
+        return read_headers(default_headers(self.status) if self.response_headers is None else self.response_headers)
 
     def parts(self) -> Iterator[tuple[_Part, bytes]]:
         """Yield the parts of the body with their bytes as they cross the wire."""
@@ -160,7 +159,7 @@ def observations_of(document: Mapping[str, Any], piece: int | None = None) -> li
 
 def _observe_exchange(number: int, now: int, exchange: _Exchange, piece: int | None) -> Iterator[Observation]:
     method, _, target = exchange.request.partition(" ")
-    headers = _headers(exchange.headers)
+    headers = read_headers(exchange.headers)
     authority = exchange.authority
     yield RequestStarted(number, now, exchange.client, method, "http", authority, target, "HTTP/1.1", headers)
     if exchange.request_body:
@@ -193,7 +192,13 @@ def _observe_body(number: int, now: int, exchange: _Exchange, piece: int | None)
             start += len(cut)
 
 
-def _headers(lines: Sequence[str]) -> Headers:
+def default_headers(status: int) -> tuple[str, ...]:
+    """Return the lines of the response headers for a status: those of an event stream for 200, otherwise of JSON."""
+    return _EVENT_STREAM if status == 200 else _JSON
+
+
+def read_headers(lines: Sequence[str]) -> Headers:
+    """Return the names and values in lines of headers."""
     return tuple((name, value.strip()) for name, _, value in (line.partition(":") for line in lines))
 
 
