@@ -13,16 +13,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
 from bare_handler import DOCUMENT
-from proxy_targets import HERE, PROGRAMS, free_port, running, usage
-from replay_benchmark import SECOND, bare, record, replay
+from proxy_targets import HERE, OURS, PROGRAMS, free_port, running, usage
+from replay_benchmark import bare, replay
 from rich.console import Console
 from rich.table import Table
 from sample_events import event
+from sample_recordings import SECOND, record
 
 from wiretape.observations import Ending
 
@@ -49,22 +50,20 @@ class Server:
     """Why it cannot be started, or None."""
 
 
-def recording(folder: Path, events: int) -> Path:
-    path = folder / "mocks.db"
-    if not path.exists():
-        record(path, 2, events, 1000, Ending.COMPLETE, answer=(JSON, DOCUMENT))
-    return path
+@cache
+def recording(program: str, folder: Path, events: int) -> Path:
+    return record(program, "sessions", folder / "mocks.db", 2, events, 1000, Ending.COMPLETE, DOCUMENT.decode())
 
 
 @contextmanager
 def _bare(folder: Path, events: int) -> Iterator[tuple[int, int]]:
-    with bare(recording(folder, events)) as started:
+    with bare(recording(OURS, folder, events)) as started:
         yield started
 
 
 @contextmanager
 def _wiretape(program: str, folder: Path, events: int) -> Iterator[tuple[int, int]]:
-    with replay(recording(folder, events), "session", "max", "--repeat", "last", program=program) as started:
+    with replay(recording(program, folder, events), "session", "max", "--repeat", "last", program=program) as started:
         yield started
 
 

@@ -20,77 +20,12 @@ from bare_handler import DOCUMENT
 from proxy_targets import HERE, OLDER, OURS, PROGRAMS, free_port, running, usage
 from rich.console import Console
 from rich.table import Table
-from sample_events import event
+from sample_recordings import SECOND, record
 
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    ExchangeEnded,
-    Headers,
-    Observation,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
-from wiretape.recording import Writer, open_recording
+from wiretape.observations import BytesArrived, Ending, Side
+from wiretape.recording import open_recording
 
-HEAD = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
-SECOND = 10**9
 BARE = "bare aiohttp handler"
-JSON_TARGET = "/v1/sessions/s0"
-
-
-def record(
-    path: Path, streams: int, events: int, gap_ns: int, ending: Ending, *, answer: tuple[str, bytes] | None = None
-) -> Path:
-    """Record `streams` sessions with one stream each, all at the same time: `events` events `gap_ns` apart.
-
-    Each event carries its recorded time as `t`.  With `answer`, a target and a document, there is a JSON answer too.
-    """
-    writer = Writer.create(path, upstream="http://bench")
-    clock = iter(range(writer.began_ns + 10, 2**62, 10))
-    for number in range(streams):
-        target = f"/v1/sessions/s{number}/events/stream?event_deltas=true"
-        writer.feed(begun(number + 1, target, HEAD, clock))
-    if answer is not None:
-        target, document = answer
-        headers = (("Content-Type", "application/json"), ("Content-Length", str(len(document))))
-        writer.feed(begun(streams + 1, target, headers, clock))
-        size, now = len(document), next(clock)
-        writer.feed([BytesArrived(streams + 1, Side.RESPONSE, 0, document, (size,), (now,))])
-        writer.feed([ExchangeEnded(streams + 1, next(clock), Ending.COMPLETE)])
-    base = next(clock) + 1000
-    sizes = [0] * streams
-    for at in range(events):
-        for number in range(streams):
-            now = base + at * gap_ns + number * 10
-            data = event(b"s%d" % number, at, now)
-            begin, sizes[number] = sizes[number], sizes[number] + len(data)
-            writer.feed([BytesArrived(number + 1, Side.RESPONSE, begin, data, (sizes[number],), (now,))])
-        if at * streams % 5000 < streams:
-            store(writer)
-    end = base + events * gap_ns
-    writer.feed(ExchangeEnded(number + 1, end + 10 * number, ending) for number in range(streams))
-    store(writer)
-    writer.close(end + SECOND)
-    return path
-
-
-def begun(exchange: int, target: str, headers: Headers, clock: Iterator[int]) -> list[Observation]:
-    """Return a request and the beginning of its response."""
-    key = (("Authorization", "Bearer wt-bench-0123456789"),)
-    return [
-        RequestStarted(exchange, next(clock), "127.0.0.1", "GET", "http", "bench", target, "HTTP/1.1", key),
-        RequestEnded(exchange, next(clock)),
-        ResponseStarted(exchange, next(clock), 200, "OK", "HTTP/1.1", headers),
-    ]
-
-
-def store(writer: Writer) -> None:
-    writer.commit()
-    while writer.derive():
-        pass
 
 
 @contextmanager
@@ -136,7 +71,7 @@ def resident(process: int) -> int:
 
 def flat_out(folder: Path, rounds: int, events: int) -> dict[str, float]:
     """Return events per second by server."""
-    path = record(folder / "flat.db", 1, events, 1000, Ending.COMPLETE)
+    path = record(OURS, "sessions", folder / "flat.db", 1, events, 1000, Ending.COMPLETE)
     rates: defaultdict[str, list[float]] = defaultdict(list)
     ways = {
         BARE: lambda: bare(path),
@@ -152,11 +87,12 @@ def flat_out(folder: Path, rounds: int, events: int) -> dict[str, float]:
 
 def on_time(folder: Path, streams: int, seconds: int, rounds: int) -> dict[str, dict[str, float]]:
     """Return the lateness of events by server."""
-    path = record(folder / "paced.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
+    path = record(OURS, "sessions", folder / "paced.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
     late: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
     ways = {BARE: lambda: bare(path, 10), "session mode": lambda: replay(path, "session", "1")}
     if OLDER in PROGRAMS:
-        ways[OLDER] = lambda: replay(path, "session", "1", program=OLDER)
+        older = record(OLDER, "sessions", path, streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
+        ways[OLDER] = lambda: replay(older, "session", "1", program=OLDER)
     for turn in range(rounds):
         for name in ways if turn % 2 == 0 else reversed(ways):
             with ways[name]() as (port, process):
@@ -171,7 +107,7 @@ def answers(folder: Path, seconds: int, rounds: int) -> dict[str, dict[str, floa
 
     In the first two seconds the client checks wait; `all` includes the work for all of them, to the end.
     """
-    path = record(folder / "answers.db", 2, 1000, 1000, Ending.COMPLETE, answer=(JSON_TARGET, DOCUMENT))
+    path = record(OURS, "sessions", folder / "answers.db", 2, 1000, 1000, Ending.COMPLETE, DOCUMENT.decode())
     found: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
     ways = {
         BARE: lambda: bare(path),
@@ -212,7 +148,7 @@ def wait_until_idle(process: int) -> None:
 
 def pauses(folder: Path, streams: int, seconds: int) -> dict[str, list[int]]:
     """Return the CPU microseconds of each turn of the client checks on the event loop, and of each collection."""
-    path = record(folder / "judged.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
+    path = record(OURS, "sessions", folder / "judged.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
     port, target = free_port(), folder / "slices.json"
     command = [sys.executable, HERE / "timed_replay.py", target, "replay", path, "--listen", f"127.0.0.1:{port}"]
     with running([*command, "--mode", "session", "--speed", "1"], port):
@@ -233,7 +169,7 @@ def histogram(slices: list[int]) -> str:
 
 def idle(folder: Path, streams: int) -> float:
     """Return the megabytes that open streams cost."""
-    path = record(folder / "idle.db", 10, 1, SECOND, Ending.CLIENT_CLOSED)
+    path = record(OURS, "sessions", folder / "idle.db", 10, 1, SECOND, Ending.CLIENT_CLOSED)
     with replay(path, "session", "max") as (port, process):
         read(port, "paced", 10, 1)
         before = resident(process)

@@ -10,68 +10,16 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import Path
 
 import orjson
 from proxy_targets import OURS, PROGRAMS, run_measured
 from rich.console import Console
 from rich.table import Table
-from sample_events import event
+from sample_recordings import record
 
 from wiretape.agent_sessions.schemas import DURABLE_EVENT, MESSAGE_DELTA
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    ExchangeEnded,
-    Observation,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
-from wiretape.recording import Writer, open_recording
-
-STREAMS = 10
-CHUNK_NS = 200_000
-RUN = 50
-
-
-def traffic(began_ns: int, events: int) -> Iterator[Observation]:
-    """Yield ten streams of ten sessions at once, one event per chunk, with keep-alives every fifteen seconds."""
-    clock = iter(range(began_ns + 1, 2**62, CHUNK_NS))
-    offsets = dict.fromkeys(range(1, STREAMS + 1), 0)
-    numbers = dict.fromkeys(offsets, 0)
-    key = (("Authorization", "Bearer wt-bench-0123456789"),)
-    for stream in offsets:
-        target = f"/v1/sessions/s{stream}/events/stream?event_deltas=true"
-        yield RequestStarted(stream, next(clock), "127.0.0.1", "GET", "http", "bench", target, "HTTP/1.1", key)
-        yield RequestEnded(stream, next(clock))
-        kind = (("Content-Type", "text/event-stream"),)
-        yield ResponseStarted(stream, next(clock), 200, "OK", "HTTP/1.1", kind)
-    for _ in range(events // STREAMS // RUN):
-        for stream, offset in offsets.items():
-            session = b"s%d" % stream
-            chunks = [event(session, numbers[stream] + number, 0) for number in range(RUN)]
-            ends = list(accumulate(map(len, chunks), initial=offset))[1:]
-            times = [next(clock) for _ in chunks]
-            yield BytesArrived(stream, Side.RESPONSE, offset, b"".join(chunks), ends, times)
-            numbers[stream] += RUN
-            offsets[stream] = ends[-1]
-    for stream in offsets:
-        yield ExchangeEnded(stream, next(clock), Ending.COMPLETE)
-
-
-def record(path: Path, events: int) -> None:
-    writer = Writer.create(path, upstream="http://bench")
-    for number, seen in enumerate(traffic(writer.began_ns, events)):
-        writer.feed([seen])
-        if number % 200 == 0:
-            writer.commit()
-            while writer.derive():
-                pass
-    writer.close(2**62)
+from wiretape.recording import open_recording
 
 
 def plain_loops(path: Path) -> tuple[float, float]:
@@ -102,10 +50,10 @@ def run_report(path: Path, program: str = OURS) -> tuple[float, float]:
 def show(events: int, console: Console) -> None:
     """Measure and print the result."""
     with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as folder:
-        path = Path(folder, "bench.db")
-        record(path, events)
+        paths = {each: record(each, "long_streams", Path(folder, "bench.db"), events) for each in PROGRAMS}
+        path = paths[OURS]
         cpu, megabytes = run_report(path)
-        others = {program: events / run_report(path, program)[0] for program in PROGRAMS if program != OURS}
+        others = {program: events / run_report(paths[program], program)[0] for program in PROGRAMS if program != OURS}
         parsing, validating = plain_loops(path)
     table = Table(title=f"report over {events:,} events", title_justify="left")
     for title in ("figure", "measured", "to reach"):

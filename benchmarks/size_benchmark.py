@@ -17,9 +17,9 @@ from mitmproxy.http import Headers
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow
 from proxy_targets import BIN, run_measured
-from replay_benchmark import HEAD, begun, store
 from rich.console import Console
 from rich.table import Table
+from sample_recordings import HEAD, begun, store
 
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Side
 from wiretape.recording import Writer
