@@ -64,7 +64,7 @@ class BodyRedaction:
     def __init__(self, redactor: Redactor, headers: Headers = (), side: Side = Side.RESPONSE) -> None:
         self._redactor = redactor
         self._is_stream = side is Side.RESPONSE and is_event_stream(header(headers, "content-type"))
-        self._search = _PathRedaction(redactor, headers, is_stream=self._is_stream)
+        self._search = _PathRedaction(redactor, headers, is_stream=self._is_stream) if redactor.paths else None
         self._held = self._masked = b""
         """Bytes that may be the beginning of a secret, and the same with asterisks for the end of another one."""
         self._before = b"\n"
@@ -72,11 +72,14 @@ class BodyRedaction:
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes without secrets, up to those that are held back."""
-        return self._mask(self._search.feed(data))
+        return self._mask(data if self._search is None else self._search.feed(data))
 
     def close(self) -> bytes:
         """Return the bytes that are held back, as the body ends or breaks off."""
-        data = self._mask(self._search.close())
+        data = b"" if self._search is None else self._mask(self._search.close())
+        if not self._held:
+            self._before = b""
+            return data
         is_cut = count_characters(self._held) >= _CUT_LENGTH
         data += b"*" * len(self._held) if is_cut else self._masked
         self._held = self._masked = self._before = b""
@@ -203,9 +206,7 @@ class _PathRedaction:
         self._redactor = redactor
         self._parser = Parser()
         self._held = bytearray()
-        if not redactor.paths:
-            self._kind = _BodyKind.KEPT
-        elif not is_identity(header(headers, "content-encoding")):
+        if not is_identity(header(headers, "content-encoding")):
             self._kind = _BodyKind.OVERWRITTEN
         else:
             self._kind = _BodyKind.EVENTS if is_stream else _BodyKind.UNKNOWN

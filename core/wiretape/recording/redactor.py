@@ -166,7 +166,7 @@ class Redactor:
 
     def mask_text(self, text: str, exchange: int) -> str:
         """Replace the secrets in a text about an exchange by their fingerprints."""
-        if not self._find_in_head(text, exchange):
+        if not text or not self._find_in_head(text, exchange):
             return text
         parts = _FINGERPRINTS.split(text)
         parts[::2] = [self._mask_part(part, exchange, self.fingerprint) for part in parts[::2]]
@@ -208,6 +208,8 @@ class Redactor:
         return known.text
 
     def _remember_head(self, exchange: int) -> None:
+        if not self._in_head:
+            return
         newest_first = dict.fromkeys(reversed(self._in_head))
         self._in_head.clear()
         self._secrets.add(spelling for secret in newest_first for spelling in spellings(secret))
