@@ -21,7 +21,7 @@ _KEPT_ROWS = 64
 _MARKS = """
 WITH touched AS (
   SELECT * FROM exchange
-  WHERE id > :after_exchange OR id IN (SELECT value FROM json_each(:exchanges)))
+  WHERE (id > :after_exchange OR id IN (SELECT value FROM json_each(:exchanges))) AND started_ns <= :until)
 SELECT time_ns, what, id FROM (
   SELECT started_ns AS time_ns, 'request' AS what, id FROM touched
   UNION ALL SELECT request_ended_ns, 'request ended', id FROM touched

@@ -77,6 +77,7 @@ SELECT id, time_ns, coalesce((SELECT max(value) FROM json_each(chunks) WHERE key
 FROM segment WHERE id > ? AND id <= ? ORDER BY id
 """
 _SLICE_SEGMENTS = 64
+_SLICE_BYTES = 4 * 1024 * 1024
 _SLICE_EXCHANGES = 2000
 _LATER_EXCHANGE = "SELECT started_ns FROM exchange WHERE id > ? AND started_ns > ? ORDER BY id LIMIT 1 OFFSET ?"
 _BEGUN = """
@@ -234,7 +235,7 @@ class Recording:
             most_ns = until.time_ns if later is None else later[0]
             last, end_ns, size = after.segment, after.time_ns, 0
             for number, time_ns, duration_ns, length in self._connection.execute(_PLACES, (last, until.segment)):
-                if time_ns > end_ns and (last >= after.segment + _SLICE_SEGMENTS or time_ns > most_ns):
+                if time_ns > end_ns and (size >= _SLICE_BYTES or time_ns > most_ns):
                     return TailPosition(segment=last, time_ns=max(end_ns, min(time_ns - 1, most_ns))), size
                 last, end_ns, size = number, max(end_ns, time_ns + duration_ns), size + length
             most_ns = max(end_ns, most_ns)
