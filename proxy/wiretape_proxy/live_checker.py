@@ -49,6 +49,8 @@ _OWN_CORE_SHARE = 0.85
 """A step that had a core for a smaller share of its time shares the core with others."""
 _REST_FACTOR = 9
 _LONGEST_REST_S = 0.25
+_BUSY_REST_S = 1.0
+"""The rest while traffic arrives faster than it can be checked: findings are late in any case."""
 MOST_UNCHECKED_BYTES = 64 * 1024 * 1024
 """Beyond this, checks do not rest."""
 SHOWN_PER_RULE = 3
@@ -132,6 +134,7 @@ class LiveChecker:
         self._checked_ns = tables.first_file.began_ns
         self._thread = Thread(target=self._follow, daemon=True)
         self._has_input = Event()
+        self._is_busy = False
         self._is_closing = Event()
         self._may_run = Event()
         self._may_run.set()
@@ -154,8 +157,9 @@ class LiveChecker:
         """Follow the recording from now on."""
         self._thread.start()
 
-    def wake(self) -> None:
-        """Note that something was stored."""
+    def wake(self, *, is_busy: bool) -> None:
+        """Note that something was stored; `is_busy` if there is very much to store."""
+        self._is_busy = is_busy
         self._has_input.set()
 
     @contextmanager
@@ -207,7 +211,7 @@ class LiveChecker:
         has_more = self.step()
         worked, cpu = time.monotonic() - began, time.thread_time() - cpu
         if cpu < _OWN_CORE_SHARE * worked and self._tables.unread_bytes <= MOST_UNCHECKED_BYTES:
-            self._is_closing.wait(min(_REST_FACTOR * worked, _LONGEST_REST_S))
+            self._is_closing.wait(_BUSY_REST_S if self._is_busy else min(_REST_FACTOR * worked, _LONGEST_REST_S))
         return has_more
 
     def step(self) -> bool:

@@ -305,7 +305,7 @@ class Recorder:
         """Write what was stored to the disk."""
         with self.checker.pause():
             self._writer.commit()
-        self.checker.wake()
+        self.checker.wake(is_busy=not self._is_calm)
         self._stored = self._received
         self._commit_at = _NEVER
         self._committed_at = time.monotonic()
