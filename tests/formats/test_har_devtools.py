@@ -8,6 +8,7 @@ import orjson
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from aiohttp_serving import serving
 from playwright.async_api import BrowserContext, Page, async_playwright
 from programs import find_program
 
@@ -127,11 +128,8 @@ async def site() -> AsyncIterator[str]:
     application = web.Application()
     application.router.add_get("/", _page)
     application.router.add_get("/stream", _stream)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    async with serving(web.AppRunner(application)) as url:
+        yield url
 
 
 async def _page(_request: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import aiohttp
 from aiohttp import web
-from second_service import stop_serving
+from aiohttp_serving import serving
 from yarl import URL
 
 from wiretape.sse import FrameKind, Parser
@@ -482,9 +482,5 @@ async def mutated(upstream, mutations):
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as client:
         server = web.Server(MutatingProxy(upstream, mutations, client).handle, handler_cancellation=True)
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await stop_serving(runner)
+        async with serving(runner) as url:
+            yield url

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
+from aiohttp_serving import serving
 
 KEYS = {"main-key": "acme", "other-key": "globex", "limited-key": "acme"}
 """The tenants of the keys."""
@@ -639,29 +640,12 @@ DESCRIPTION = {
 """What a probe file says about the service, without its address and keys."""
 
 
-async def stop_serving(runner):
-    """Stop a server of aiohttp, and close each connection before the loop can end.
-
-    aiohttp leaves open what it could not send yet, and what it accepts meanwhile.
-    """
-    server = runner.server
-    connections = [connection.transport for connection in server.connections]
-    await runner.cleanup()
-    await asyncio.sleep(0)  # connections that were being accepted
-    for transport in [*connections, *(connection.transport for connection in server.connections)]:
-        if transport is not None:
-            transport.abort()
-    await asyncio.sleep(0)
-
-
 @asynccontextmanager
 async def listening(service):
     """Serve until the end of the block; yield the address."""
     runner = web.AppRunner(service.application(), handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await service.stop()
-        await stop_serving(runner)
+    async with serving(runner) as url:
+        try:
+            yield url
+        finally:
+            await service.stop()

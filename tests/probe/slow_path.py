@@ -4,6 +4,8 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
+from wiretape.listening import stop_listening
+
 
 async def _pass_on(source, target, delay_s):
     """Copy bytes, each `delay_s` after it arrived, and then the end."""
@@ -61,7 +63,7 @@ async def slow_path(url, delay_s):
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        server.close()
+        await stop_listening(server)
         for each in list(connections):
             each.cancel()
         await asyncio.gather(*connections, return_exceptions=True)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hostile_server import HEAD, HostileServer
 
 from wiretape.errors import InputError
+from wiretape.listening import stop_listening
 from wiretape.rules import Severity
 from wiretape_inspect.probe import probe_client
 from wiretape_inspect.report import ReportOptions, baseline
@@ -64,7 +65,7 @@ async def serving(handle, **options):
     try:
         yield server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        server.close()
+        await stop_listening(server)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

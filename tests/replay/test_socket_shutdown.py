@@ -121,6 +121,19 @@ async def test_stopping_does_not_wait_for_an_unread_request_body():
         writer.close()
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(turns):
+    """If asyncio accepts it in the last turns of the event loop, nobody closes it (a warning, which is an error)."""
+    async with serving() as port:
+        client = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
+        client.sendall(_LAST)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    with client, contextlib.suppress(ConnectionError):
+        while client.recv(65_536):
+            pass
+
+
 async def _refuse(request):
     return web.Response(status=403)
 

@@ -19,10 +19,10 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from wiretape.addresses import is_loopback, is_loopback_host, origin_of
+from wiretape.addresses import is_loopback, is_loopback_host
 from wiretape.errors import InputError, RecordingError
 from wiretape.json_codec import dump_json
-from wiretape.network_errors import describe_listen_error
+from wiretape.listening import listening_url, start_listening, stop_listening
 from wiretape.recording import Recording, open_recording
 from wiretape_inspect.debugger.api_endpoints import (
     DOCUMENTS,
@@ -131,11 +131,12 @@ async def serve_debugger(
     )
     await runner.setup()
     try:
+        assert runner.server is not None  # noqa: S101 - the runner is set up
+        listening = await start_listening(runner.server, host, port)
         try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise InputError(describe_listen_error(host, port, error)) from None
-        yield Debugger(origin_of(*runner.addresses[0][:2]), access)
+            yield Debugger(listening_url(listening), access)
+        finally:
+            await stop_listening(listening)
     finally:
         await runner.cleanup()
         lock.close()

@@ -14,11 +14,10 @@ from typing import Any
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from wiretape.addresses import origin_of
 from wiretape.control_protocol import CONTROL_ROOT
 from wiretape.credential_names import SECRET_HEADERS
 from wiretape.errors import InputError
-from wiretape.network_errors import describe_listen_error
+from wiretape.listening import listening_url, start_listening, stop_listening
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import (
@@ -212,7 +211,9 @@ class HttpServer:
         self._malformed = malformed
         self._control = control
         self._writers: set[ResponseWriter] = set()
-        server = _Server(
+        self._listening: asyncio.Server | None = None
+        """Between `start` and `stop`."""
+        self._server = _Server(
             self._respond,
             malformed=malformed,
             access_log=None,
@@ -224,27 +225,27 @@ class HttpServer:
             max_headers=_MOST_HEADERS,
             lingering_time=LINGER_S,
         )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
 
     async def start(self, host: str, port: int) -> str:
         """Listen, on a free port if `port` is 0.  Returns the base URL.  Raises InputError."""
         if port not in range(_LAST_PORT + 1):
             raise InputError(f"Invalid port {shorten(str(port), 60)}: expected 0 to {_LAST_PORT}.")
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise InputError(describe_listen_error(host, port, error)) from None
-        return origin_of(*self._runner.addresses[0][:2])
+        self._listening = await start_listening(self._server, host, port)
+        return listening_url(self._listening)
 
     async def stop(self) -> None:
         """Stop listening, and close all connections."""
-        for site in self._runner.sites:
-            await site.stop()
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            await stop_listening(listening)
         for writer in list(self._writers):
             writer.abort()
-        await self._runner.cleanup()
+        transports = [connection.transport for connection in self._server.connections]
+        self._server.pre_shutdown()
+        await self._server.shutdown(_SHUTDOWN_S)
+        for transport in transports:
+            if transport is not None:
+                transport.abort()  # aiohttp leaves it open while the client does not read the last response
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         expect = request.headers.get("Expect")
@@ -258,6 +259,8 @@ class HttpServer:
         return await self._serve(request)
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._listening is None:
+            return _SENT_LAST
         head = _request_head(request)
         listener = self._listener(head)
         writer = ResponseWriter(request, listener, self._log)
