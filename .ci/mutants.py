@@ -29,10 +29,20 @@ GROUPS = {
         + ["core/wiretape/credential_names.py"],
         [f"tests/recording/test_{name}.py" for name in ("secret_finder", "redact", "json_redaction", "redaction_page")],
     ),
-    "matching": (
-        [f"replay/wiretape_replay/verbatim/{name}.py" for name in ("request_matching", "exchange_queues", "no_match")],
-        ["tests/replay/test_request_matching.py"],
+    "verbatim": (
+        ["replay/wiretape_replay/verbatim"],
+        [f"tests/replay/test_{name}.py" for name in ("request_matching", "verbatim_time", "verify", "verbatim_wire")],
     ),
+    "faults": (
+        ["replay/wiretape_replay/faults"],
+        [f"tests/replay/test_fault_{name}.py" for name in ("script", "injection", "page", "wire")],
+    ),
+    "http": (
+        ["replay/wiretape_replay/http_server"],
+        [f"tests/replay/test_{name}.py" for name in ("http_server", "socket_shutdown", "verbatim_wire", "fault_wire")],
+    ),
+    "formats": (["core/wiretape/recording/formats"], ["tests/formats", "-m", "'not hypothesis'"]),
+    "probe": (["inspect/wiretape_inspect/probe"], ["tests/probe", "-m", "'not hypothesis'"]),
 }
 """What is changed, and the tests that should notice, the quickest first."""
 CONFIG = """
