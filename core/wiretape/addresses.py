@@ -1,12 +1,18 @@
-"""Parse and format network addresses."""
+"""Parse and format network addresses.
+
+The upstream of a recording is the URL of the service that the user named, or several of them; empty if none.
+"""
 
 import re
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
 
 from wiretape.errors import InputError
 
 _ADDRESS = re.compile(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))?:)?([0-9]{1,5})", re.ASCII)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+_SEPARATOR = ", "
+"""Between the URLs of an upstream."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -39,3 +45,13 @@ def is_loopback_host(host: str) -> bool:
 def origin_of(host: str, port: int) -> str:
     """Return `http://HOST:PORT`, with brackets around an IPv6 host."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def join_upstreams(upstreams: Iterable[str]) -> str:
+    """Return the upstream for several of them, each URL once; empty if none names a URL."""
+    return _SEPARATOR.join(dict.fromkeys(url for upstream in upstreams for url in split_upstreams(upstream) if url))
+
+
+def split_upstreams(upstream: str) -> list[str]:
+    """Return the URLs of an upstream, which may be any text."""
+    return upstream.split(_SEPARATOR)

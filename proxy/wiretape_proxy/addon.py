@@ -15,9 +15,9 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.master import Master
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
+from wiretape.addresses import join_upstreams
 from wiretape.errors import InputError
 from wiretape.safe_text import printable
-from wiretape.upstreams import join_upstreams
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.flow_capture import FlowCapture
 from wiretape_proxy.flow_display import FlowDisplay

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from wiretape_process import WiretapeProcess
 
+from wiretape.addresses import join_upstreams
 from wiretape.cli import wiretape
 from wiretape.observations import BytesArrived, RequestStarted, last_time_ns
 from wiretape.recording import Writer
 from wiretape.rules.vectors import observations_of, vectors
-from wiretape.upstreams import join_upstreams
 
 HOSTILE = '''
 [[exchange]]

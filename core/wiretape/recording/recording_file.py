@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 
 from wiretape import __version__
+from wiretape.addresses import join_upstreams
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import Capture
-from wiretape.upstreams import join_upstreams
 
 _TOOL = f"wiretape {__version__}"
 _INTERRUPTED = "The recording was interrupted."

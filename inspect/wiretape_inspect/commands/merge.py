@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.addresses import join_upstreams
 from wiretape.content_encoding import decode_beginning
 from wiretape.errors import InputError
 from wiretape.files import PATH, is_same_file
@@ -20,7 +21,6 @@ from wiretape.recording import Capture, Exchange, Recording, RecordingMetadata, 
 from wiretape.recording.rotated_parts import open_wholes
 from wiretape.safe_text import printable
 from wiretape.units import format_duration
-from wiretape.upstreams import join_upstreams
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
 from wiretape_inspect.exchange_selection import closed_captures
 from wiretape_inspect.timeline_text import bytes_before_loss

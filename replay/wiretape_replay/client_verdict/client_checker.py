@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ParamSpec
 from urllib.parse import urlsplit
 
+from wiretape.addresses import join_upstreams
 from wiretape.agent_sessions import session_in
 from wiretape.bounded_dict import put_bounded
 from wiretape.errors import RecordingError
@@ -24,7 +25,6 @@ from wiretape.files import exists_error, path_exists
 from wiretape.observations import BytesArrived, Observation, RequestStarted, ResponseStarted, header
 from wiretape.recording import Writer, check_output
 from wiretape.rules import Checker, Finding, Party, Settings, Severity, Verdict, codes_of
-from wiretape.upstreams import join_upstreams
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ExchangeListener

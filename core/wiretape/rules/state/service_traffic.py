@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from wiretape.addresses import split_upstreams
 from wiretape.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 from wiretape.bounded_dict import cache_short
 from wiretape.observations import RequestStarted
-from wiretape.upstreams import split_upstreams
 
 _PORTS = {"http": "80", "https": "443"}
 
