@@ -16,7 +16,7 @@ import pytest
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
 from wiretape.recording import Writer, lock_for_writing, open_recording, recording_writer, schema
-from wiretape.recording.recording_file import RESERVE_BYTES, DiskSpace
+from wiretape.recording.disk_space import RESERVE_BYTES, DiskSpace
 from wiretape.rules import Checker, Finding, Party, Severity
 
 KILLED = """

@@ -5,7 +5,6 @@ import os
 import secrets
 import sqlite3
 import stat
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -18,6 +17,7 @@ from wiretape.addresses import join_upstreams
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
+from wiretape.recording.disk_space import DiskSpace
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import Capture
 
@@ -38,14 +38,6 @@ _COMPANIONS = ("-journal", *_JOURNAL)
 """The same for all files that SQLite may write beside it."""
 _LOCK_ATTEMPT_MS = 100
 _LOCK_PATIENCE_S = 30.0
-RESERVE_BYTES = 1024 * 1024
-"""Space that bytes of bodies leave free."""
-_FRAME_HEAD = 24
-_JOURNAL_HEAD = 32
-# https://www.sqlite.org/walformat.html#the_wal_index_header
-_INDEX_HEAD = struct.Struct("=14xHII")
-_MERGED = struct.Struct("=I")
-_MERGED_AT = 96
 
 
 def is_patient(seconds: float) -> bool:
@@ -63,7 +55,7 @@ class RecordingFile:
     earlier_exchanges = 0
     """The last exchange that began in an earlier file, which this process has not written."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, lock: int, space: "DiskSpace") -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, lock: int, space: DiskSpace) -> None:
         self.connection = connection
         self.path = path
         self.on_locked: Callable[[float], bool] = is_patient
@@ -71,8 +63,6 @@ class RecordingFile:
         Returns whether to try again."""
         self._lock = lock
         self._space = space
-        self.has_room = True
-        """Whether the disk is not known to be full."""
         self.began_clock_ns = time.monotonic_ns()
         """The monotonic clock at `began_ns`: what follows takes milliseconds, and seconds in a large file."""
 
@@ -145,16 +135,14 @@ class RecordingFile:
         query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         return int(self.connection.execute(query).fetchone()[0])
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk is not known to be full."""
+        return self._space.has_room
+
     def find_room(self, size: int) -> bool:
         """Set `has_room`: whether the disk has room for up to `size` bytes more."""
-        # The thread that derives rows looks at it meanwhile.
-        try:
-            self._space.reserve(size)
-        except OSError:
-            self.has_room = False
-        else:
-            self.has_room = True
-        return self.has_room
+        return self._space.find_room(size)
 
     def has_reserve(self, size: int) -> bool:
         """Whether `size` bytes can be written without what is reserved for the end of the recording."""
@@ -452,52 +440,3 @@ def delete_journal(path: Path) -> None:
     """Delete the journal beside a recording: SQLite would apply it to another file of that name.  Raises OSError."""
     for suffix in _JOURNAL:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-class DiskSpace:
-    """Allocates blocks for the journal of a database, and for the file into which SQLite merges it.
-
-    So what SQLite has accepted can be merged on a full disk, and no other program can take the reserve: it need not be
-    released before it is used.  SQLite ignores what follows the end of its data in both files.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, database: int) -> None:
-        """`database` is a descriptor of the file of `connection`, which is in WAL mode.  Raises OSError."""
-        # Reading opens the journal.
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        _, _, path = connection.execute("PRAGMA database_list").fetchone()
-        self._database = database
-        self._journal = os.open(f"{path}-wal", os.O_RDWR)
-        # Closing this would drop SQLite's locks, so it has to stay open as long as the connection.
-        self._index = os.open(f"{path}-shm", os.O_RDONLY)
-
-    def reserve(self, size: int = 0) -> None:
-        """Allocate blocks for the next commit of up to `size` bytes, and the reserve.  Raises OSError."""
-        self._allocate(size + RESERVE_BYTES, size + RESERVE_BYTES)
-
-    def has_reserve(self, size: int) -> bool:
-        """Whether a commit of `size` bytes leaves half of the reserve in the journal."""
-        with suppress(OSError):
-            self._allocate(size + RESERVE_BYTES // 2, 0)
-            return True
-        return False
-
-    def close(self) -> None:
-        """Close the files, after the connection."""
-        os.close(self._journal)
-        os.close(self._index)
-
-    def _allocate(self, for_journal: int, for_database: int) -> None:
-        page, frames, pages = _INDEX_HEAD.unpack(os.pread(self._index, _INDEX_HEAD.size, 0))
-        (merged,) = _MERGED.unpack(os.pread(self._index, _MERGED.size, _MERGED_AT))
-        # Once all of the journal is merged, SQLite begins it again.
-        used = _JOURNAL_HEAD + (frames * (page + _FRAME_HEAD) if merged < frames else 0)
-        _extend(self._journal, used + for_journal)
-        _extend(self._database, pages * page + for_database)
-
-
-def _extend(descriptor: int, size: int) -> None:
-    """Allocate the blocks of a file up to `size`, where the system can (macOS cannot).  Raises OSError."""
-    missing = size - os.fstat(descriptor).st_size
-    if missing > 0 and hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, size - missing, missing)
