@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -81,39 +81,35 @@ class RecordingFile:
         """
         _check_companions(path)
         _claim(path, append=append)
-        connection, space, lock, is_new = None, None, -1, False
-        try:
-            lock = lock_for_writing(path)
-            is_new = _is_new(path, lock, append=append)
-            connection = _connect(str(path))
-            if not is_new:
-                schema.check_schema(connection, path)
-                if is_last:
-                    _refuse_continued(connection, path)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            if is_new:
-                schema.create_schema(connection)
-            space = DiskSpace(connection, lock)
-            # Another user may have created them a moment ago.
-            _check_companions(path)
-            space.reserve()
-            file = cls(connection, path, lock, space)
-            begin(file)
-            connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if space is not None:
-                space.close()
-            if is_new:
-                with suppress(OSError):  # files of another user
-                    delete_recording(path)
-            if lock >= 0:
-                os.close(lock)
-            if isinstance(error, sqlite3.Error | OSError):
+        with ExitStack() as undo:
+            try:
+                lock = lock_for_writing(path)
+                undo.callback(os.close, lock)
+                is_new = _is_new(path, lock, append=append)
+                if is_new:
+                    undo.callback(_delete_if_possible, path)
+                connection = schema.connect(path, "rw", _LOCK_PATIENCE_S)
+                undo.callback(connection.close)
+                if not is_new:
+                    schema.check_schema(connection, path)
+                    if is_last:
+                        _refuse_continued(connection, path)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                if is_new:
+                    schema.create_schema(connection)
+                space = DiskSpace(connection, lock)
+                undo.callback(space.close)
+                undo.callback(connection.close)  # before the files of the space
+                # Another user may have created them a moment ago.
+                _check_companions(path)
+                space.reserve()
+                file = cls(connection, path, lock, space)
+                begin(file)
+                connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
+            except (sqlite3.Error, OSError) as error:
                 raise RecordingError(write_error(path, error)) from None
-            raise
+            undo.pop_all()
         return file
 
     def continue_in(self, path: Path, last_ns: int) -> "RecordingFile":
@@ -159,7 +155,7 @@ class RecordingFile:
 
     def connect(self) -> sqlite3.Connection:
         """Open another connection to write.  Raises sqlite3.Error, and RecordingError if the file is not in place."""
-        connection = _connect(f"{self.path.resolve().as_uri()}?mode=rw", uri=True)
+        connection = schema.connect(self.path, "rw", _LOCK_PATIENCE_S)
         connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
         connection.execute("PRAGMA synchronous = NORMAL")
         if not self.is_in_place:
@@ -304,14 +300,6 @@ def _begin(connection: sqlite3.Connection, on_locked: Callable[[float], bool]) -
             return
 
 
-def _connect(path: str, *, uri: bool = False) -> sqlite3.Connection:
-    # A file that was rotated is closed by another thread than the one that wrote it.
-    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False, uri=uri)
-    connection.row_factory = sqlite3.Row
-    schema.protect(connection)
-    return connection
-
-
 def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
     """Raise RecordingError if a rotated recording continues in another file, which has the next numbers."""
     if connection.execute("SELECT 1 FROM recording WHERE continued").fetchone() is not None:
@@ -323,9 +311,8 @@ def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
 def mark_as_probe(path: Path, results: str) -> None:
     """Store the results of probe cases, as JSON, in the recording of the probe.  Raises RecordingError."""
     try:
-        with closing(sqlite3.connect(path)) as connection:
+        with closing(schema.connect(path, "rw")) as connection:
             connection.execute("UPDATE recording SET probe = ?", (results,))
-            connection.commit()
     except sqlite3.Error as error:
         raise RecordingError(write_error(path, error)) from None
 
@@ -400,7 +387,7 @@ def _is_empty_file(path: Path) -> bool:
 
 def _exists_error(path: Path) -> str:
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(schema.connect(path)) as connection:
             schema.check_schema(connection, path)
     except (RecordingError, sqlite3.Error, OSError):
         return exists_error(path)
@@ -434,6 +421,11 @@ def delete_recording(path: Path) -> None:
     """Delete a recording, if it exists, and its journal.  Raises OSError."""
     path.unlink(missing_ok=True)
     delete_journal(path)
+
+
+def _delete_if_possible(path: Path) -> None:
+    with suppress(OSError):  # files of another user
+        delete_recording(path)
 
 
 def delete_journal(path: Path) -> None:

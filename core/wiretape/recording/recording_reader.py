@@ -1,13 +1,14 @@
 """Reader of recordings: exchanges, bodies, frames, findings, and all observations in time order."""
 
+import heapq
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import orjson
 
@@ -116,6 +117,7 @@ class Gap(NamedTuple):
     """The event that ended it."""
 
 
+_Read = TypeVar("_Read")
 IndexedFacts = tuple[int, int, str, str | None, str | None, int | None]
 """Of an indexed event its number, its time, the type, the run, the tool call and the sequence."""
 
@@ -129,11 +131,7 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
     shown = name or path
     _check_is_file(path)
     try:
-        uri = f"{path.resolve().as_uri()}?mode=ro"
-        # A recorder reads in a thread of its own.
-        connection = sqlite3.connect(uri, uri=True, timeout=10, check_same_thread=False)
-        connection.row_factory = sqlite3.Row
-        schema.protect(connection)
+        connection = schema.connect(path)
         connection.execute("PRAGMA query_only = ON")
         schema.check_schema(connection, shown)
         schema.check_not_empty(connection, shown)
@@ -190,10 +188,16 @@ class Recording:
         with _report_damage(self.path):
             return self._connection.execute(query, parameters).fetchone()
 
+    def _read(
+        self, read: Callable[[Any], _Read], query: str, parameters: Sequence[object] | Mapping[str, object] = ()
+    ) -> Iterator[_Read]:
+        """Stream what `read` makes of each row."""
+        with _report_damage(self.path):
+            yield from map(read, self._connection.execute(query, parameters))
+
     def _exchanges(self, condition: str, number: int) -> Iterator[Exchange]:
         query = f"SELECT * FROM exchange WHERE id {condition} ORDER BY id"  # noqa: S608 - a constant
-        with _report_damage(self.path):
-            yield from map(read_exchange, self._connection.execute(query, (number,)))
+        return self._read(read_exchange, query, (number,))
 
     def observations(self) -> Iterator[Observation]:
         """Stream all observations in time order, as the live checks saw them."""
@@ -260,12 +264,9 @@ class Recording:
         """
         body = {"exchange": number, "response": int(side is Side.RESPONSE), "start": start}
         with _report_damage(self.path):
-            losses = [read_lost(row) for row in self._connection.execute(_LOST, body)]
-            for row in self._connection.execute(_BODY, body):
-                while losses and losses[0].start <= row["start"]:
-                    yield losses.pop(0)
-                yield unpack_run(row)
-            yield from losses
+            losses: Iterator[BytesArrived | BytesLost] = map(read_lost, self._connection.execute(_LOST, body))
+            runs = map(unpack_run, self._connection.execute(_BODY, body))
+            yield from heapq.merge(losses, runs, key=lambda part: part.start)
 
     def frames(self, number: int, event: int = 1) -> Iterator[TimedFrame]:
         """Stream the frames of an event stream, decoded and numbered, starting at event number `event`.
@@ -332,9 +333,7 @@ class Recording:
 
     def longest_gaps(self, number: int, min_ns: int, limit: int) -> list[Gap]:
         """Return the `limit` longest gaps of at least `min_ns` before an indexed event, in time order."""
-        with _report_damage(self.path):
-            found = self._connection.execute(_GAPS, {"exchange": number, "min_ns": min_ns, "limit": limit})
-            return [Gap(*row) for row in found]
+        return [*self._read(Gap._make, _GAPS, {"exchange": number, "min_ns": min_ns, "limit": limit})]
 
     def event_count(self, number: int) -> int:
         """Return the number of indexed events of a stream."""
@@ -348,15 +347,11 @@ class Recording:
 
     def indexed_facts(self, number: int, before: int, without: Collection[str] = ()) -> Iterator[IndexedFacts]:
         """Stream the facts of the indexed events that begin before an offset, except of the types in `without`."""
-        with _report_damage(self.path):
-            for row in self._connection.execute(_EVENTS, (number, before, orjson.dumps(list(without)).decode())):
-                yield tuple(row)
+        return self._read(tuple, _EVENTS, (number, before, orjson.dumps(list(without)).decode()))
 
     def captures(self) -> list[Capture]:
         """Return the runs of the programs that recorded, in order."""
-        with _report_damage(self.path):
-            rows = self._connection.execute("SELECT tool, began_ns, ended_ns FROM capture ORDER BY id")
-            return [Capture(row["tool"], row["began_ns"], row["ended_ns"]) for row in rows]
+        return [*self._read(lambda row: Capture(*row), "SELECT tool, began_ns, ended_ns FROM capture ORDER BY id")]
 
     @property
     def series(self) -> tuple[int, bytes]:
@@ -377,9 +372,7 @@ class Recording:
         `after` and `until` limit them to those that were stored between two positions.
         """
         last = _MAX_ID if until is None else until.finding
-        with _report_damage(self.path):
-            parameters = {"after": after.finding, "until": last, "exchange": exchange}
-            yield from map(read_finding, self._connection.execute(_FINDINGS, parameters))
+        return self._read(read_finding, _FINDINGS, {"after": after.finding, "until": last, "exchange": exchange})
 
     def has_replaced_findings(self, since: TailPosition) -> bool:
         """Return whether a recorder has replaced findings that were stored at a position, so that all must be read."""

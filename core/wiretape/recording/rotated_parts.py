@@ -15,7 +15,7 @@ from wiretape.observations import BytesLost, Observation, last_time_ns
 from wiretape.recording.recording_builder import RecordingMetadata, RecordingSource, build_recording
 from wiretape.recording.recording_reader import Recording, TailPosition, open_database
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
-from wiretape.recording.schema import check_schema, protect
+from wiretape.recording.schema import check_schema, connect
 
 _NUMBERED_NAME = re.compile(r"(.+)\.\d{4,}((?:\.[^.]*)?)")
 
@@ -215,8 +215,7 @@ def _unnumbered(name: str) -> str:
 
 
 def _has_no_rows(path: Path) -> bool:
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
-        protect(connection)
+    with closing(connect(path)) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
             return True
         check_schema(connection, path)

@@ -146,6 +146,18 @@ def _compare_objects(found: dict[tuple[str, str], str], path: Path) -> None:
         raise damage_error(path, f"the index {missing[0]} is missing")
 
 
+def connect(path: Path, mode: str = "ro", timeout_s: float = 10) -> sqlite3.Connection:
+    """Connect to a recording, in a mode of SQLite's URIs, without implicit transactions; threads may share it.
+
+    Raises sqlite3.Error.
+    """
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, timeout_s, isolation_level=None, check_same_thread=False, uri=True)
+    connection.row_factory = sqlite3.Row
+    protect(connection)
+    return connection
+
+
 def protect(connection: sqlite3.Connection) -> None:
     """Limit what the file of a connection can make SQLite do: it may come from a stranger."""
     for limit, value in _LIMITS.items():

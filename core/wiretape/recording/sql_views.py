@@ -59,6 +59,7 @@ def _connected(path: Path, mode: str = "ro") -> Iterator[sqlite3.Connection]:
     open_database(path).close()
     uri = f"{path.resolve().as_uri()}?mode={mode}"
     try:
+        # Not protected: SQLite cannot list the columns of a view with JSON then.
         with closing(sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None)) as connection:
             yield connection
     except (sqlite3.Error, OSError) as error:
