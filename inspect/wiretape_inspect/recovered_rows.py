@@ -18,7 +18,7 @@ from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Observation
 from wiretape.recording import Capture, RecordingMetadata
 from wiretape.recording.interleave import Bounds, interleave, read_marks
-from wiretape.recording.schema import MAX_UNIX_NS, RANGES, create_schema, protect
+from wiretape.recording.schema import MAX_UNIX_NS, create_schema, empty_recording, number_ranges, protect
 from wiretape.recording.table_rows import SEGMENT_COLUMNS, read_request, read_response, unpack_run
 
 Value = int | float | str | bytes | None
@@ -81,8 +81,7 @@ def _select(connection: sqlite3.Connection, table: str, low: int, high: int, ord
 
 def _replace_schema(path: Path) -> None:
     """Replace the schema of a file with wiretape's own, so that none of its SQL runs."""
-    with closing(sqlite3.connect(":memory:")) as own:
-        create_schema(own)
+    with empty_recording() as own:
         schema = dict(own.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
     marks = ", ".join("?" * len(TABLES))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -268,7 +267,7 @@ class RecoveredRows:
     def _remove_impossible_numbers(self) -> None:
         for table in ("capture", "exchange", "segment", "lost"):
             optional = {row["name"] for row in self._db.execute(f"PRAGMA table_info({table})") if not row["notnull"]}
-            for column, largest in RANGES[table].items():
+            for column, largest in number_ranges()[table].items():
                 most = min(largest, self._max_ns) if column.endswith("_ns") else largest
                 where = f"{column} NOT BETWEEN 0 AND {most}"
                 if table == "exchange" and column != "id":

@@ -6,7 +6,8 @@ A recording can come from a stranger, who controls every byte.
 import re
 import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -35,32 +36,10 @@ MAX_UNIX_NS = 7_300_000_000 * 1_000_000_000
 """The year 2201: nanoseconds since 1970 fit into 64 bits until 2262."""
 _MAX_NS = 2**62
 _MAX_BODY = 2**60
-RANGES = {
-    "recording": {
-        "started_unix_ns": MAX_UNIX_NS,
-        "redacted": 2**53,
-        "indexed_ns": _MAX_NS,
-        "part": 2**53,
-        "earlier_exchanges": 2**53,
-        "continued": 1,
-    },
-    "capture": {"began_ns": _MAX_NS, "ended_ns": _MAX_NS},
-    "exchange": {
-        "id": 2**53,
-        "started_ns": _MAX_NS,
-        "request_ended_ns": _MAX_NS,
-        "status": 2**31,
-        "responded_ns": _MAX_NS,
-        "ended_ns": _MAX_NS,
-        "request_bytes": _MAX_BODY,
-        "response_bytes": _MAX_BODY,
-        "lost_bytes": _MAX_BODY,
-    },
-    "segment": {"id": 2**53, "response": 1, "start": _MAX_BODY, "time_ns": _MAX_NS},
-    "lost": {"id": 2**53, "response": 1, "start": _MAX_BODY, "count": _MAX_BODY, "time_ns": _MAX_NS},
-    "finding": {"id": 2**53, "event": 2**53, "byte_offset": _MAX_BODY, "time_ns": _MAX_NS},
-}
-"""The columns with numbers, and the largest one each may have."""
+_LARGEST = {"started_unix_ns": MAX_UNIX_NS, "response": 1, "continued": 1, "status": 2**31}
+_OFFSETS = frozenset({"start", "count", "byte_offset"})
+"""Columns that count bytes, like those that end with `_bytes`."""
+_UNLIMITED = frozenset({"exchange_id", "sequence"})
 _SEGMENTS = "SELECT id, exchange_id * 2 + response, start, start + length(bytes) FROM segment ORDER BY id"
 _INCOMPLETE_RESPONSE = (
     "(status IS NULL) + (responded_ns IS NULL) + (response_headers IS NULL) + (reason IS NULL) "
@@ -115,10 +94,17 @@ def _read_objects(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     return {(str(kind), str(name)): _COMMENT_OR_SPACE.sub(" ", str(sql)).strip() for kind, name, sql in rows}
 
 
-@cache
-def _own_objects() -> dict[tuple[str, str], str]:
+@contextmanager
+def empty_recording() -> Iterator[sqlite3.Connection]:
+    """Connect to a database in memory that has the tables and views of a recording, and no rows."""
     with closing(sqlite3.connect(":memory:")) as connection:
         create_schema(connection)
+        yield connection
+
+
+@cache
+def _own_objects() -> dict[tuple[str, str], str]:
+    with empty_recording() as connection:
         return _read_objects(connection)
 
 
@@ -168,12 +154,28 @@ def protect(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA cell_size_check = ON")
 
 
+@cache
+def number_ranges() -> Mapping[str, Mapping[str, int]]:
+    """Return for each table, except those that are derived, its columns with numbers, and the largest of each."""
+    tables = ("recording", "capture", "exchange", "segment", "lost", "finding")
+    columns = "SELECT name FROM pragma_table_info(?) WHERE type = 'INTEGER'"
+    with empty_recording() as connection:
+        names = {table: [name for (name,) in connection.execute(columns, (table,))] for table in tables}
+    return {table: {name: _largest(name) for name in names[table] if name not in _UNLIMITED} for table in tables}
+
+
+def _largest(column: str) -> int:
+    if column.endswith("_bytes") or column in _OFFSETS:
+        return _MAX_BODY
+    return _LARGEST.get(column, _MAX_NS if column.endswith("_ns") else 2**53)
+
+
 def check_rows(connection: sqlite3.Connection, path: Path) -> None:
     """Raise RecordingError for a row that no recorder writes: numbers out of range, bytes of an unknown exchange.
 
     Reads no bodies.  Also raises what SQLite raises for a damaged file.
     """
-    for table, ranges in RANGES.items():
+    for table, ranges in number_ranges().items():
         valid = " AND ".join(
             f"(typeof({name}) = 'null' OR (typeof({name}) = 'integer' AND {name} BETWEEN 0 AND {largest}))"
             for name, largest in ranges.items()

@@ -81,6 +81,5 @@ def _columns_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
 
 @cache
 def _own_views() -> dict[str, str]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        schema.create_schema(connection)
+    with schema.empty_recording() as connection:
         return _views(connection)
