@@ -16,6 +16,7 @@ from wiretape.recording.recording_builder import RecordingMetadata, RecordingSou
 from wiretape.recording.recording_reader import Recording, TailPosition, open_database
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
 from wiretape.recording.schema import check_schema, connect
+from wiretape.recording.table_rows import RecordingInfo
 
 _NUMBERED_NAME = re.compile(r"(.+)\.\d{4,}((?:\.[^.]*)?)")
 
@@ -28,23 +29,16 @@ class _Part(NamedTuple):
     """The same for messages."""
     series: tuple[int, bytes]
     """What all parts have in common: when the recording began, and its salt."""
-    number: int
-    """From 1."""
-    earlier_exchanges: int
-    """The last exchange that began in the parts before."""
+    info: RecordingInfo
     last_exchange: int
     """The last exchange that began in this part or before."""
-    is_continued: bool
-    """Whether the recording continues in another file."""
     end: TailPosition
-    ended_ns: int | None
 
     @classmethod
     def of(cls, file: str, name: str, recording: Recording) -> "_Part":
         """Describe an open recording."""
-        info, last = recording.info, max(recording.info.earlier_exchanges, recording.last_exchange)
-        place = (recording.series, info.part, info.earlier_exchanges, last, info.is_continued)
-        return cls(file, name, *place, recording.tail_position(), info.ended_ns)
+        last_exchange = max(recording.info.earlier_exchanges, recording.last_exchange)
+        return cls(file, name, recording.series, recording.info, last_exchange, recording.tail_position())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +76,12 @@ def find_wholes(
                 fail(shown_name(file), error)
             else:
                 note(sentence)
-    rotated = {part.series for part in parts if part.number > 1 or part.is_continued}
+    rotated = {part.series for part in parts if part.info.part > 1 or part.info.is_continued}
     groups: dict[object, list[_Part]] = {}
     for index, part in enumerate(parts):
         groups.setdefault(part.series if part.series in rotated else index, []).append(part)
     for group in groups.values():
-        group.sort(key=lambda part: part.number)
+        group.sort(key=lambda part: part.info.part)
         try:
             members, sentences = _order_parts(group)
         except InputError as error:
@@ -135,14 +129,14 @@ def _order_parts(group: Sequence[_Part]) -> tuple[list[_Part], list[str]]:
     members, repeated, unclosed = [group[0]], [], []
     for after in group[1:]:
         before = members[-1]
-        if before.number != after.number:
+        if before.info.part != after.info.part:
             if (gap := _find_gap(before, after)) is not None:
                 raise InputError(gap)
-            if not before.is_continued and after.end.segment:
+            if not before.info.is_continued and after.end.segment:
                 unclosed.append(f"{before.name} was not closed, so its last bytes may be missing.")
             members.append(after)
         elif before[2:] != after[2:]:
-            problem = f"{before.name} and {after.name} are both part {after.number} of one recording, but differ"
+            problem = f"{before.name} and {after.name} are both part {after.info.part} of one recording, but differ"
             raise InputError(f"{problem}: leave one of them out.")
         else:
             what = "is listed twice" if after.name == before.name else f"is the same part as {before.name}"
@@ -152,18 +146,18 @@ def _order_parts(group: Sequence[_Part]) -> tuple[list[_Part], list[str]]:
 
 def _find_gap(before: _Part, after: _Part) -> str | None:
     """Describe what is missing between two parts, and what to do."""
-    if after.number > before.number + 1:
-        which = _number_parts(before.number + 1, after.number - 1)
-        numbers = _number_exchanges(before.last_exchange + 1, after.earlier_exchanges)
-        verb = "is" if after.number == before.number + 2 else "are"
+    first, last, earlier = before.info.part + 1, after.info.part - 1, after.info.earlier_exchanges
+    if first <= last:
+        which = _number("part", first, last) + _number_exchanges(before.last_exchange + 1, earlier)
+        verb, pronoun = ("is", "it") if first == last else ("are", "them")
         return (
-            f"{which.capitalize()}{numbers} of the recording {verb} missing between {before.name} and {after.name}: "
-            f"add {'it' if verb == 'is' else 'them'}, or check the files before and after separately."
+            f"{which.capitalize()} of the recording {verb} missing between {before.name} and {after.name}: "
+            f"add {pronoun}, or check the files before and after separately."
         )
-    if before.last_exchange != after.earlier_exchanges:
+    if before.last_exchange != earlier:
         return (
             f"{before.name} ends with exchange {before.last_exchange}, but {after.name} continues after exchange "
-            f"{after.earlier_exchanges}: replace {before.name} by a complete copy."
+            f"{earlier}: replace {before.name} by a complete copy."
         )
     return None
 
@@ -171,26 +165,25 @@ def _find_gap(before: _Part, after: _Part) -> str | None:
 def _describe_missing_ends(parts: Sequence[_Part]) -> str:
     first, last = parts[0], parts[-1]
     missing = []
-    if first.number > 1:
-        missing.append(_number_parts(1, first.number - 1) + _number_exchanges(1, first.earlier_exchanges))
-    if last.is_continued:
+    if first.info.part > 1:
+        before = _number("part", 1, first.info.part - 1)
+        missing.append(before + _number_exchanges(1, first.info.earlier_exchanges))
+    if last.info.is_continued:
         missing.append("the parts after it" if first is last else "the parts after them")
     if not missing:
         return ""
     names = first.name if first is last else f"{first.name} to {last.name}"
     verb = "is" if first is last else "are"
-    which = _number_parts(first.number, last.number)
+    which = _number("part", first.info.part, last.info.part)
     return f"{names} {verb} {which} of a rotated recording; not included: {' and '.join(missing)}."
 
 
-def _number_parts(first: int, last: int) -> str:
-    return f"part {first}" if first == last else f"parts {first} to {last}"
+def _number(noun: str, first: int, last: int) -> str:
+    return f"{noun} {first}" if first == last else f"{noun}s {first} to {last}"
 
 
 def _number_exchanges(first: int, last: int) -> str:
-    if first > last:
-        return ""
-    return f" (exchange {first})" if first == last else f" (exchanges {first} to {last})"
+    return f" ({_number('exchange', first, last)})" if first <= last else ""
 
 
 def find_empty_part(path: Path, names: Iterable[str]) -> str | None:
