@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from wiretape.agent_sessions import AUTHORIZATION, is_event_stream
 from wiretape.content_encoding import is_identity
@@ -99,40 +98,40 @@ class _Object(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _NameValue(_Object, frozen=True):
-    name: str | None = None
-    value: str | None = None
+    name: str = ""
+    value: str = ""
 
 
 class _PostData(_Object, frozen=True):
     text: str | None = None
-    params: list[_NameValue] | None = None
+    params: list[_NameValue] = []
 
 
 class _Request(_Object, frozen=True):
-    url: str | None = None
-    method: str | None = None
-    http_version: str | None = None
-    headers: list[_NameValue] | None = None
-    post_data: _PostData | None = None
+    url: str = ""
+    method: str = "GET"
+    http_version: str = ""
+    headers: list[_NameValue] = []
+    post_data: _PostData = _PostData(text="")
 
 
 class _Content(_Object, frozen=True):
     size: float | None = None
-    mime_type: str | None = None
+    mime_type: str = ""
     text: str | None = None
-    encoding: str | None = None
-    file: Any | UnsetType = msgspec.field(default=UNSET, name="_file")
+    encoding: str = ""
+    file: Any = msgspec.field(default=None, name="_file")
     """Name of another file that contains the body."""
 
 
 class _Response(_Object, frozen=True):
     """A response; its status is 0 if there was none."""
 
-    status: float | None = None
-    status_text: str | None = None
-    http_version: str | None = None
-    headers: list[_NameValue] | None = None
-    content: _Content | None = None
+    status: float = 0
+    status_text: str = ""
+    http_version: str = ""
+    headers: list[_NameValue] = []
+    content: _Content = _Content(size=0)
     error: Any = msgspec.field(default=None, name="_error")
     failure_text: Any = msgspec.field(default=None, name="_failureText")
 
@@ -140,22 +139,22 @@ class _Response(_Object, frozen=True):
 class _Timings(_Object, frozen=True):
     """Durations in milliseconds; -1 if they do not apply."""
 
-    blocked: float | None = None
-    dns: float | None = None
-    connect: float | None = None
+    blocked: float = 0
+    dns: float = 0
+    connect: float = 0
     """Includes `ssl`."""
-    send: float | None = None
-    wait: float | None = None
-    receive: float | None = None
+    send: float = 0
+    wait: float = 0
+    receive: float = 0
 
 
 class _EventSourceMessage(_Object, frozen=True):
     """An event of a stream, as Chromium's DevTools list it."""
 
-    time: float | None = None
+    time: float = 0
     """Seconds since 1970."""
-    event_name: str | None = None
-    event_id: str | None = None
+    event_name: str = ""
+    event_id: str = ""
     data: str | None = None
     """None in a sanitised file."""
 
@@ -163,20 +162,20 @@ class _EventSourceMessage(_Object, frozen=True):
 class _Entry(_Object, frozen=True):
     request: _Request
     response: _Response
-    started_date_time: str | None = None
-    timings: _Timings | None = None
+    started_date_time: str = ""
+    timings: _Timings = _Timings()
     resource_type: Any = msgspec.field(default=None, name="_resourceType")
     event_source_messages: list[_EventSourceMessage] | None = msgspec.field(default=None, name="_eventSourceMessages")
     web_socket_messages: Any = msgspec.field(default=None, name="_webSocketMessages")
 
 
 class _Creator(_Object, frozen=True):
-    name: str | None = None
+    name: str = ""
 
 
 class _Log(_Object, frozen=True):
-    creator: _Creator | None = None
-    entries: list[_Entry] | None = None
+    creator: _Creator = _Creator()
+    entries: list[_Entry] = []
 
 
 class _File(_Object, frozen=True):
@@ -198,26 +197,27 @@ def _load(path: Path) -> _Log:
         raise InputError(f"{path} cannot be read as HAR: it is nested too deeply, or a number in it is too long.")
     if not isinstance(value, dict):
         raise InputError(f"{path} is not a HAR file: it must be a JSON object with a log.")
-    return validate(_replace_surrogates(value), _File, Source(str(path))).log
+    return validate(_clean(value), _File, Source(str(path))).log
 
 
-def _replace_surrogates(value: Any) -> Any:
+def _clean(value: Any) -> Any:
+    """Return a JSON value without null members, and with U+FFFD for half a surrogate pair."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if not value.isascii() else value
     if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    return [_replace_surrogates(item) for item in value] if isinstance(value, list) else value
+        return {_clean(key): _clean(item) for key, item in value.items() if item is not None}
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
-def _positive(number: float | None) -> float:
-    """Return a number; 0 if it is absent or negative."""
-    return max(min(number or 0, _MAX_NUMBER), 0)
+def _positive(number: float) -> float:
+    """Return a number; 0 if it is negative."""
+    return max(min(number, _MAX_NUMBER), 0)
 
 
-def _parse_time(text: str | None, source: Source, path: KeyPath) -> int:
+def _parse_time(text: str, source: Source, path: KeyPath) -> int:
     """Return a wall clock time, to the microsecond, as nanoseconds since 1970.  Raises InputError."""
     try:
-        when = datetime.fromisoformat(text or "")
+        when = datetime.fromisoformat(text)
     except ValueError:
         shown = f", got {printable(repr(text[:60]))}" if text else ""
         raise source.error(path, f"expected a time such as 2026-11-21T12:00:00.000Z{shown}") from None
@@ -231,15 +231,15 @@ def read(path: Path) -> RecordingSource:
     """Start to read a file.  Raises InputError."""
     log = _load(path)
     notes = _ImportNotes(list)
-    by_chromium = log.creator is not None and log.creator.name in _CHROMIUM
+    by_chromium = log.creator.name in _CHROMIUM
     source = Source(str(path))
     exchanges = [
         _EntryReader(entry, source, ("log", "entries", index), notes, by_chromium=by_chromium)
-        for index, entry in enumerate(log.entries or ())
+        for index, entry in enumerate(log.entries)
         if entry.resource_type != "websocket" and entry.web_socket_messages is None
     ]
     http = sorted((each for each in exchanges if each.is_http), key=lambda each: each.began_ns)
-    notes.skipped = len(log.entries or ()) - len(http)
+    notes.skipped = len(log.entries) - len(http)
     if not http:
         raise InputError(f"{path} contains no HTTP requests.")
     recording = RecordingSource(RecordingMetadata("", http[0].began_ns), iter(()))
@@ -282,7 +282,7 @@ class _EntryReader:
         self._notes = notes
         self._by_chromium = by_chromium
         try:
-            url = urlsplit(entry.request.url or "")
+            url = urlsplit(entry.request.url)
         except ValueError:
             raise source.error((*path, "request", "url"), "not a URL") from None
         self.is_http = url.scheme in _SCHEMES
@@ -307,7 +307,7 @@ class _EntryReader:
 
     def _duration(self, part: str) -> int:
         """Return a duration in nanoseconds."""
-        milliseconds = _positive(getattr(self._entry.timings or _Timings(), part))
+        milliseconds = _positive(getattr(self._entry.timings, part))
         if milliseconds > _MAX_DURATION_MS:
             raise self._source.error((*self._path, "timings", part), "expected milliseconds that are less than a year")
         return round(milliseconds * 1_000_000)
@@ -320,7 +320,7 @@ class _EntryReader:
             exchange=number,
             time_ns=self.began_ns,
             client="",
-            method=request.method if request.method is not None else "GET",
+            method=request.method,
             scheme=self.scheme,
             authority=self.authority,
             target=self._target,
@@ -332,12 +332,10 @@ class _EntryReader:
         yield from observe_body(number, Side.REQUEST, [(sent_ns, body)] if body else [])
         yield RequestEnded(number, sent_ns)
 
-    def _request_body(self, posted: _PostData | None, number: int) -> bytes:
-        if posted is None:
-            return b""
+    def _request_body(self, posted: _PostData, number: int) -> bytes:
         if posted.text is None and posted.params:
             self._notes["form"].append(number)
-            return urlencode([(field.name or "", field.value or "") for field in posted.params]).encode()
+            return urlencode([(field.name, field.value) for field in posted.params]).encode()
         return (posted.text or "").encode()
 
     @property
@@ -354,7 +352,7 @@ class _EntryReader:
     def _content_type(self) -> str:
         """The type of the body: that of the header, or else that of the browser."""
         response = self._entry.response
-        return header(_headers(response.headers), "content-type") or (response.content or _Content()).mime_type or ""
+        return header(_headers(response.headers), "content-type") or response.content.mime_type
 
     def _response(self, number: int, responded_ns: int, receive_end_ns: int) -> Iterator[Observation]:
         response, content = self._entry.response, self._entry.response.content
@@ -364,7 +362,7 @@ class _EntryReader:
         body = self._response_body(content, number)
         encoded = not is_identity(header(headers, "content-encoding"))
         # If a body was compressed, some programs write its compressed size.  Browsers leave out a byte order mark.
-        if content is not None and body and not encoded and _positive(content.size) > len(body) + len(_BOM):
+        if body and not encoded and (content.size or 0) > len(body) + len(_BOM):
             self._notes["truncated"].append(number)
         chunks = [(receive_end_ns, body)] if body else []
         if is_event_stream(content_type):
@@ -372,20 +370,20 @@ class _EntryReader:
         if chunks and encoded:
             headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING_HEADERS)
             self._notes["decoded"].append(number)
-        has_body = self._status not in {204, 304} and content is not None and content.size != 0
+        has_body = self._status not in {204, 304} and content.size != 0
         if not chunks and body is None and has_body:
             self._notes["absent"].append(number)
-        reason, version = response.status_text or "", _version(response.http_version)
+        reason, version = response.status_text, _version(response.http_version)
         yield ResponseStarted(number, responded_ns, self._status, reason, version, headers)
         yield from observe_body(number, Side.RESPONSE, chunks)
 
-    def _response_body(self, content: _Content | None, number: int) -> bytes | None:
-        if content is None or content.text is None:
-            if content is not None and content.file is not UNSET:
+    def _response_body(self, content: _Content, number: int) -> bytes | None:
+        if content.text is None:
+            if content.file is not None:
                 self._notes["separate"].append(number)
                 return b""
             return None
-        if (content.encoding or "").lower() != "base64":
+        if content.encoding.lower() != "base64":
             return content.text.encode()
         try:
             return b64decode(content.text, validate=True)
@@ -427,17 +425,17 @@ class _EntryReader:
         return ExchangeEnded(number, ended_ns, ending, detail)
 
 
-def _version(name: str | None) -> str:
-    return _VERSIONS.get((name or "").lower(), name or "") or "HTTP/1.1"
+def _version(name: str) -> str:
+    return _VERSIONS.get(name.lower(), name) or "HTTP/1.1"
 
 
-def _headers(pairs: Iterable[_NameValue] | None) -> Headers:
+def _headers(pairs: Iterable[_NameValue]) -> Headers:
     """Return headers without the pseudo-headers of HTTP/2; a value with line feeds becomes several headers."""
     return tuple(
-        (_latin_1(pair.name or ""), _latin_1(part))
-        for pair in pairs or ()
-        if (pair.name or "")[:1] != ":"
-        for part in (pair.value or "").split("\n")
+        (_latin_1(pair.name), _latin_1(part))
+        for pair in pairs
+        if not pair.name.startswith(":")
+        for part in pair.value.split("\n")
     )
 
 
@@ -493,9 +491,8 @@ def _build_body(events: Sequence[_EventSourceMessage], began_ns: int) -> Iterato
     at, last_id = began_ns, ""
     for event in events:
         at = _event_time(event, at, began_ns)
-        id_ = event.event_id or ""
-        yield at, _write_event(event, id_ if id_ != last_id else "")
-        last_id = id_ or last_id
+        yield at, _write_event(event, event.event_id if event.event_id != last_id else "")
+        last_id = event.event_id or last_id
 
 
 def _event_time(event: _EventSourceMessage, at: int, began_ns: int) -> int:
@@ -507,7 +504,7 @@ def _event_time(event: _EventSourceMessage, at: int, began_ns: int) -> int:
 def _is_same_event(event: _EventSourceMessage, frame: Frame) -> bool:
     """Return whether a browser lists a frame as this event."""
     name = frame.event or "message"
-    return (event.event_name or "") == name and event.data in {None, frame.data.decode("utf-8", "replace")}
+    return event.event_name == name and event.data in {None, frame.data.decode("utf-8", "replace")}
 
 
 def _split_frames(body: bytes) -> Iterator[tuple[bytes, Frame]]:
@@ -533,14 +530,14 @@ def _spread(parts: Sequence[bytes], after: int, until: int) -> Iterator[Chunk]:
 
 
 def _write_event(event: _EventSourceMessage, id_: str) -> bytes:
-    lines = [f"event: {_one_line(event.event_name)}"] if event.event_name not in {None, "", "message"} else []
+    lines = [f"event: {_one_line(event.event_name)}"] if event.event_name not in {"", "message"} else []
     lines += [f"id: {_one_line(id_)}"] if id_ else []
     lines += [f"data: {line}" for line in _LINE_END.split(event.data or "")]
     return ("\n".join(lines) + "\n\n").encode()
 
 
-def _one_line(text: str | None) -> str:
-    return _LINE_END.sub(" ", text or "")
+def _one_line(text: str) -> str:
+    return _LINE_END.sub(" ", text)
 
 
 READER = FormatReader(_BEGINNING.match, read)

@@ -4,10 +4,10 @@ Writes entries while it reads the recording, and never holds a whole stream.
 """
 
 import codecs
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 import orjson
@@ -107,9 +107,9 @@ def _request(recording: Recording, exchange: Exchange, *, sensitive: bool) -> It
         }
     )
     if exchange.request_bytes:
-        body = _Body.measure(recording, exchange, Side.REQUEST)
+        body = _read_body(recording, exchange, Side.REQUEST)
         content_type = header(request.headers, "content-type") or ""
-        yield b',"postData":' + _open_object({"mimeType": content_type, **body.comment()}) + b',"text":"'
+        yield b',"postData":' + _open_object({"mimeType": content_type, **body.comment}) + b',"text":"'
         yield from _json_text(body.decoded(), "replace")
         yield b'"}'
     yield b"}"
@@ -129,9 +129,9 @@ def _response(recording: Recording, exchange: Exchange, *, sensitive: bool) -> I
     """Write a response; without one, the status is 0, as browsers write it."""
     response = exchange.response
     headers = response.headers if response else ()
-    body = _Body.measure(recording, exchange, Side.RESPONSE)
+    body = _read_body(recording, exchange, Side.RESPONSE)
     has_text = response is not None and not body.error
-    content = {"size": body.size, "mimeType": header(headers, "content-type") or _UNKNOWN_TYPE, **body.comment()}
+    content = {"size": body.size, "mimeType": header(headers, "content-type") or _UNKNOWN_TYPE, **body.comment}
     if has_text and not body.is_utf8:
         content["encoding"] = "base64"
     yield _open_object(
@@ -195,43 +195,31 @@ def _open_object(members: dict[str, Any]) -> bytes:
     return escape_json(orjson.dumps(members)[:-1].decode()).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(NamedTuple):
     """A recorded body that was read once to measure it."""
 
-    recording: Recording
-    exchange: Exchange
-    side: Side
-    encoding: str | None
-    """The Content-Encoding to decode; None if there is none, or if it cannot be decoded."""
+    decoded: Callable[[], Iterator[bytes]]
+    """Returns the body, a part at a time: decoded, unless that is not possible."""
     size: int
-    """Decoded bytes."""
     is_utf8: bool
-    error: str = ""
+    error: str
     """Why it cannot be decoded."""
+    comment: dict[str, str]
+    """The comment about what is missing, if anything is."""
 
-    @classmethod
-    def measure(cls, recording: Recording, exchange: Exchange, side: Side) -> "_Body":
-        """Read a body to find out how large it is, and whether it is text."""
-        started = exchange.request if side is Side.REQUEST else exchange.response
-        encoding = header(started.headers, "content-encoding") if started else None
-        try:
-            size, is_utf8 = _measure(_decode(recording, exchange, side, encoding))
-        except DecodingError as error:
-            size, is_utf8 = _measure(_decode(recording, exchange, side, None))
-            return cls(recording, exchange, side, None, size, is_utf8, str(error))
-        return cls(recording, exchange, side, encoding, size, is_utf8)
 
-    def decoded(self) -> Iterator[bytes]:
-        """Return the body, a part at a time."""
-        return _decode(self.recording, self.exchange, self.side, self.encoding)
-
-    def comment(self) -> dict[str, str]:
-        """Return the comment about what is missing, if anything is."""
-        sentences = [f"left out, because it cannot be decoded: {self.error}"] if self.error else []
-        if self.exchange.lost_bytes:
-            sentences.append(f"{self.exchange.lost_bytes} bytes of this exchange were not recorded")
-        return {"comment": "; ".join(sentences)} if sentences else {}
+def _read_body(recording: Recording, exchange: Exchange, side: Side) -> _Body:
+    """Read a body to find out how large it is, and whether it is text."""
+    decoded, error = partial(_decode, recording, exchange, side, exchange.encoding_of(side)), ""
+    try:
+        size, is_utf8 = _measure(decoded())
+    except DecodingError as problem:
+        decoded, error = partial(_decode, recording, exchange, side, None), str(problem)
+        size, is_utf8 = _measure(decoded())
+    sentences = [f"left out, because it cannot be decoded: {error}"] if error else []
+    if exchange.lost_bytes:
+        sentences.append(f"{exchange.lost_bytes} bytes of this exchange were not recorded")
+    return _Body(decoded, size, is_utf8, error, {"comment": "; ".join(sentences)} if sentences else {})
 
 
 def _decode(recording: Recording, exchange: Exchange, side: Side, encoding: str | None) -> Iterator[bytes]:
@@ -241,22 +229,18 @@ def _decode(recording: Recording, exchange: Exchange, side: Side, encoding: str 
             yield from decoding.slices(part.data)
 
 
-def _measure(parts: Iterable[bytes]) -> tuple[int, bool]:
+def _measure(parts: Iterator[bytes]) -> tuple[int, bool]:
     """Return the number of bytes, and whether they are UTF-8."""
     utf8 = codecs.getincrementaldecoder("utf-8")()
-    size, is_utf8 = 0, True
-    for part in parts:
-        size += len(part)
-        is_utf8 = is_utf8 and _can_decode(utf8, part)
-    return size, is_utf8 and _can_decode(utf8, b"", final=True)
-
-
-def _can_decode(utf8: codecs.IncrementalDecoder, part: bytes, *, final: bool = False) -> bool:
+    size = 0
     try:
-        utf8.decode(part, final)
+        for part in parts:
+            size += len(part)
+            utf8.decode(part)
+        utf8.decode(b"", final=True)
     except UnicodeDecodeError:
-        return False
-    return True
+        return size + sum(map(len, parts)), False
+    return size, True
 
 
 def _json_text(parts: Iterable[bytes], errors: str = "strict") -> Iterator[bytes]:
