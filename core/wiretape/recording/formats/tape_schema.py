@@ -25,6 +25,8 @@ from wiretape.recording.recording_builder import MAX_REDACTED
 from wiretape.sse import Frame, FrameKind
 
 VERSION = 1
+MAX_TAPE_BYTES = 16 * 1024 * 1024
+"""Largest tape that is read or written."""
 DEFAULT_CLIENT = "127.0.0.1"
 DEFAULT_HTTP = "HTTP/1.1"
 STREAM_HEADERS: Headers = (("Content-Type", EVENT_STREAM),)
@@ -196,20 +198,6 @@ _FIELD_NAMES = {field.encode() for field in FIELDS}
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class _KeyError(ValueError):
-    """The value of a key is invalid."""
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(problem)
-        self.key = key
-
-
-def _check_line(key: str, text: Line) -> Line:
-    if isinstance(text, str) and has_line_end(text):
-        raise _KeyError(key, "expected a single line")
-    return text
-
-
 class Element(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """An observation of a body: its time, and its bytes in one chunk or more."""
 
@@ -229,8 +217,7 @@ class _Data(Element, kw_only=True):
     id: Line = UNSET
 
     def encode(self, framing: Framing) -> bytes:
-        event, id_ = _check_line("event", self.event), _check_line("id", self.id)
-        return framing.encode_event(framing.encode_json(self.data), *lines_from_data(self.data, event, id_))
+        return framing.encode_event(framing.encode_json(self.data), *lines_from_data(self.data, self.event, self.id))
 
 
 class _Comment(Element, kw_only=True):
@@ -238,7 +225,6 @@ class _Comment(Element, kw_only=True):
     blank: bool = False
 
     def encode(self, framing: Framing) -> bytes:
-        _check_line("comment", self.comment)
         return framing.encode_comment(self.comment) + (framing.end if self.blank else b"")
 
 
@@ -319,11 +305,18 @@ def element_bytes(element: Element, kind: str, framing: Framing, source: Source,
         return b"".join(
             _piece_bytes(piece, framing, source, (*path, "pieces", index)) for index, piece in enumerate(element.pieces)
         )
+    if key := _find_line_end(element):
+        raise source.error((*path, key), "expected a single line")
     try:
         return element.encode(framing)
     except (ValueError, RecursionError) as error:
-        key = error.key if isinstance(error, _KeyError) else kind
-        raise source.error((*path, key), str(error)) from None
+        raise source.error((*path, kind), str(error)) from None
+
+
+def _find_line_end(element: Element) -> str | None:
+    """Return the key of a line of an element that contains a line end."""
+    lines = ((key, getattr(element, key, None)) for key in ("event", "id", "comment"))
+    return next((key for key, line in lines if isinstance(line, str) and has_line_end(line)), None)
 
 
 def _piece_bytes(value: Any, framing: Framing, source: Source, path: KeyPath) -> bytes:
@@ -405,8 +398,9 @@ def _describe_event(frame: Frame, framing: Framing) -> list[Description]:
 
 def _stands_for(piece: Description, raw: bytes, framing: Framing) -> bool:
     """Whether a piece stands for exactly these bytes."""
+    element = _PIECES[next(iter(piece))](**piece)
     try:
-        return _PIECES[next(iter(piece))](**piece).encode(framing) == raw
+        return _find_line_end(element) is None and element.encode(framing) == raw
     except (ValueError, RecursionError):
         return False
 

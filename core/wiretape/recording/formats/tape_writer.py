@@ -10,11 +10,12 @@ import msgspec
 
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
-from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
+from wiretape.observations import BytesArrived, BytesLost, Headers, Side, reason_phrase
 from wiretape.recording.formats.tape_schema import (
     DEFAULT_CLIENT,
     DEFAULT_FRAMING,
     DEFAULT_HTTP,
+    MAX_TAPE_BYTES,
     SECOND_NS,
     STEP_NS,
     STREAM_HEADERS,
@@ -28,12 +29,14 @@ from wiretape.recording.formats.tape_schema import (
     is_target,
     split_upstream,
 )
-from wiretape.recording.formats.tape_yaml import MAX_TAPE_BYTES, Items, Plain, dump_document
+from wiretape.recording.formats.tape_yaml import Items, Plain, dump_document
 from wiretape.recording.recording_builder import MIN_STATUS
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
 from wiretape.sse import Frame, FrameKind, Parser
 
+_OMITTED = object()
+"""The value of a key that is not written."""
 _COMMENT = "# A wiretape tape; docs/tape.md describes the format.\n"
 _PREVIEW_BYTES = 256 * 1024
 """Bytes of a stream that its framing is inferred from."""
@@ -87,6 +90,11 @@ def _seconds(ns: int) -> Plain:
     return Plain(text.rstrip("0").rstrip(".") if "." in text else text)
 
 
+def _unless(default: str, value: str) -> Any:
+    """Return the value of a key, which can be omitted if it is the default."""
+    return _OMITTED if value == default else value
+
+
 def _plain(option: Any) -> Any:
     """Return the value of a key of `framing`, with its words unquoted."""
     if isinstance(option, str):
@@ -94,14 +102,12 @@ def _plain(option: Any) -> Any:
     return [Plain(word) for word in option] if isinstance(option, tuple) else option
 
 
-def _describe_headers(key: str, headers: Headers, default: Headers) -> Description:
-    if headers == default:
-        return {}
+def _describe_headers(headers: Headers) -> Items:
     items = Items()
     for name, value in headers:
         is_number = value.isascii() and value.isdigit() and str(int(value[:18])) == value
         items.append({name: Plain(value) if is_number else value})
-    return {key: items}
+    return items
 
 
 class _ExchangeWriter:
@@ -115,67 +121,58 @@ class _ExchangeWriter:
         self._framing = self._infer_framing() if self._as_events else DEFAULT_FRAMING
 
     def describe(self) -> Description:
-        """Return the keys and values of the exchange."""
-        described = self._describe_request()
-        described |= self._describe_body("body", Side.REQUEST, self._at_ns)
-        described |= self._describe_response()
-        return described | self._describe_end()
-
-    def _describe_request(self) -> Description:
-        request = self._exchange.request
-        described: Description = {"request": f"{request.method} {request.target}"}
-        if not is_target(request.method, request.target):
-            described = {"request": request.method, "target": request.target}
-        described["at"] = _seconds(request.time_ns)
+        """Return the keys and values of the exchange, without those that a tape need not have."""
+        exchange, request = self._exchange, self._exchange.request
+        has_target = is_target(request.method, request.target)
         scheme, authority = split_upstream(self._recording.info.upstream)
-        for key, value, default in (
-            ("client", request.client, DEFAULT_CLIENT),
-            ("scheme", request.scheme, scheme),
-            ("authority", request.authority, authority),
-            ("http", request.http_version, DEFAULT_HTTP),
-        ):
-            if value != default:
-                described[key] = value
-        described |= {"headers": None} if request.is_invented else _describe_headers("headers", request.headers, ())
-        if options := msgspec.to_builtins(self._framing):
-            described["framing"] = {Plain(key): _plain(value) for key, value in options.items()}
-        return described
+        framing = msgspec.to_builtins(self._framing)
+        described: Description = {
+            "request": f"{request.method} {request.target}" if has_target else request.method,
+            "target": _OMITTED if has_target else request.target,
+            "at": _seconds(request.time_ns),
+            "client": _unless(DEFAULT_CLIENT, request.client),
+            "scheme": _unless(scheme, request.scheme),
+            "authority": _unless(authority, request.authority),
+            "http": _unless(DEFAULT_HTTP, request.http_version),
+            "headers": None if request.is_invented else _describe_headers(request.headers) or _OMITTED,
+            "framing": {Plain(key): _plain(value) for key, value in framing.items()} or _OMITTED,
+            "body": self._describe_body(Side.REQUEST, self._at_ns) or _OMITTED,
+            **self._describe_response(),
+            "ending": _unless("complete", str(exchange.ending)),
+            "ended": _OMITTED if exchange.ended_ns is None else _seconds(exchange.ended_ns - self._last_ns),
+            "detail": exchange.detail or _OMITTED,
+        }
+        return {key: value for key, value in described.items() if value is not _OMITTED}
 
     def _describe_response(self) -> Description:
         ended_ns, response = self._exchange.request_ended_ns, self._exchange.response
-        described: Description = {"request-ended": None if ended_ns is None else _seconds(ended_ns - self._at_ns)}
+        request_ended = None if ended_ns is None else _seconds(ended_ns - self._at_ns)
         self._last_ns = max(self._last_ns, ended_ns or 0)
         if response is None:
-            return {**described, "response": None}
+            return {"request-ended": request_ended, "response": None}
         is_usual = response.reason == reason_phrase(response.status) and response.status >= MIN_STATUS
-        described["response"] = response.status if is_usual else f"{response.status} {response.reason}"
-        described["responded"] = _seconds(response.time_ns - self._at_ns)
-        if response.http_version != DEFAULT_HTTP:
-            described["response-http"] = response.http_version
         self._last_ns = max(self._last_ns, response.time_ns)
-        key = "events" if self._as_events else "response-body"
-        body = self._describe_body(key, Side.RESPONSE, response.time_ns)
+        body = self._describe_body(Side.RESPONSE, response.time_ns)
         default = STREAM_HEADERS if self._as_events and body else ()
-        return described | _describe_headers("response-headers", response.headers, default) | body
+        return {
+            "request-ended": request_ended,
+            "response": response.status if is_usual else f"{response.status} {response.reason}",
+            "responded": _seconds(response.time_ns - self._at_ns),
+            "response-http": _unless(DEFAULT_HTTP, response.http_version),
+            "response-headers": _OMITTED if response.headers == default else _describe_headers(response.headers),
+            "events" if self._as_events else "response-body": body or _OMITTED,
+        }
 
-    def _describe_end(self) -> Description:
-        exchange = self._exchange
-        described: Description = {}
-        if exchange.ending is not Ending.COMPLETE:
-            described["ending"] = str(exchange.ending)
-        if exchange.ended_ns is not None:
-            described["ended"] = _seconds(exchange.ended_ns - self._last_ns)
-        return described | ({"detail": exchange.detail} if exchange.detail else {})
-
-    def _describe_body(self, key: str, side: Side, now_ns: int) -> Description:
-        """Return a body under its key; nothing if the body is empty."""
-        parts = _in_time_order(self._recording.body(self._exchange.number, side))
+    def _describe_body(self, side: Side, now_ns: int) -> Items:
+        as_events = self._as_events and side is Side.RESPONSE
         items = Items()
-        for group in _group_chunks(parts, as_events=key == "events"):
-            items.append(self._describe_group(group, now_ns, as_events=key == "events"))
+        for group in _group_chunks(
+            _in_time_order(self._recording.body(self._exchange.number, side)), as_events=as_events
+        ):
+            items.append(self._describe_group(group, now_ns, as_events=as_events))
             now_ns = group.time_ns if isinstance(group, BytesLost) else group.times[-1]
             self._last_ns = max(self._last_ns, now_ns)
-        return {key: items} if items else {}
+        return items
 
     def _describe_group(self, group: "_Group | BytesLost", now_ns: int, *, as_events: bool) -> Description:
         after_ns = group.time_ns - now_ns

@@ -20,10 +20,9 @@ import yaml
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.input_validation import KeyPath, Source
+from wiretape.recording.formats.tape_schema import MAX_TAPE_BYTES
 from wiretape.safe_text import escape_json, shorten
 
-MAX_TAPE_BYTES = 16 * 1024 * 1024
-"""Limit of a tape."""
 MAX_DEPTH = 100
 _WORDS: Mapping[str, Any] = {"null": None, "~": None, "": None, "true": True, "false": False}
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
