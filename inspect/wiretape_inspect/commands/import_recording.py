@@ -15,7 +15,6 @@ from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording
 
 _STDIN = Path("/dev/stdin")
-_READABLE = [each for each in FORMATS if each.reads is not None]
 
 
 @click.command("import")
@@ -24,9 +23,9 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     "-f",
     "--format",
     "kind",
-    type=click.Choice([each.name for each in _READABLE]),
+    type=click.Choice([each.name for each in FORMATS]),
     help="Format of FILE.  [default: detected from its content]  "
-    + "  ".join(f"{each.name}: {each.summary}." for each in _READABLE),
+    + "  ".join(f"{each.name}: {each.summary}." for each in FORMATS),
 )
 @click.option(
     "-o",
@@ -106,6 +105,6 @@ def _detect(file: Path) -> Format:
         )
     found = detect_format(file)
     if found is None:
-        names = ", ".join(each.name for each in _READABLE)
+        names = ", ".join(each.name for each in FORMATS)
         raise InputError(f"The format of {file} cannot be detected: specify it with --format ({names}).")
     return found

@@ -13,7 +13,6 @@ from wiretape.observations import Side
 from wiretape.recording.recording_builder import RecordingSource
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
-from wiretape.safe_text import closest_match, printable
 
 _BEGINNING = 64 * 1024
 _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[\t\r\n -~]\0){4}|(?:\0[\t\r\n -~]){4}")
@@ -53,8 +52,8 @@ class Format:
     """A file of this format, as part of a sentence."""
     summary: str
     """Explanation for users: continues a sentence that begins with the name."""
-    reads: str | None = None
-    """A `FormatReader`; None if the format cannot be read."""
+    reads: str
+    """A `FormatReader`."""
     writes: str | None = None
     """A function that returns the bytes for a recording, or for some of its exchanges, a part at a time; None if the
     format cannot be written."""
@@ -62,11 +61,7 @@ class Format:
     """Whether `open_recording` accepts such a file: it must contain everything that a recording contains."""
 
     def reader(self) -> FormatReader:
-        """Load the reader.  Raises InputError if the format cannot be read."""
-        if self.reads is None:
-            raise InputError(
-                f"The {self.name} format cannot be imported: it does not hold everything that a recording needs."
-            )
+        """Load the reader."""
         reader: FormatReader = _load(self.reads)
         return reader
 
@@ -112,12 +107,8 @@ FORMATS = (
 
 
 def find_format(name: str) -> Format:
-    """Return the format with a name.  Raises InputError if it does not exist."""
-    for each in FORMATS:
-        if each.name == name:
-            return each
-    similar = closest_match(name, [each.name for each in FORMATS])
-    raise InputError(f"There is no format {printable(name)}" + (f"; did you mean {similar}?" if similar else "."))
+    """Return the format with this name."""
+    return next(each for each in FORMATS if each.name == name)
 
 
 def detect_format(path: Path) -> Format | None:
@@ -126,8 +117,7 @@ def detect_format(path: Path) -> Format | None:
     Raises OSError, and InputError for UTF-16, which no format uses.
     """
     beginning = _read_beginning(path)
-    readable = (each for each in FORMATS if each.reads is not None)
-    found = next((each for each in readable if each.reader().matches(beginning)), None)
+    found = next((each for each in FORMATS if each.reader().matches(beginning)), None)
     if found is None and _UTF_16.match(beginning):
         raise InputError(f"{path} looks like UTF-16 text: save it as UTF-8.")
     return found
