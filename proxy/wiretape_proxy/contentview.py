@@ -12,7 +12,7 @@ from mitmproxy.http import Message
 
 from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import decode_beginning
-from wiretape.json_codec import read_json, sequence_in
+from wiretape.event import Event
 from wiretape.labels import count_of
 from wiretape.safe_text import printable, shorten
 from wiretape.sse import Frame, FrameKind, Parser
@@ -131,16 +131,12 @@ def _lines(frames: Iterable[Frame], number: int | None) -> Iterator[str]:
 
 
 def _cells(frame: Frame) -> str:
-    data = frame.data
-    document = read_json(data)
-    if not isinstance(document, dict):
-        document = {}
-    sequence, name = sequence_in(document, data), document.get("type")
+    event = Event(0, frame, 0, 0)
     cells = (
-        f"{shorten(str(sequence), _LONGEST_NAME) if type(sequence) is int else '·':>6}",
-        f"{shorten(name if name and isinstance(name, str) else frame.event, _LONGEST_NAME):<22}",
-        shorten(frame.id or "", _LONGEST_NAME),
-        _begin(data) if frame.is_dispatched else "no data line, so clients ignore it",
+        f"{'·' if event.sequence is None else shorten(str(event.sequence), _LONGEST_NAME):>6}",
+        f"{shorten(event.type or event.name, _LONGEST_NAME):<22}",
+        shorten(event.id or "", _LONGEST_NAME),
+        _begin(event.data) if event.has_data else event.note,
     )
     return "  ".join(filter(None, cells))
 
