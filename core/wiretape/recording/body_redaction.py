@@ -2,18 +2,16 @@
 
 import json
 import re
-from bisect import bisect_right
+import sys
 from codecs import BOM_UTF16_LE
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
-from operator import itemgetter
 from typing import NamedTuple
 
 import orjson
 
 from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import is_identity
-from wiretape.json_path import JsonPath
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -44,17 +42,15 @@ _MAY_BEGIN = (_MAY_BEGIN_MEMBERS, _MAY_BE_EVENTS)
 _FIELD_NAME = re.compile(rb"(?:data|event|id|retry)(?:: ?|(?=[\r\n]|\Z))")
 _LONGEST_FIELD_NAME = len(b"event: ")
 
-
-_LINE = re.compile(rb"[^\r\n]+")
-_DATA = re.compile(rb"data(?:: ?)?")
+_DATA = re.compile(rb"(?<![^\r\n])data: ?+([^\r\n]+)")
+"""A line of an event with data that is not empty."""
 _JSON_TOKEN = re.compile(
-    rb'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<other>-?[0-9][0-9.eE+-]*|true|false|null)|(?P<mark>[{}\[\],:]))',
+    r'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<other>-?[0-9][0-9.eE+-]*|true|false|null)|(?P<mark>[{}\[\],:]))',
     re.DOTALL,
 )
-Offsets = list[tuple[int, int]]
-"""For the pieces of a text, in order: the offset in the text and the offset in the frame."""
-_WHOLE: Offsets = [(0, 0)]
-"""A text that is not in pieces."""
+_BOM = "\ufeff"
+_WHOLE: Span = (0, sys.maxsize)
+"""All of a text."""
 _BodyKey = tuple[int, Side]
 
 
@@ -232,8 +228,7 @@ class _PathRedaction:
         """Return the rest, redacted; what follows is after lost bytes."""
         if self._kind is _BodyKind.UNKNOWN:
             self._kind = _BodyKind.OVERWRITTEN
-            text = self._take()
-            return self._redact_text(text, text, _WHOLE)
+            return self._redact_json(self._take(), [_WHOLE])
         rest = b"".join(map(self._redact_frame, self._parser.close()))
         self._parser = Parser(midstream=True)
         return rest
@@ -245,90 +240,56 @@ class _PathRedaction:
 
     def _redact_frame(self, frame: Frame) -> bytes:
         if frame.kind is FrameKind.MESSAGE:
-            return self._redact_text(frame.raw, *_json_text(frame.raw))
+            # Without data, all of it: JSON may be served as an event stream.
+            return self._redact_json(frame.raw, [line.span(1) for line in _DATA.finditer(frame.raw)] or [_WHOLE])
         is_unreadable = frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}
         return b"*" * len(frame.raw) if is_unreadable else frame.raw
 
-    def _redact_text(self, data: bytes, text: bytes, offsets: Offsets) -> bytes:
-        """Redact a JSON text in `data`; overwrite all of it if it cannot be read."""
-        redacted = bytearray(data)
+    def _redact_json(self, data: bytes, spans: Sequence[Span]) -> bytes:
+        """Redact the JSON text in some spans of `data`; overwrite all of it if it cannot be read."""
+        # Line ends in place of the rest: they mean nothing in JSON, and are not allowed within strings.
+        text = bytearray(b"\n" * len(data))
+        for span in spans:
+            text[slice(*span)] = data[slice(*span)]
+        begin, end = spans[0][0], spans[-1][1]
         try:
-            for each in _find_selected(text, offsets, self._redactor.paths):
-                self._redactor.matched.update(f"json:{path.text}" for path in each.paths)
-                if each.blank != each.before:
-                    redacted[each.start : each.start + len(each.blank)] = each.blank
-                    self._redactor.count += 1
+            text[begin:end] = self._overwrite_selected(bytes(text[begin:end]))
         except (ValueError, RecursionError):
-            if _HAS_MEMBERS.match(text):
-                self._redactor.count += 1
-                self._redactor.unreadable += 1
-                ends = [*(begin - 1 for begin, _ in offsets[1:]), len(text)]
-                for (begin, offset), end in zip(offsets, ends, strict=True):
-                    redacted[offset : offset + end - begin] = b"*" * (end - begin)
+            if not _HAS_MEMBERS.match(text, begin):
+                return data
+            self._redactor.count += 1
+            self._redactor.unreadable += 1
+            text = bytearray(b"*" * len(data))
+        redacted = bytearray(data)
+        for span in spans:
+            redacted[slice(*span)] = text[slice(*span)]
         return bytes(redacted)
 
-
-class _Selected(NamedTuple):
-    """A JSON string, number, boolean or null that paths select."""
-
-    start: int
-    """Offset in the frame or body."""
-    before: bytes
-    blank: bytes
-    """What replaces it."""
-    paths: Sequence[JsonPath]
-
-
-def _find_selected(text: bytes, offsets: Offsets, paths: Sequence[JsonPath]) -> Iterator[_Selected]:
-    """Yield what paths select in a JSON text.  Raises ValueError and RecursionError if it cannot be read."""
-    codec, start = _codec(text)
-    plain = _convert(text[start:], codec, "utf-8")
-    scalars = list(_find_scalars(plain))
-    value = orjson.loads(plain)
-    selected = {path: path.locations(value) for path in paths}
-    at = 0
-    for scalar in scalars:
-        outer = {scalar.keys[:length] for length in range(len(scalar.keys) + 1)}
-        if matched := [path for path, locations in selected.items() if not outer.isdisjoint(locations)]:
-            start += len(_convert(plain[at : scalar.start], "utf-8", codec))
-            at = scalar.start
-            before = _convert(plain[at : scalar.end], "utf-8", codec)
-            blank = _blank_scalar(plain[at : scalar.end], len(before) // len("*".encode(codec)))
-            begin, offset = offsets[bisect_right(offsets, start, key=itemgetter(0)) - 1]
-            yield _Selected(offset + start - begin, before, _convert(blank, "utf-8", codec), matched)
+    def _overwrite_selected(self, text: bytes) -> bytes:
+        """Overwrite what paths select.  Raises ValueError and RecursionError if the text cannot be read."""
+        codec = _codec(text)
+        string = text.decode(codec)
+        value = orjson.loads(string.removeprefix(_BOM))
+        selected = {path: path.locations(value) for path in self._redactor.paths}
+        parts, at = list[str](), 0
+        for scalar in _find_scalars(string):
+            outer = {scalar.keys[:length] for length in range(len(scalar.keys) + 1)}
+            if matched := [path.text for path, locations in selected.items() if not outer.isdisjoint(locations)]:
+                self._redactor.matched.update(f"json:{path}" for path in matched)
+                before = string[scalar.start : scalar.end]
+                blank = _blank_scalar(before, len(before.encode(codec)) // len("*".encode(codec)))
+                self._redactor.count += blank != before
+                parts += string[at : scalar.start], blank
+                at = scalar.end
+        return "".join((*parts, string[at:])).encode(codec)
 
 
-def _codec(text: bytes) -> tuple[str, int]:
-    """Return the encoding of a JSON text, and the length of its byte order mark."""
-    encoding = json.detect_encoding(text)
-    if encoding == "utf-8-sig":
-        return "utf-8", 3
+def _codec(text: bytes) -> str:
+    """Return the encoding of a JSON text, in which a byte order mark is a character."""
+    encoding = json.detect_encoding(text).removesuffix("-sig")
     if encoding in {"utf-16", "utf-32"}:
-        return f"{encoding}-{'le' if text.startswith(BOM_UTF16_LE) else 'be'}", 2 if encoding == "utf-16" else 4
-    return encoding, 0
-
-
-def _convert(text: bytes, codec: str, other: str) -> bytes:
-    return text if codec == other else text.decode(codec).encode(other)
-
-
-def _event_data(raw: bytes) -> tuple[bytes, Offsets]:
-    """The data of an event, and the offsets of its lines."""
-    values, offsets, at = [], [], 0
-    for line in _LINE.finditer(raw):
-        name = _DATA.match(line.group())
-        if name is None or (name.end() == 4 and len(line.group()) > 4):
-            continue
-        values.append(line.group()[name.end() :])
-        offsets.append((at, line.start() + name.end()))
-        at += len(values[-1]) + 1
-    return b"\n".join(values), offsets
-
-
-def _json_text(raw: bytes) -> tuple[bytes, Offsets]:
-    """The data of an event, or all of its bytes if it has none: JSON may be served as an event stream."""
-    data, offsets = _event_data(raw)
-    return (data, offsets) if data else (raw, _WHOLE)
+        encoding += "-le" if text.startswith(BOM_UTF16_LE) else "-be"
+    return encoding
 
 
 class _Scalar(NamedTuple):
@@ -341,12 +302,11 @@ class _Scalar(NamedTuple):
     end: int
 
 
-def _find_scalars(text: bytes) -> Iterator[_Scalar]:
-    """The scalars of a JSON text, in order.  Raises ValueError if it is not readable JSON."""
-    orjson.loads(text)
+def _find_scalars(text: str) -> Iterator[_Scalar]:
+    """The scalars of a valid JSON text, in order."""
     keys: list[str | int] = []
     expects_name = False
-    at = 0
+    at = int(text.startswith(_BOM))
     while match := _JSON_TOKEN.match(text, at):
         at = match.end()
         mark = match["mark"]
@@ -356,20 +316,20 @@ def _find_scalars(text: bytes) -> Iterator[_Scalar]:
                 keys[-1], expects_name = orjson.loads(string), False
             else:
                 yield _Scalar(tuple(keys), match.end() - len(string or match["other"]), match.end())
-        elif mark in b"{[":
-            keys.append("" if mark == b"{" else 0)
-            expects_name = mark == b"{"
-        elif mark in b"}]":
+        elif mark in "{[":
+            keys.append("" if mark == "{" else 0)
+            expects_name = mark == "{"
+        elif mark in "}]":
             keys.pop()
             expects_name = False
-        elif mark == b",":
+        elif mark == ",":
             last = keys[-1]
             expects_name = isinstance(last, str)
             keys[-1] = last if isinstance(last, str) else last + 1
 
 
-def _blank_scalar(scalar: bytes, length: int) -> bytes:
+def _blank_scalar(scalar: str, length: int) -> str:
     """A scalar of the same type without content."""
-    if scalar[:1] == b'"':
-        return b'"' + b"*" * (length - 2) + b'"'
-    return (b"null" if scalar[:1] in b"tfn" else b"0").ljust(length)
+    if scalar[0] == '"':
+        return '"' + "*" * (length - 2) + '"'
+    return ("null" if scalar[0] in "tfn" else "0").ljust(length)
