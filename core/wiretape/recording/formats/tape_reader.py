@@ -22,7 +22,6 @@ from wiretape.observations import (
     RequestStarted,
     ResponseStarted,
     Side,
-    last_time_ns,
     reason_phrase,
 )
 from wiretape.recording.formats.registry import FormatReader, SourcePosition
@@ -117,49 +116,24 @@ def _started_unix_ns(header: TapeHeader, document: YamlDocument) -> int:
 def _observations(documents: Iterator[YamlDocument], upstream: str) -> Iterator[Observation]:
     """Return the observations with increasing times: at the same time, the exchange that is higher up comes first."""
     last_ns = 0
-    for seen in _merge(documents, split_upstream(upstream)):
+    # A tape is small enough for memory; only the YAML parser needs far more than its size.
+    for seen in heapq.merge(*_exchanges(documents, split_upstream(upstream)), key=lambda seen: seen.time_ns):
         last_ns = max(seen.time_ns, last_ns + 1)
         yield move_observation(seen, last_ns)
 
 
-_Open = tuple[int, int, Observation, Iterator[Observation]]
-"""An exchange that has begun: the time of its next observation, its number, that observation, and the others."""
-
-
-def _merge(documents: Iterator[YamlDocument], upstream: tuple[str, str]) -> Iterator[Observation]:
-    """Merge exchanges, which begin in the order in which they are in the tape."""
-    open_exchanges: list[_Open] = []
+def _exchanges(documents: Iterator[YamlDocument], upstream: tuple[str, str]) -> Iterator[list[Observation]]:
+    """Yield the observations of each exchange, in time order."""
     number, began_ns, ended_ns = 0, 0, 0
     for document in documents:
         exchange = _ExchangeReader(document, upstream)
-        before, number = number, exchange.number_after(number)
-        given_ns = exchange.at_ns
-        while open_exchanges and (
-            open_exchanges[0][0] < given_ns
-            if given_ns is not None
-            else any(each[1] == before for each in open_exchanges)
-        ):
-            ended_ns = open_exchanges[0][0]
-            yield _take_next(open_exchanges)
-        at_ns = ended_ns + STEP_NS if given_ns is None else given_ns
+        number = exchange.number_after(number)
+        at_ns = ended_ns + STEP_NS if exchange.at_ns is None else exchange.at_ns
         if at_ns < began_ns:
             raise document.source.error(("at",), "the exchange starts earlier than the one above it")
-        began_ns = at_ns
         observations = exchange.observations(number, at_ns)
-        first = next(observations)
-        heapq.heappush(open_exchanges, (first.time_ns, number, first, observations))
-    while open_exchanges:
-        yield _take_next(open_exchanges)
-
-
-def _take_next(open_exchanges: list[_Open]) -> Observation:
-    _, number, seen, rest = open_exchanges[0]
-    after = next(rest, None)
-    if after is None:
-        heapq.heappop(open_exchanges)
-    else:
-        heapq.heapreplace(open_exchanges, (after.time_ns, number, after, rest))
-    return seen
+        began_ns, ended_ns = at_ns, observations[-1].time_ns
+        yield observations
 
 
 class _ExchangeReader:
@@ -210,32 +184,22 @@ class _ExchangeReader:
                 yield SourcePosition(number, side, start, *document.position(path))
                 start += element.lost if isinstance(element, LostElement) else len(data)
 
-    def observations(self, number: int, at_ns: int) -> Iterator[Observation]:
+    def observations(self, number: int, at_ns: int) -> list[Observation]:
         """Return the observations of exchange `number`, which begins at `at_ns`, in time order."""
-        record = self._record
-        yield self._request(number, at_ns)
-        last_ns = at_ns
-        for seen in self._both_sides(number, at_ns):
-            last_ns = max(last_ns, last_time_ns(seen))
-            yield seen
+        record, ended = self._record, self._record.request_ended
+        request = self._request(number, at_ns)
+        body = list(self._body("body", record.body, number, Side.REQUEST, at_ns))
+        if isinstance(ended, UnsetType):
+            ended_ns = (body[-1].time_ns if body else at_ns) + STEP_NS
+        else:
+            ended_ns = at_ns + self._nanoseconds("request-ended", ended or UNSET)
+        ends = [] if ended is None else [RequestEnded(number, ended_ns)]
+        response = self._response(number, at_ns, ended_ns - at_ns + STEP_NS)
+        found = [request, *sorted([*ends, *body, *response], key=lambda seen: seen.time_ns)]
         if record.ending is not Ending.OPEN or record.ended is not UNSET:
             after_ns = self._nanoseconds("ended", record.ended, STEP_NS)
-            yield ExchangeEnded(number, last_ns + after_ns, record.ending, record.detail)
-
-    def _both_sides(self, number: int, at_ns: int) -> Iterator[Observation]:
-        """Return the rest of the request and the response: one after the other, unless the tape has their times."""
-        record = self._record
-        request = self._request_body(number, at_ns)
-        if record.request_ended is not UNSET or record.responded is not UNSET:
-            ended_ns = self._nanoseconds("request-ended", record.request_ended or UNSET)
-            response = self._response(number, at_ns, ended_ns + STEP_NS)
-            yield from heapq.merge(request, response, key=lambda seen: seen.time_ns)
-            return
-        last_ns = at_ns
-        for seen in request:
-            last_ns = last_time_ns(seen)
-            yield seen
-        yield from self._response(number, at_ns, last_ns - at_ns + STEP_NS)
+            found.append(ExchangeEnded(number, found[-1].time_ns + after_ns, record.ending, record.detail))
+        return found
 
     def _request(self, number: int, at_ns: int) -> RequestStarted:
         record = self._record
@@ -277,22 +241,6 @@ class _ExchangeReader:
         if any(ord(character) > 255 for pair in headers for part in pair for character in part):
             raise self._source.error((key,), "each character stands for one byte, so none can be above U+00FF")
         return headers
-
-    def _request_body(self, number: int, at_ns: int) -> Iterator[Observation]:
-        """Return the body and the end of the request, which may come before some of the body."""
-        body = self._body("body", self._record.body, number, Side.REQUEST, at_ns)
-        ended = self._record.request_ended
-        if isinstance(ended, UnsetType):
-            last_ns = at_ns
-            for seen in body:
-                last_ns = last_time_ns(seen)
-                yield seen
-            yield RequestEnded(number, last_ns + STEP_NS)
-        elif ended is None:
-            yield from body
-        else:
-            end = RequestEnded(number, at_ns + self._nanoseconds("request-ended", ended))
-            yield from heapq.merge([end], body, key=lambda seen: seen.time_ns)
 
     def _response(self, number: int, at_ns: int, default_ns: int) -> Iterator[Observation]:
         """Return the response, which begins `default_ns` after the request unless the tape has its time."""

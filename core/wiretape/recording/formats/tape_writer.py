@@ -166,9 +166,9 @@ class _ExchangeWriter:
     def _describe_body(self, side: Side, now_ns: int) -> Items:
         as_events = self._as_events and side is Side.RESPONSE
         items = Items()
-        for group in _group_chunks(
-            _in_time_order(self._recording.body(self._exchange.number, side)), as_events=as_events
-        ):
+        # In the order of offsets, empty chunks that arrived just before a loss come after it.
+        parts = sorted(self._recording.body(self._exchange.number, side), key=lambda part: part.time_ns)
+        for group in _group_chunks(parts, as_events=as_events):
             items.append(self._describe_group(group, now_ns, as_events=as_events))
             now_ns = group.time_ns if isinstance(group, BytesLost) else group.times[-1]
             self._last_ns = max(self._last_ns, now_ns)
@@ -228,20 +228,6 @@ class _Group:
         if rest := self.data[self.framed :]:
             self.frames.append(Frame(FrameKind.TAIL, 0, rest))
         return self
-
-
-def _in_time_order(body: Iterable[BytesArrived | BytesLost]) -> Iterator[BytesArrived | BytesLost]:
-    """Return a body in time order, also if empty chunks arrived just before a loss at the same offset."""
-    lost: list[BytesLost] = []
-    for part in body:
-        if isinstance(part, BytesLost):
-            lost.append(part)
-            continue
-        if not lost or part.start > lost[0].start or part.time_ns > lost[0].time_ns:
-            yield from lost
-            lost.clear()
-        yield part
-    yield from lost
 
 
 def _group_chunks(body: Iterable[BytesArrived | BytesLost], *, as_events: bool) -> Iterator[_Group | BytesLost]:
