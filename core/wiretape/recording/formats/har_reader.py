@@ -392,29 +392,28 @@ class _EntryReader:
 
     def _stream_chunks(self, body: bytes | None, number: int, began_ns: int, ended_ns: int) -> Iterable[Chunk]:
         events = self._entry.event_source_messages
-        if events and any(event.data is None for event in events) and not body:
-            self._notes["no data"].append(number)
-        restored = _undo_windows_1252(body) if body and self._by_chromium else None
-        if body and events is not None:
-            chosen = body if restored is None else restored
-            chunks, matches = _split_body(chosen, events, began_ns, ended_ns)
-            if not matches and restored is not None:
-                chosen = body
-                chunks, matches = _split_body(body, events, began_ns, ended_ns)
-            if chosen is restored:
-                self._notes["reencoded"].append(number)
-            if not matches:
-                self._notes["mismatch"].append(number)
-            return chunks
-        if body:
-            self._notes["no times"].append(number)
-            if restored is not None:
-                self._notes["reencoded"].append(number)
-            return [(began_ns, restored or body)]
-        if events:
+        if not body:
+            if not events:
+                return []
+            if any(event.data is None for event in events):
+                self._notes["no data"].append(number)
             self._notes["rebuilt"].append(number)
             return _build_body(events, began_ns)
-        return []
+        restored = _undo_windows_1252(body) if self._by_chromium else None
+        chosen = body if restored is None else restored
+        if events is None:
+            self._notes["no times"].append(number)
+            chunks = [(began_ns, chosen)]
+        else:
+            chunks, matches = _split_body(chosen, events, began_ns, ended_ns)
+            if not matches and chosen is restored:
+                chosen = body
+                chunks, matches = _split_body(body, events, began_ns, ended_ns)
+            if not matches:
+                self._notes["mismatch"].append(number)
+        if chosen is restored:
+            self._notes["reencoded"].append(number)
+        return chunks
 
     def _end(self, number: int, ended_ns: int) -> Observation:
         """Return the end; that of a stream, and of an exchange without a response, is unknown."""
