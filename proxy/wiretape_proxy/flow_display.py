@@ -25,8 +25,6 @@ class KeptBody:
     """The part of a body that is shown: the end of an event stream, the beginning of any other body."""
 
     def __init__(self, *, keep_end: bool) -> None:
-        self.start = 0
-        """Offset in the body of the first byte that is kept."""
         self.size = 0
         """Bytes so far."""
         self.attached_size = 0
@@ -34,26 +32,23 @@ class KeptBody:
         self._keep_end = keep_end
         self._data = bytearray()
 
+    @property
+    def start(self) -> int:
+        """Offset in the body of the first byte that is kept."""
+        return self.size - len(self._data) if self._keep_end else 0
+
     def add(self, data: bytes) -> None:
         """Append a chunk."""
         self.size += len(data)
         if self._keep_end:
             self._data += data
-            if len(self._data) > 2 * KEPT_BYTES:
-                self._trim()
-        elif len(self._data) < KEPT_BYTES:
+            del self._data[:-KEPT_BYTES]  # takes no time: bytes at the beginning are not moved
+        else:
             self._data += data[: KEPT_BYTES - len(self._data)]
 
     def content(self) -> bytes:
         """Return the kept bytes."""
-        if self._keep_end:
-            self._trim()
         return bytes(self._data)
-
-    def _trim(self) -> None:
-        extra = max(0, len(self._data) - KEPT_BYTES)
-        del self._data[:extra]
-        self.start += extra
 
 
 @dataclass(slots=True)
