@@ -23,6 +23,10 @@ _SLICE = 64 * 1024
 _ZSTD_WINDOW = 8 * 1024 * 1024
 
 
+_Decode = Callable[[bytes], Iterator[bytes]]
+"""Yields what bytes decode to, in parts that fit into memory."""
+
+
 class DecodingError(Exception):
     """The bytes do not match their Content-Encoding."""
 
@@ -30,7 +34,8 @@ class DecodingError(Exception):
 class Decoder:
     """Decodes bytes as early as the format allows.  Unusable after a DecodingError."""
 
-    def __init__(self) -> None:
+    def __init__(self, decode: _Decode) -> None:
+        self._decode = decode
         self._left = MOST_DECODED
         """Bytes that may still be decoded ..."""
         self._allowed = ANY_RATIO
@@ -43,11 +48,14 @@ class Decoder:
     def slices(self, data: bytes) -> Iterator[bytes]:
         """Yield them in non-empty parts of up to 64 KiB; parts before a DecodingError are valid."""
         self._allowed += MOST_RATIO * len(data)
-        for part in self._slices(data):
-            for begin in range(0, len(part), _SLICE):
-                piece = part[begin : begin + _SLICE]
-                self.spend(len(piece))
-                yield piece
+        try:
+            for part in self._decode(data):
+                for begin in range(0, len(part), _SLICE):
+                    piece = part[begin : begin + _SLICE]
+                    self.spend(len(piece))
+                    yield piece
+        except (zlib.error, zstandard.ZstdError, brotli.error) as error:
+            raise DecodingError(str(error)) from error
 
     def spend(self, size: int) -> None:
         """Count decoded bytes, or what is as much work.  Raises DecodingError beyond the limits."""
@@ -58,12 +66,12 @@ class Decoder:
         if self._allowed < 0:
             raise DecodingError(f"it decodes to more than {ANY_RATIO >> 20} MiB and {MOST_RATIO} times its size")
 
-    def _slices(self, data: bytes) -> Iterator[bytes]:
-        raise NotImplementedError
-
 
 class Identity(Decoder):
     """No encoding."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda data: iter((data,)))
 
     def feed(self, data: bytes) -> bytes:
         """Return `data` itself, whatever its size."""
@@ -75,54 +83,36 @@ class Identity(Decoder):
             yield data
 
 
-class _Members(Decoder):
-    """Decodes a body of one or more members (gzip) or frames (zstd), each with a new decoder.
+def _decode_members(
+    new_member: "Callable[[bytes], zlib._Decompress | zstandard.ZstdDecompressionObj]", step: int
+) -> Decoder:
+    """Decode a body of one or more members (gzip) or frames (zstd), each with a new decoder.
 
     `new_member` creates it from the first bytes.  `step` is the number of bytes to decode at once.
     """
+    member: zlib._Decompress | zstandard.ZstdDecompressionObj | None = None
 
-    def __init__(
-        self, new_member: "Callable[[bytes], zlib._Decompress | zstandard.ZstdDecompressionObj]", step: int
-    ) -> None:
-        super().__init__()
-        self._new_member = new_member
-        self._step = step
-        self._member: zlib._Decompress | zstandard.ZstdDecompressionObj | None = None
+    def decode(data: bytes) -> Iterator[bytes]:
+        nonlocal member
+        for begin in range(0, len(data), step):
+            rest = data[begin : begin + step]
+            while rest:
+                if member is None or member.eof:
+                    member = new_member(rest)
+                yield member.decompress(rest)
+                rest = member.unused_data if member.eof else b""
 
-    def _slices(self, data: bytes) -> Iterator[bytes]:
-        for begin in range(0, len(data), self._step):
-            yield from self._decode(data[begin : begin + self._step])
-
-    def _decode(self, data: bytes) -> Iterator[bytes]:
-        try:
-            while data:
-                if self._member is None or self._member.eof:
-                    self._member = self._new_member(data)
-                yield self._member.decompress(data)
-                data = self._member.unused_data if self._member.eof else b""
-        except (zlib.error, zstandard.ZstdError) as error:
-            raise DecodingError(str(error)) from error
+    return Decoder(decode)
 
 
-class _Brotli(Decoder):
-    # A meta-block of 16 MiB can take 12 bytes.
-    _STEP = 16
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._decompressor = brotli.Decompressor()
-
-    def _slices(self, data: bytes) -> Iterator[bytes]:
-        try:
-            for begin in range(0, len(data), self._STEP):
-                yield bytes(self._decompressor.process(data[begin : begin + self._STEP]))
-        except brotli.error as error:
-            raise DecodingError(str(error)) from error
+def _brotli() -> Decoder:
+    process, step = brotli.Decompressor().process, 16  # a meta-block of 16 MiB can take 12 bytes
+    return Decoder(lambda data: (bytes(process(data[begin : begin + step])) for begin in range(0, len(data), step)))
 
 
 def _gzip() -> Decoder:
     # One byte of deflate decodes to at most 1032 bytes.
-    return _Members(lambda _: zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), step=1024)
+    return _decode_members(lambda _: zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), step=1024)
 
 
 def _deflate() -> Decoder:
@@ -131,13 +121,13 @@ def _deflate() -> Decoder:
     def new_member(first: bytes) -> "zlib._Decompress":
         return zlib.decompressobj(wbits=zlib.MAX_WBITS if first[0] & 0x0F == 8 else -zlib.MAX_WBITS)
 
-    return _Members(new_member, step=1024)
+    return _decode_members(new_member, step=1024)
 
 
 def _zstd() -> Decoder:
     # A block of 128 KiB can take 4 bytes.
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    return _Members(lambda _: decompressor.decompressobj(), step=256)
+    return _decode_members(lambda _: decompressor.decompressobj(), step=256)
 
 
 _DECODERS: dict[str, Callable[[], Decoder]] = {
@@ -146,7 +136,7 @@ _DECODERS: dict[str, Callable[[], Decoder]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _deflate,
-    "br": _Brotli,
+    "br": _brotli,
     "zstd": _zstd,
 }
 
