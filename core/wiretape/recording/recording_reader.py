@@ -2,6 +2,7 @@
 
 import heapq
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ _LAST_START = "SELECT max(start) FROM frame WHERE exchange_id = ?"
 _EVENT_FROM = """
 SELECT start, event FROM frame WHERE exchange_id = ? AND start >= ? AND event IS NOT NULL ORDER BY start LIMIT 1
 """
+_NO_EVENT = (None, 2**63)
 _EVENT_BEFORE = """
 SELECT event, time_ns FROM frame WHERE exchange_id = ? AND start < ? AND event IS NOT NULL ORDER BY start DESC LIMIT 1
 """
@@ -299,16 +301,10 @@ class Recording:
         """Return the position just before an event of a stream; None if the index does not contain it."""
         event = min(max(event, 0), _MAX_ID)
         (last,) = self._row(_LAST_START, (number,))
-        low, high = 0, last if last is not None else -1
         # Events are numbered in the order of their offsets.
-        while low < high:
-            middle = (low + high) // 2
-            row = self._row(_EVENT_FROM, (number, middle))
-            if row is None or row["event"] >= event:
-                high = middle
-            else:
-                low = row["start"] + 1
-        row = self._row(_EVENT_FROM, (number, low))
+        offsets = range(last or 0)
+        start = bisect_left(offsets, event, key=lambda at: (self._row(_EVENT_FROM, (number, at)) or _NO_EVENT)[1])
+        row = self._row(_EVENT_FROM, (number, start))
         if row is None:
             return None
         before, cursor = (self._row(query, (number, row["start"])) for query in (_EVENT_BEFORE, _ID_BEFORE))
