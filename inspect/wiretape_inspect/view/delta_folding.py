@@ -18,7 +18,6 @@ from wiretape_inspect.view.filters import (
     CompiledFilter,
     JoinedTextSearch,
     SearchedFrame,
-    message_subject,
     row_subject,
 )
 from wiretape_inspect.view.timeline_rows import (
@@ -187,16 +186,14 @@ class StreamFold:
         self._in_event = False
         gap_ns = event.time_ns - self._pause.since_ns
         yield from self._end_pause(event.time_ns)
-        if self._take is not None:
-            subject = message_subject(self._exchange, event, gap_ns, findings, found=found)
-            if not self._take(subject):
-                yield from self._release()
-                return
-        if event.is_plain_delta and not findings:
+        row = EventRow(event, gap_ns, findings)
+        is_shown = self._takes(row, found)
+        if is_shown and event.is_plain_delta and not findings:
             yield from self._fold_delta(event, gap_ns)
             return
         yield from self._release()
-        yield EventRow(event, gap_ns, findings)
+        if is_shown:
+            yield row
 
     def _fold_delta(self, event: Event, gap_ns: int) -> Iterator[StreamRow]:
         row = self._growing
@@ -259,8 +256,11 @@ class StreamFold:
 
     def _shown(self, row: StreamRow) -> Iterator[StreamRow]:
         """Yield the row if the filter takes it."""
-        if self._take is None or self._take(row_subject(self._exchange, row)):
+        if self._takes(row):
             yield row
+
+    def _takes(self, row: StreamRow, found: AbstractSet[str] = frozenset()) -> bool:
+        return self._take is None or self._take(row_subject(self._exchange, row, found))
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import attrgetter
-from typing import Literal, assert_never
+from typing import Any, Literal
 
 from wiretape.errors import InputError
 from wiretape.event import Event, TimedFrame
@@ -264,6 +264,8 @@ class CompiledFilter:
 
 
 _Test = Callable[[Subject], bool]
+_ATTRIBUTES = {"kind": "kinds", "rule": "codes", "seq": "sequence", "gap": "gap_ns"}
+"""The attributes of a subject that are not called like the field."""
 
 
 def compile_filter(filter_: Filter) -> CompiledFilter | None:
@@ -295,32 +297,6 @@ def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
     return not groups or any(all(matches(head) for matches in group) for group in groups)
 
 
-def message_subject(
-    exchange: Exchange,
-    event: Event,
-    gap_ns: int,
-    findings: Iterable[Finding],
-    *,
-    found: AbstractSet[str] = frozenset(),
-) -> Subject:
-    """Return a message of a stream as a subject."""
-    return Subject(
-        kinds=("message", event.kind),
-        exchange=exchange.number,
-        session=exchange.session_id,
-        run=event.run_id,
-        event=event.number,
-        sequence=event.sequence,
-        type=event.type,
-        id=event.id,
-        tool=event.tool_call_id,
-        gap_ns=gap_ns,
-        codes=_codes(findings),
-        texts=lambda: (event.data.decode("utf-8", "replace"), event.text),
-        found=found,
-    )
-
-
 def request_subject(exchange: Exchange, previews: Iterable[str], findings: Iterable[Finding]) -> Subject:
     """Return an exchange that is not a stream as a subject, with its request line and the previews of its bodies."""
     texts = (f"{exchange.request.method} {exchange.request.target}", *previews)
@@ -348,21 +324,33 @@ def finding_subject(found: Finding) -> Subject:
     )
 
 
-def row_subject(exchange: Exchange, row: StreamRow) -> Subject:
-    """Return a row that is not a message as a subject."""
-    kinds, gap_ns, text = _describe(row)
-    findings = () if isinstance(row, DeltaRow) else row.findings
+def row_subject(exchange: Exchange, row: StreamRow, found: AbstractSet[str] = frozenset()) -> Subject:
+    """Return a row of a stream as a subject."""
+    codes = () if isinstance(row, DeltaRow) else _codes(row.findings)
+    if not isinstance(row, EventRow):
+        kinds, gap_ns, text = _describe(row)
+        return Subject(kinds, exchange.number, exchange.session_id, gap_ns=gap_ns, codes=codes, texts=lambda: (text,))
+    event = row.event
     return Subject(
-        kinds,
-        exchange.number,
-        exchange.session_id,
-        gap_ns=gap_ns,
-        codes=_codes(findings),
-        texts=lambda: (text,),
+        kinds=("message", event.kind),
+        exchange=exchange.number,
+        session=exchange.session_id,
+        run=event.run_id,
+        event=event.number,
+        sequence=event.sequence,
+        type=event.type,
+        id=event.id,
+        tool=event.tool_call_id,
+        gap_ns=row.gap_ns,
+        codes=codes,
+        texts=lambda: (event.data.decode("utf-8", "replace"), event.text),
+        found=found,
     )
 
 
-def _describe(row: StreamRow) -> tuple[tuple[str, ...], int | None, str]:
+def _describe(
+    row: DeltaRow | PauseRow | CutRow | OversizedRow | LostRow | EndRow,
+) -> tuple[tuple[str, ...], int | None, str]:
     """Return the kinds, the gap and the text of a row."""
     match row:
         case PauseRow():
@@ -376,10 +364,8 @@ def _describe(row: StreamRow) -> tuple[tuple[str, ...], int | None, str]:
             return ("lost",), None, row.why
         case EndRow():
             return ("end",), row.gap_ns, f"{row.ending_label} {row.detail}"
-        case EventRow() | DeltaRow():
+        case DeltaRow():
             return ("message",), row.gap_ns, row.preview
-        case _:
-            assert_never(row)
 
 
 def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -388,43 +374,26 @@ def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 def _condition(condition: Condition) -> _Test:
     tests = [_test(condition.field, value) for value in condition.values]
-    if condition.negated:
-        return lambda subject: not any(test(subject) for test in tests)
-    return lambda subject: any(test(subject) for test in tests)
+    return lambda subject: any(test(subject) for test in tests) is not condition.negated
 
 
 def _test(field: str, value: Text | Range) -> _Test:
-    """Return the function that tests a field for one value."""
+    """Return the function that tests a field for one value; rule codes match in upper or lower case."""
+    matches: Callable[[Any], object]
     if isinstance(value, Range):
-        return _number_test(field, value)
-    if field == "text":
+        matches = value.__contains__
+    elif field == "text":
         wanted = value.text.lower()
         return lambda subject: wanted in subject.found or any(wanted in text.lower() for text in subject.texts())
-    if field == "kind":
-        return lambda subject: value.text in subject.kinds
-    return _pattern_test(field, value)
-
-
-def _number_test(field: str, wanted: Range) -> _Test:
-    number_of = attrgetter({"seq": "sequence", "gap": "gap_ns"}.get(field, field))
+    elif field == "kind":
+        matches = value.text.__eq__
+    else:
+        matches = compile_pattern(value, ignore_case=field == "rule").fullmatch
+    value_of = attrgetter(_ATTRIBUTES.get(field, field))
 
     def test(subject: Subject) -> bool:
-        number = number_of(subject)
-        return number is not None and number in wanted
-
-    return test
-
-
-def _pattern_test(field: str, value: Text) -> _Test:
-    """Return the test of a name against a pattern; rule codes match in upper or lower case."""
-    if field == "rule":
-        codes = compile_pattern(value, ignore_case=True)
-        return lambda subject: any(map(codes.fullmatch, subject.codes))
-    pattern, name_of = compile_pattern(value), attrgetter(field)
-
-    def test(subject: Subject) -> bool:
-        name = name_of(subject)
-        return name is not None and pattern.fullmatch(name) is not None
+        found = value_of(subject)
+        return any(map(matches, found if isinstance(found, tuple) else () if found is None else (found,)))
 
     return test
 
