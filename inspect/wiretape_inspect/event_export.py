@@ -1,23 +1,19 @@
 """The export format `events`, a JSON object for each exchange and each event, and an event as a pytest test."""
 
-from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any
-
-import orjson
 
 from wiretape.checking import check_stream
 from wiretape.content_encoding import decode_beginning
 from wiretape.errors import InputError
 from wiretape.event import Event, TimedFrame
-from wiretape.event_preview import is_utf8
 from wiretape.frame_reader import FrameReader
-from wiretape.json_codec import UnreadableJson, dump_json, read_json
+from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
-from wiretape_inspect import timeline_json
+from wiretape_inspect.timeline_json import content, exchange_document
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Decoded bytes of a body that a line may contain, unless it is a stream."""
@@ -29,7 +25,7 @@ _OMITTED = frozenset({FrameKind.BLANK, FrameKind.BOM})
 def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]:
     """Return a line for each exchange, followed by one for each event and comment of a stream."""
     for exchange in exchanges:
-        line = {"kind": "exchange", **timeline_json.exchange_document(exchange)}
+        line = {"kind": "exchange", **exchange_document(exchange)}
         line["time"] = recording.info.iso_time(exchange.request.time_ns)
         if not exchange.is_stream:
             line["request_body"] = _body(recording, exchange, Side.REQUEST)
@@ -63,16 +59,6 @@ def _frame(recording: Recording, exchange: Exchange, seen: TimedFrame) -> dict[s
         "end": frame.end,
         **(content(event.data) if event else content(frame.raw, parse=False)),
     }
-
-
-def content(data: bytes, *, parse: bool = True) -> dict[str, Any]:
-    """Return bytes under the key `data` (JSON, unchanged), `text` or `base64`, whichever holds them."""
-    if not is_utf8(data):
-        return {"base64": b64encode(data).decode()}
-    if parse and not isinstance(read_json(data), UnreadableJson):
-        # In valid JSON, line feeds occur only between tokens.
-        return {"data": orjson.Fragment(data.replace(b"\n", b" ").replace(b"\r", b" "))}
-    return {"text": data.decode()}
 
 
 def bodies(recording: Recording, exchange: Exchange) -> dict[str, dict[str, Any] | None]:

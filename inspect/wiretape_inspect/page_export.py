@@ -44,7 +44,6 @@ from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.event_detail import Chunk, chunks
-from wiretape_inspect.event_export import content
 from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.timeline_text import stored_findings
 from wiretape_inspect.view.client_state_at_event import ClientHistory, State
@@ -328,7 +327,7 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
         if window is None or (event.number in window and len(event.raw) <= _LARGE):
             findings = tuple(by_event.get(event.number, ()))
             document = timeline_json.event_document(exchange, event, since_ns, findings, chunks_of(event))
-            yield event.number, document | content(event.raw, parse=False)
+            yield event.number, document | timeline_json.content(event.raw, parse=False)
         since_ns = event.time_ns
 
 

@@ -10,7 +10,8 @@ import orjson
 
 from wiretape.content_encoding import is_identity
 from wiretape.event import Event, TimedFrame
-from wiretape.json_codec import dump_json
+from wiretape.event_preview import is_utf8
+from wiretape.json_codec import UnreadableJson, dump_json, read_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Rule, explanation_of
@@ -185,6 +186,16 @@ def _plain_chunks(exchange: Exchange, found: Iterable[Chunk]) -> list[Chunk] | N
 
 def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def content(data: bytes, *, parse: bool = True) -> dict[str, Any]:
+    """Return bytes under the key `data` (JSON, unchanged), `text` or `base64`, whichever holds them."""
+    if not is_utf8(data):
+        return {"base64": b64encode(data).decode()}
+    if parse and not isinstance(read_json(data), UnreadableJson):
+        # In valid JSON, line feeds occur only between tokens.
+        return {"data": orjson.Fragment(data.replace(b"\n", b" ").replace(b"\r", b" "))}
+    return {"text": data.decode()}
 
 
 def recording_document(

@@ -14,7 +14,7 @@ from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
-from wiretape_inspect.event_export import bodies, content, event_as_test
+from wiretape_inspect.event_export import bodies, event_as_test
 from wiretape_inspect.report.evidence import evidence_document
 from wiretape_inspect.report.finding_location import locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
@@ -46,7 +46,7 @@ def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]
         around = event_detail.find_event(recording, stream, event)
     document = timeline_json.detail_document(recording, stream, around)
     del document["base64"]
-    return document | content(around.event.raw, parse=False)
+    return document | timeline_json.content(around.event.raw, parse=False)
 
 
 def _findings(recording: Recording, *, exchange: int, event: int | None = None) -> list[dict[str, Any]]:
@@ -62,7 +62,9 @@ def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict
     stream = _find_stream(recording, exchange)
     with _not_found():
         seen = event_detail.find_cut_event(recording, stream, start, event)
-    return timeline_json.cut_event_document(recording, stream, seen) | content(seen.frame.raw, parse=False)
+    return timeline_json.cut_event_document(recording, stream, seen) | timeline_json.content(
+        seen.frame.raw, parse=False
+    )
 
 
 def _matches(recording: Recording, *, filter_: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-// The answers of the API that an exported page contains; page_export/__init__.py describes them.
+// The answers of the API that an exported page contains; page_export.py describes them.
 
 import { byId } from "./dom.js";
 import { parseJson } from "./json.js";
@@ -77,7 +77,7 @@ class RecordedAnswers {
   }
 }
 
-/** A value after a change, as find_change of page_export/page_document.py writes it. */
+/** A value after a change, as find_change of page_export.py writes it. */
 function changed(before, change) {
   if (Array.isArray(change)) return change.length === 1 ? change[0] : before.slice(change[0]) + change[1];
   const value = Array.isArray(before) ? before.slice(0, change.length) : { ...before };
