@@ -30,8 +30,10 @@ _MAX_PRINTED = 20
 
 
 @contextmanager
-def open_output(path: Path | None, *, force: bool, recording: Path) -> Iterator[BinaryIO]:
-    """Open a file that only its owner can read, and that appears when it is whole; standard output for None.
+def open_output(
+    path: Path | None, *, force: bool, recording: Path | None = None, mode: int = 0o600
+) -> Iterator[BinaryIO]:
+    """Open a file that by default only its owner can read, and that appears when it is whole; stdout for None.
 
     Raises InputError if `path` exists (unless `force`), is the recording that is read, or cannot be written.
     """
@@ -42,15 +44,15 @@ def open_output(path: Path | None, *, force: bool, recording: Path) -> Iterator[
         return
     check_output(path, force=force, recording=recording)
     try:
-        with replace_atomically(path, 0o600) as file:
+        with replace_atomically(path, mode) as file:
             yield file
     except OSError as error:
         raise InputError(write_error(path, error)) from None
 
 
-def check_output(path: Path, *, force: bool, recording: Path) -> None:
+def check_output(path: Path, *, force: bool, recording: Path | None) -> None:
     """Check, without touching anything, whether `open_output` would accept `path`.  Raises InputError."""
-    check_free(path, [recording], force=force)
+    check_free(path, [recording] if recording is not None else [], force=force)
     check_writable(path)
 
 

@@ -9,10 +9,10 @@ from wiretape.contract.contract_builder import load_contract
 from wiretape.contract.contract_examples import check_examples
 from wiretape.contract.contract_files import BUNDLED, new_contract_text
 from wiretape.contract.contract_model import COMMON_RULES, Contract
-from wiretape.errors import InputError
-from wiretape.files import PATH, check_free, check_writable, replace_atomically, write_error
+from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
+from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.rule_output import table_lines
 from wiretape_inspect.terminal_output import write_lines
 
@@ -66,17 +66,10 @@ def test(ctx: click.Context, /, *, name: str) -> None:
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def new(*, output: Path | None, force: bool) -> None:
     """Print a commented contract to begin with."""
-    if output is None:
-        write_lines(new_contract_text().splitlines())
-        return
-    check_free(output, [], force=force)
-    check_writable(output)
-    try:
-        with replace_atomically(output, 0o666) as file:
-            file.write(new_contract_text().encode())
-    except OSError as error:
-        raise InputError(write_error(output, error)) from None
-    click.echo(f"Wrote {printable(str(output))}.", err=True)
+    with open_output(output, force=force, mode=0o666) as file:
+        file.write(new_contract_text().encode())
+    if output is not None:
+        click.echo(f"Wrote {printable(str(output))}.", err=True)
 
 
 def _row(each: Contract) -> str:

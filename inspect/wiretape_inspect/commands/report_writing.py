@@ -3,8 +3,7 @@
 That is the configuration, pairs of a format and a file, which findings fail, and a baseline to apply and to write.
 """
 
-import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,21 +12,13 @@ import click
 
 from wiretape.config import FAIL_ON, INCONCLUSIVE, Config, find_config, load_config, threshold_of
 from wiretape.errors import InputError
-from wiretape.files import (
-    PATH,
-    check_writable,
-    is_input_error,
-    is_same_file,
-    path_exists,
-    replace_atomically,
-    write_error,
-)
-from wiretape.labels import count_of
+from wiretape.files import PATH, is_input_error, is_same_file, path_exists
 from wiretape.recording import check_not_recording
 from wiretape.rules import Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import open_output
-from wiretape_inspect.report import FORMATS, Report, ReportOptions, baseline, load_format
+from wiretape_inspect.report import FORMATS, Report, ReportOptions, load_format
+from wiretape_inspect.report.baseline import BaselineUse
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
@@ -130,52 +121,22 @@ class ReportWriting:
             width=terminal.width if terminal else None,
             **shown,
         )
-        self._written: Path | None = given["write_baseline"]
-        self._is_pruned: bool = given["prune_baseline"]
-        self._is_strict: bool = given["strict_baseline"]
-        self._baseline = _checked_baseline(
-            given["baseline_file"] or self.config.baseline, self._written, prune=self._is_pruned, strict=self._is_strict
-        )
+        applied, written = _baseline_files(given, self.config.baseline)
         paths = [output.file for output in self.outputs if output.file is not None]
-        _check_baseline_is_kept({self._baseline, self._written}, paths)
+        _check_baseline_is_kept({applied, written}, paths)
         _refuse_recordings("--output", paths, inputs)
-        _refuse_recordings("--write-baseline", [self._written] if self._written else [], inputs)
-        self._earlier = [] if self._written is None else _load_replaced(self._written)
-        self._entries = [] if self._baseline is None else baseline.load(self._baseline)
-        self._unneeded: list[baseline.Entry] = []
-
-    def apply_baseline(self, reports: Sequence[Report]) -> None:
-        """Suppress the findings that are in the baseline."""
-        if self._baseline is not None:
-            self._unneeded = baseline.apply(self._entries, reports)
+        _refuse_recordings("--write-baseline", filter(None, [written]), inputs)
+        self._baseline = BaselineUse(applied, written, prune=given["prune_baseline"], strict=given["strict_baseline"])
+        self.apply_baseline = self._baseline.apply
 
     def write(self, reports: Sequence[Report]) -> bool:
         """Write the reports, and the baseline if requested; return whether the command fails.  Raises InputError."""
         for output in self.outputs:
             _write_report(output, reports, self.options)
-        if self._written is not None:
-            built = baseline.build(reports, [*self._entries, *self._earlier])
-            _write_baseline(self._written, built)
-            count = count_of(sum(entry.count for entry in built), "finding")
-            click.echo(f"Wrote {count} to {printable(str(self._written))}.", err=True)
+        if self._baseline.write(reports):
             return False
-        is_stale = self._report_unneeded()
+        is_stale = self._baseline.report_unneeded()
         return is_stale or any(report.fails(self.options) for report in reports)
-
-    def _report_unneeded(self) -> bool:
-        """Report or prune the entries of the baseline that are not needed; return whether that fails."""
-        if not self._unneeded or self._baseline is None:
-            return False
-        number = len(self._unneeded)
-        noun, verb = ("entry", "is") if number == 1 else ("entries", "are")
-        codes = ", ".join(sorted({printable(entry.code) for entry in self._unneeded}))
-        if self._is_pruned:
-            _write_baseline(self._baseline, baseline.prune(self._entries, self._unneeded))
-            click.echo(f"Removed {number:,} baseline {noun} that {verb} no longer needed ({codes}).", err=True)
-            return False
-        kept = f"{number:,} baseline {noun} {verb} no longer needed ({codes})"
-        click.echo(f"{kept}; --prune-baseline removes {'it' if number == 1 else 'them'}.", err=True)
-        return self._is_strict
 
 
 def _pair_outputs(ctx: click.Context, formats: Sequence[str], paths: Sequence[Path]) -> list[ReportOutput]:
@@ -213,7 +174,7 @@ def _check_destinations(outputs: Sequence[ReportOutput]) -> None:
             raise click.UsageError(f"Two formats would be written to {printable(path.name)}.")
 
 
-def _refuse_recordings(option: str, paths: Sequence[Path], checked: Sequence[Path]) -> None:
+def _refuse_recordings(option: str, paths: Iterable[Path], checked: Sequence[Path]) -> None:
     """Raise InputError if a report would replace a recording; it may replace an older report."""
     for path in paths:
         if not path_exists(path) or not path.is_file():
@@ -243,8 +204,10 @@ def _read_config(path: Path | None, *, no_config: bool) -> Config:
     return load_config(path) if path is not None else find_config(Path.cwd())
 
 
-def _checked_baseline(file: Path | None, written: Path | None, *, prune: bool, strict: bool) -> Path | None:
-    """Return the baseline to apply.  Raises click.UsageError if the options about baselines cannot be combined."""
+def _baseline_files(given: Mapping[str, Any], configured: Path | None) -> tuple[Path | None, Path | None]:
+    """Return the baselines to apply and to write.  Raises click.UsageError if the options cannot be combined."""
+    file: Path | None = given["baseline_file"] or configured
+    written, prune, strict = given["write_baseline"], given["prune_baseline"], given["strict_baseline"]
     if file is None and (prune or strict):
         raise click.UsageError(f"{'--prune-baseline' if prune else '--strict-baseline'} needs --baseline.")
     if prune and strict:
@@ -255,7 +218,7 @@ def _checked_baseline(file: Path | None, written: Path | None, *, prune: bool, s
         raise click.UsageError("--write-baseline needs a file, because it keeps the reasons in an existing baseline.")
     # The configuration may name a baseline that is only now being written.
     is_new = written and file and not path_exists(file) and file.resolve() == written.resolve()
-    return None if is_new else file
+    return None if is_new else file, written
 
 
 def _check_baseline_is_kept(baselines: Collection[Path | None], paths: Sequence[Path]) -> None:
@@ -264,24 +227,3 @@ def _check_baseline_is_kept(baselines: Collection[Path | None], paths: Sequence[
     for path in paths:
         if path.resolve() in files:
             raise click.UsageError(f"{printable(str(path))} is the baseline: choose another name for --output.")
-
-
-def _load_replaced(path: Path) -> list[baseline.Entry]:
-    """Load the entries of a baseline that will be replaced, if it exists.
-
-    Raises InputError if it is not a baseline or cannot be written.
-    """
-    if path_exists(path) and not path.is_file():
-        raise InputError(f"{path} is not a regular file: choose another name for --write-baseline.")
-    check_writable(path)
-    return baseline.load(path, to_replace=True) if path_exists(path) else []
-
-
-def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
-    """Write a baseline that everybody can read; an error never loses the reasons that people wrote."""
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path_exists(path) else 0o666
-        with replace_atomically(path, mode) as file:
-            file.write(baseline.dump(entries).encode("utf-8", "replace"))
-    except OSError as error:
-        raise InputError(write_error(path, error)) from None

@@ -6,6 +6,7 @@ A fingerprint is what stays the same of a finding when the same defect is record
 
 import json
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -13,14 +14,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import msgspec
 
 from wiretape import agent_sessions
 from wiretape.agent_sessions import TOOL_TYPES, operation_of
 from wiretape.errors import InputError
-from wiretape.files import read_error
+from wiretape.files import check_writable, path_exists, read_error
 from wiretape.input_validation import Source, validate
+from wiretape.labels import count_of
 from wiretape.safe_text import printable
+from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.report.case_results import CaseDescription, CaseResult
 from wiretape_inspect.report.evidence import split_message
 from wiretape_inspect.report.finding_location import LocatedFinding, locate
@@ -60,6 +64,65 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
     format: int
     findings: list[Entry]
+
+
+class BaselineUse:
+    """The baselines of a command: the one to apply, which may be pruned, and the one to write."""
+
+    def __init__(self, applied: Path | None, written: Path | None, *, prune: bool, strict: bool) -> None:
+        """Load them; if `strict`, entries that are no longer needed fail.  Raises InputError."""
+        self._applied = applied
+        self._written = written
+        self._prune = prune
+        self._strict = strict
+        self._earlier = [] if written is None else _load_replaced(written)
+        self._entries = [] if applied is None else load(applied)
+        self._unneeded: list[Entry] = []
+
+    def apply(self, reports: Sequence[Report]) -> None:
+        """Suppress the findings that are in the baseline."""
+        if self._applied is not None:
+            self._unneeded = apply(self._entries, reports)
+
+    def write(self, reports: Sequence[Report]) -> bool:
+        """Write a baseline of the findings in the reports; return whether one was requested.  Raises InputError."""
+        if self._written is None:
+            return False
+        built = build(reports, [*self._entries, *self._earlier])
+        _write(self._written, built)
+        count = count_of(sum(entry.count for entry in built), "finding")
+        click.echo(f"Wrote {count} to {printable(str(self._written))}.", err=True)
+        return True
+
+    def report_unneeded(self) -> bool:
+        """Print which entries are no longer needed, or remove them; return whether they fail."""
+        if not self._unneeded or self._applied is None:
+            return False
+        number = len(self._unneeded)
+        noun, verb = ("entry", "is") if number == 1 else ("entries", "are")
+        codes = ", ".join(sorted({printable(entry.code) for entry in self._unneeded}))
+        if self._prune:
+            _write(self._applied, prune(self._entries, self._unneeded))
+            click.echo(f"Removed {number:,} baseline {noun} that {verb} no longer needed ({codes}).", err=True)
+            return False
+        kept = f"{number:,} baseline {noun} {verb} no longer needed ({codes})"
+        click.echo(f"{kept}; --prune-baseline removes {'it' if number == 1 else 'them'}.", err=True)
+        return self._strict
+
+
+def _load_replaced(path: Path) -> list[Entry]:
+    """Load a baseline that will be replaced, if it exists.  Raises InputError, also if it cannot be written."""
+    if path_exists(path) and not path.is_file():
+        raise InputError(f"{path} is not a regular file: choose another name for --write-baseline.")
+    check_writable(path)
+    return load(path, to_replace=True) if path_exists(path) else []
+
+
+def _write(path: Path, entries: Iterable[Entry]) -> None:
+    """Write a baseline that everybody can read; an error never loses the reasons that people wrote."""
+    mode = stat.S_IMODE(path.stat().st_mode) if path_exists(path) else 0o666
+    with open_output(path, force=True, mode=mode) as file:
+        file.write(dump(entries).encode("utf-8", "replace"))
 
 
 def load(path: Path, *, to_replace: bool = False) -> list[Entry]:
