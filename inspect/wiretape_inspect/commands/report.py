@@ -2,10 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack
 from itertools import chain
 from typing import Any
 
@@ -155,8 +154,13 @@ def report(
                 shown_name=shown_name,
             )
         )
-        with _progress_bar(sum(body_bytes(recording) for _, recording in wholes)) as advance:
-            checked = check_recordings(wholes, jobs, dask, settings, codes, advance=advance, fail=fail)
+        size = sum(body_bytes(recording) for _, recording in wholes)
+        is_hidden = size <= SMALL or not sys.stderr.isatty()
+        steps = size // 200 + 1  # how often to draw the bar
+        with click.progressbar(
+            length=size, label="checking", hidden=is_hidden, file=sys.stderr, update_min_steps=steps
+        ) as bar:
+            checked = check_recordings(wholes, jobs, dask, settings, codes, advance=bar.update, fail=fail)
             reports = [add_cases(each) if contract is None else each for each in checked]
         if not reports:
             raise InputError("None of the files can be checked.")
@@ -198,18 +202,3 @@ def _split_codes(option: str, values: Sequence[str]) -> list[str]:
     if not all(lists):
         raise InputError(f"{option} matches no rules: use codes or code prefixes, such as SEQ,RES001.")
     return [prefix for prefixes in lists for prefix in prefixes]
-
-
-@contextmanager
-def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with checked bytes; if there are many, a bar on stderr shows them on a terminal."""
-    if not sys.stderr.isatty() or total <= SMALL:
-        yield lambda _: None
-        return
-    # rich takes long to import, and is needed for terminals only.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("checking"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield partial(progress.advance, progress.add_task("", total=total))
