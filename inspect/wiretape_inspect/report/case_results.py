@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -323,10 +323,10 @@ _REMEDIES = {
 """What to change, or why it is not a defect, if the cases held without exercising a rule."""
 
 
-@dataclass(frozen=True)
-class _StoredCase(CaseDescription):
+class _StoredCase(msgspec.Struct):
     """A case and its result as they are stored.  The file may come from a stranger."""
 
+    case: CaseDescription
     outcome: CaseVerdict
     reason: str
     exercised: frozenset[_Code]
@@ -354,17 +354,7 @@ def case_name_of(agent: str | None) -> str | None:
 
 def encode_results(cases: CaseResults, base_url: str) -> str:
     """Encode the results of a probe of the service at `base_url`, without what the recording shows."""
-    description = [each.name for each in fields(CaseDescription)]
-    stored = [
-        _StoredCase(
-            **{name: getattr(each.case, name) for name in description},
-            outcome=each.outcome,
-            reason=each.reason,
-            exercised=each.exercised,
-            sessions_left=each.sessions_left,
-        )
-        for each in cases.results
-    ]
+    stored = msgspec.convert(cases.results, list[_StoredCase], from_attributes=True)
     return msgspec.json.encode(_StoredProbe(base_url, cases.seed, stored)).decode()
 
 
@@ -387,8 +377,8 @@ def decode_results(recording: Recording) -> CaseResults | None:
         return None
     results = []
     for each in stored.cases:
-        texts = {name: printable(getattr(each, name)) for name in ("clause", "steps", "leaves", "about")}
-        case = replace(each, **texts)  # type: ignore[arg-type]  # all of them are strings
+        texts = {name: printable(getattr(each.case, name)) for name in ("clause", "steps", "leaves", "about")}
+        case = replace(each.case, **texts)  # type: ignore[arg-type]  # all of them are strings
         results.append(CaseResult(case, each.outcome, each.reason, each.exercised, sessions_left=each.sessions_left))
     return CaseResults(results, stored.seed)
 
