@@ -147,7 +147,7 @@ def report(
         wholes = list(
             open_wholes(
                 files_and_urls,
-                lambda name: open_file(name, opened),
+                lambda name: opened.enter_context(open_file(name)),
                 opened,
                 note=print_note,
                 fail=lambda _name, error: fail(error),

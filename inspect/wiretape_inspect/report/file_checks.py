@@ -39,28 +39,23 @@ _SCHEDULER_TIMEOUT_S = 10
 _Checked = tuple[list[Finding], Outcomes]
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What one process checks."""
-
-    sources: tuple[str, ...]
-    """The path or URL of the recording, or those of the files of a rotated one."""
-    settings: Settings
-    selected: frozenset[str]
-
-
 @contextmanager
-def open_files(task: Task) -> Iterator[Recording]:
-    """Open the recording of a task.  Raises InputError."""
+def open_files(sources: Iterable[str]) -> Iterator[Recording]:
+    """Open the recording at a path or URL, or at those of the files of a rotated one.  Raises InputError."""
     with ExitStack() as opened, rare_collections():
-        recordings = [open_file(source, opened) for source in task.sources]
+        recordings = [opened.enter_context(open_file(source)) for source in sources]
         yield opened.enter_context(open_joined(recordings))
 
 
-def open_file(name: str, opened: ExitStack) -> Recording:
-    """Open the recording at a path or URL until `opened` is closed.  Raises InputError."""
-    file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
-    return opened.enter_context(opened.enter_context(recording_opener(file))())
+@contextmanager
+def open_file(name: str) -> Iterator[Recording]:
+    """Open the recording at a path or URL.  Raises InputError."""
+    with (
+        local_copy(name) if is_url(name) else nullcontext(Path(name)) as file,
+        recording_opener(file) as opening,
+        opening() as recording,
+    ):
+        yield recording
 
 
 def check_recordings(
@@ -83,10 +78,10 @@ def check_recordings(
     with executor_for(1 if is_small else jobs, dask) as executor:
         futures: dict[int, Future[_Checked | None]] = {}
         if executor is not None:
-            tasks = [Task(_sources(*each, is_remote=dask is not None), settings, selected) for each in wholes]
             # The largest come first, so that no process is left alone with one at the end.
             for index in sorted(range(len(wholes)), key=lambda index: -volumes[index]):
-                futures[index] = executor.submit(check_files, tasks[index])
+                sources = _sources(*wholes[index], is_remote=dask is not None)
+                futures[index] = executor.submit(check_files, sources, settings, selected)
         for index, (whole, recording) in enumerate(wholes):
             try:
                 checked = futures[index].result() if executor is not None else None
@@ -109,10 +104,10 @@ def _watch(advance: Callable[[int], None], observations: Iterable[Observation]) 
         yield observation
 
 
-def check_files(task: Task) -> _Checked | None:
+def check_files(sources: Sequence[str], settings: Settings, selected: frozenset[str]) -> _Checked | None:
     """Check a recording; return None if it has more findings than should be held in memory."""
-    with open_files(task) as recording:
-        report = check_recording(recording, "", settings=task.settings, selected=task.selected)
+    with open_files(sources) as recording:
+        report = check_recording(recording, "", settings=settings, selected=selected)
         return (list(report.findings), report.outcomes) if len(report.findings) <= MOST_FINDINGS else None
 
 
@@ -146,26 +141,20 @@ def summarize_files(
     `executor` None means this process.  The files of a rotated recording are checked as one.  Nothing about a recording
     is kept but these counts, so memory does not grow with their number.
     """
-
-    @contextmanager
-    def open_briefly(name: str) -> Iterator[Recording]:
-        with ExitStack() as opened:
-            yield open_file(name, opened)
-
     failed: deque[FileSummary] = deque()
 
     def fail(name: str, error: InputError) -> None:
         failed.append(FileSummary({"file": name, "error": error.message}))
 
     waiting: deque[Future[FileSummary]] = deque()
-    for whole in find_wholes(list(names), open_briefly, note=print_note, fail=fail, shown_name=shown_name):
+    for whole in find_wholes(list(names), open_file, note=print_note, fail=fail, shown_name=shown_name):
         while failed:
             yield failed.popleft()
-        task = Task(tuple(map(absolute_name, whole.files)), settings, selected - settings.off)
+        absolute = replace(whole, files=tuple(map(absolute_name, whole.files)))
         if executor is None:
-            yield summarize(whole, task)
+            yield summarize(absolute, settings, selected - settings.off)
             continue
-        waiting.append(executor.submit(summarize, whole, task))
+        waiting.append(executor.submit(summarize, absolute, settings, selected - settings.off))
         if len(waiting) >= _MOST_WAITING:
             yield waiting.popleft().result()
     yield from failed
@@ -177,11 +166,11 @@ def print_note(note: str) -> None:
     click.echo(printable(note), err=True)
 
 
-def summarize(whole: WholeFiles, task: Task) -> FileSummary:
+def summarize(whole: WholeFiles, settings: Settings, selected: frozenset[str]) -> FileSummary:
     """Check a recording."""
     try:
-        with open_files(task) as recording:
-            report = check_recording(recording, whole.name, settings=task.settings, selected=task.selected)
+        with open_files(whole.files) as recording:
+            report = check_recording(recording, whole.name, settings=settings, selected=selected)
             date = f"{recording.info.started:%Y-%m-%d}"
     except InputError as error:
         return FileSummary({"file": whole.name, "error": error.message})
