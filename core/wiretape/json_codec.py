@@ -127,6 +127,11 @@ def dump_json(value: Any, *, indent: bool = False) -> str:
     return escape_json(text.decode())
 
 
+def members_of(value: Any, *names: str) -> dict[str, Any]:
+    """Return the attributes of an object with these names, for JSON; by default all fields of a dataclass."""
+    return {name: getattr(value, name) for name in names or [field.name for field in fields(value)]}
+
+
 def base64_parts(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the base64 of the joined parts, a part at a time."""
     rest = b""

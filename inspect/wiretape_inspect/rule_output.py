@@ -9,6 +9,7 @@ from functools import cache
 from textwrap import wrap
 from typing import Any
 
+from wiretape.json_codec import members_of
 from wiretape.labels import ending_label
 from wiretape.observations import (
     BytesArrived,
@@ -173,7 +174,7 @@ def explanation_document(rule: Rule, contract: RuleSet | None = None) -> dict[st
 
 def rule_facts(rule: Rule) -> dict[str, str]:
     """Return what the catalogue states about a rule."""
-    return {name: getattr(rule, name) for name in ("code", "name", "severity", "side", "scope", "basis", "clause")}
+    return members_of(rule, "code", "name", "severity", "side", "scope", "basis", "clause")
 
 
 def pages() -> dict[str, str]:

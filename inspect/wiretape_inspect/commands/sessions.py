@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from wiretape.event import Event, TimedFrame
 from wiretape.files import PATH
-from wiretape.json_codec import dump_json
+from wiretape.json_codec import dump_json, members_of
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import Ending
 from wiretape.recording import Exchange, Recording, RecordingInfo, open_recording
@@ -105,17 +105,13 @@ def summary_document(recording: Recording) -> dict[str, Any]:
         "sessions": [
             {
                 "session_id": session.id,
-                "streams": session.streams,
-                "requests": session.requests,
+                **members_of(session, "streams", "requests", "last_sequence", "endings", "findings"),
                 "events": session.kinds.total(),
                 "durable": session.kinds["durable"],
                 "deltas": session.kinds["delta"],
                 "ephemeral": session.kinds["ephemeral"],
-                "last_sequence": session.last_sequence,
                 "first": info.wall_clock(session.first_ns or 0),
                 "last": info.wall_clock(session.last_ns),
-                "endings": session.endings,
-                "findings": session.findings,
             }
             for session in found
         ],

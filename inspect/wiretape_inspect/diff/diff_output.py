@@ -5,7 +5,7 @@ from os.path import commonprefix
 from typing import Any
 
 from wiretape.event_preview import compact_json
-from wiretape.json_codec import dump_json
+from wiretape.json_codec import dump_json, members_of
 from wiretape.json_diff import MISSING, Difference
 from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording
@@ -127,9 +127,7 @@ def _preview(recording: Recording, location: DiffLocation | None) -> dict[str, A
     if location is None or location.event is None:
         return None
     event = next(recording.events(location.exchange, location.event), None)
-    if event is None:
-        return None
-    return {"type": event.type, "sequence": event.sequence, "text": event.text}
+    return None if event is None else members_of(event, "type", "sequence", "text")
 
 
 def _documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:
@@ -143,11 +141,8 @@ def _documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:
             "b": entry.locations[1],
             "request": _request(exchange),
             "type": entry.type or None,
-            "id": entry.id,
-            "sequence": entry.sequence,
-            "run_id": entry.run_id,
             "fields": [_field(difference) for difference in entry.fields],
-            "later_ns": entry.later_ns,
+            **members_of(entry, "id", "sequence", "run_id", "later_ns"),
         }
 
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from wiretape.errors import RecordingError
+from wiretape.json_codec import members_of
 from wiretape.labels import count_of
 from wiretape.recording import Recording
 from wiretape.rules import (
@@ -276,10 +277,7 @@ def case_document(result: CaseResult) -> dict[str, Any]:
         "exercised": sorted(result.exercised),
         "findings": len(result.findings),
         "in_baseline": result.verdict is CaseVerdict.BROKEN and result.severity is None,
-        "about": case.about,
-        "clause": case.clause,
-        "steps": case.steps,
-        "leaves": case.leaves,
+        **members_of(case, "about", "clause", "steps", "leaves"),
         "safe": case.is_safe,
     }
 
@@ -294,9 +292,7 @@ def probe_document(cases: CaseResults, coverage: Coverage) -> dict[str, Any]:
         | {"not_reached": {code: cases.not_reached.get(code, "") for code in coverage.not_reached}},
         "reproductions": [
             {
-                "code": each.code,
-                "case": each.case,
-                "steps": each.steps,
+                **members_of(each, "code", "case", "steps"),
                 "removed_steps": None if each.problem else each.removed,
                 "tape": each.tape.name,
                 "curl": list(each.curl),

@@ -15,6 +15,7 @@ import msgspec
 
 from wiretape import __version__
 from wiretape.event import Event
+from wiretape.json_codec import members_of
 from wiretape.rules import EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
 from wiretape.safe_text import printable
 from wiretape_inspect.report.baseline import fingerprint_of
@@ -117,12 +118,8 @@ def _recording(report: Report) -> dict[str, Any]:
     return {
         "file": _file(report),
         "sha256": _digest(report.recording.path),
-        "format": info.format,
-        "tool": info.tool,
-        "upstream": info.upstream,
+        **members_of(info, "format", "tool", "upstream", "ended_ns", "redacted"),
         "started": info.started.isoformat(timespec="milliseconds"),
-        "ended_ns": info.ended_ns,
-        "redacted": info.redacted,
         **({"partial": printable(report.partial)} if report.partial else {}),
     }
 
