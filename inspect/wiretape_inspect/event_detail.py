@@ -21,7 +21,7 @@ from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.view.client_state_at_event import JoinedText, State, state_at
 from wiretape_inspect.view.runs_and_calls import Span
-from wiretape_inspect.view.timeline_rows import EventRow
+from wiretape_inspect.view.timeline_rows import EventRow, event_rows
 
 MAX_BYTES = 4096
 """Bytes of an event, and characters of its data, that are shown."""
@@ -42,15 +42,11 @@ _OPENING, _CLOSING = "{[", "}]"
 
 @dataclass(frozen=True, slots=True)
 class EventContext:
-    """An event and its neighbours on the same connection."""
+    """The row of an event and those of its neighbours on the same connection, without findings."""
 
-    event: Event
-    since_ns: int
-    """When the previous event arrived; if there is none, when the response began."""
-    before: Event | None
-    before_since_ns: int
-    """The same for `before`."""
-    after: Event | None
+    row: EventRow
+    before: EventRow | None
+    after: EventRow | None
 
 
 def parse_location(text: str, example: str = "EXCHANGE:EVENT, for example 2:57") -> tuple[int, int]:
@@ -67,13 +63,12 @@ def find_event(recording: Recording, exchange: Exchange, event: int) -> EventCon
         raise InputError(
             f"Exchange {exchange.number} is not an event stream: show it with --exchange {exchange.number}."
         )
-    before: Event | None = None
-    since_ns = before_since_ns = exchange.began_ns
-    events = recording.events(exchange.number, event - 2)
-    for found in events:
-        if found.number == event:
-            return EventContext(found, since_ns, before, before_since_ns, next(events, None))
-        before, since_ns, before_since_ns = found, found.time_ns, since_ns
+    before: EventRow | None = None
+    rows = event_rows(recording, exchange, event - 1)
+    for row in rows:
+        if row.event.number == event:
+            return EventContext(row, before, next(rows, None))
+        before = row
     last = max((found.number for found in recording.events(exchange.number)), default=0)
     hint = {0: "it has no events", 1: "its only event is 1"}.get(last, f"its events are 1 to {last}")
     raise InputError(f"Exchange {exchange.number} has no event {event}: {hint}.")
@@ -96,20 +91,20 @@ def detail_lines(
     recording: Recording, exchange: Exchange, context: EventContext, *, with_headers: bool = False
 ) -> Iterator[Line]:
     """Yield the lines about an event and what a client knows just after it."""
-    event = context.event
+    event = context.row.event
     yield exchange_line(exchange)
     yield from header_lines(exchange) if with_headers else ()
     yield column_titles()
     if context.before is not None:
-        yield _row_line(context.before, context.before_since_ns)
-    line = _row_line(event, context.since_ns)
+        yield row_line(context.before)
+    line = row_line(context.row)
     yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
     for found in recording.findings(exchange.number):
         if found.event == event.number:
             yield finding_line(found)
             yield from reason_lines(CATALOGUE[found.code], indent=18) if found.code in CATALOGUE else ()
     if context.after is not None:
-        yield _row_line(context.after, event.time_ns)
+        yield row_line(context.after)
     yield _BLANK
     yield from _field_lines(recording, exchange, event)
     yield from _data_lines(event)
@@ -158,10 +153,6 @@ def _text_lines(label: str, text: JoinedText) -> Iterator[Line]:
         ellipsis = "…" if text.characters > _MAX_TEXT else ""
         progress = "final" if text.final else "so far"
         yield _label_line(label, f"{count_of(text.characters, 'char')} {progress}: {ellipsis}{text.text[-_MAX_TEXT:]}")
-
-
-def _row_line(event: Event, since_ns: int) -> Line:
-    return row_line(EventRow(event, event.time_ns - since_ns, is_whole=True))
 
 
 def _field_lines(recording: Recording, exchange: Exchange, event: Event) -> Iterator[Line]:

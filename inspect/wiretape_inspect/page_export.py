@@ -30,7 +30,7 @@ from base64 import b64encode
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import compress, count
 from operator import is_not
 from typing import Any
@@ -50,7 +50,7 @@ from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filters import CompiledFilter, Subject
 from wiretape_inspect.view.runs_and_calls import longest_silence
-from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, StreamRow
+from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, event_rows
 
 _Parts = Iterator[bytes]
 _LARGE = 256 << 10
@@ -183,17 +183,30 @@ def _path(name: str, **query: int) -> str:
 
 
 def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) -> Iterator[str]:
-    """Yield the rows of an exchange, and note in `cuts` where its unfinished messages are."""
+    """Yield the rows of an exchange, with a row `omitted` wherever events are missing between them.
+
+    Adds to `cuts` the offset of each unfinished message, and the number of the event before.
+    """
     window, findings = page.window(exchange), page.findings_about(exchange)
     if not exchange.is_stream:
         yield from timeline_json.exchange_json_lines(page.recording, exchange, findings)
         return
     yield dump_json({"row": "exchange", **timeline_json.exchange_document(exchange)})
     matches = None if window is None else _window_filter(window)
-    body = page.recording.body(exchange.number, Side.RESPONSE)
-    shown = _noting_cuts(stream_rows(exchange, body, findings, matches), cuts)
-    for row in shown if window is None else _with_omissions(shown, exchange.number):
-        yield dump_json(row) if isinstance(row, dict) else timeline_json.row_json(exchange.number, row)
+    following = 1  # the number of the next event
+    for row in stream_rows(exchange, page.recording.body(exchange.number, Side.RESPONSE), findings, matches):
+        first, last = following, following - 1
+        if isinstance(row, EventRow | DeltaRow):
+            first, last = row.numbers
+        elif isinstance(row, EndRow):
+            first, last = row.events + 1, row.events
+        elif isinstance(row, CutRow):
+            cuts.append((row.start, max(last, 1)))
+        if first > following:
+            omitted = {"row": "omitted", "exchange": exchange.number, "first": following, "last": first - 1}
+            yield dump_json(omitted | {"time_ns": None})
+        following = last + 1
+        yield timeline_json.row_json(exchange.number, row)
 
 
 def _window_filter(window: _EventWindow) -> CompiledFilter:
@@ -208,34 +221,6 @@ def _window_filter(window: _EventWindow) -> CompiledFilter:
         return inside or bool(subject.codes) or "end" in subject.kinds
 
     return CompiledFilter(matches)
-
-
-def _with_omissions(rows: Iterable[StreamRow], exchange: int) -> Iterator[StreamRow | dict[str, Any]]:
-    """Yield the rows, and a row `omitted` wherever events are missing between them."""
-    next_event = 1
-    for row in rows:
-        first = next_event
-        if isinstance(row, EventRow | DeltaRow):
-            first = row.numbers[0]
-        elif isinstance(row, EndRow):
-            first = row.events + 1
-        if first > next_event:
-            yield {"row": "omitted", "exchange": exchange, "first": next_event, "last": first - 1, "time_ns": None}
-        next_event = first
-        if isinstance(row, EventRow | DeltaRow):
-            next_event = row.numbers[1] + 1
-        yield row
-
-
-def _noting_cuts(rows: Iterable[StreamRow], cuts: list[tuple[int, int]]) -> Iterator[StreamRow]:
-    """Yield the rows, and add to `cuts` the offset of each unfinished message and the number of the event before."""
-    event = 1
-    for row in rows:
-        if isinstance(row, EventRow | DeltaRow):
-            event = row.numbers[1]
-        elif isinstance(row, CutRow):
-            cuts.append((row.start, event))
-        yield row
 
 
 def _bodies(page: PageContent, exchange: Exchange) -> dict[str, dict[str, Any] | None]:
@@ -310,7 +295,6 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
     by_event: dict[int, list[Finding]] = {}
     for finding in page.findings_about(exchange):
         by_event.setdefault(finding.event or 0, []).append(finding)
-    since_ns = exchange.began_ns
     recent, later = deque[Chunk](), chunks(page.recording, exchange, 0, sys.maxsize)
 
     def chunks_of(event: Event) -> list[Chunk]:
@@ -321,14 +305,14 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
             recent.popleft()
         return [chunk for chunk in recent if chunk[0] < end]
 
-    for event in page.recording.events(exchange.number):
+    for row in event_rows(page.recording, exchange):
+        event = row.event
         if window is not None and event.number > window.last:
             return
         if window is None or (event.number in window and len(event.raw) <= _LARGE):
-            findings = tuple(by_event.get(event.number, ()))
-            document = timeline_json.event_document(exchange, event, since_ns, findings, chunks_of(event))
+            shown = replace(row, findings=tuple(by_event.get(event.number, ())))
+            document = timeline_json.event_document(exchange, shown, chunks_of(event))
             yield event.number, document | timeline_json.content(event.raw, parse=False)
-        since_ns = event.time_ns
 
 
 def find_change(before: object, now: object) -> object:

@@ -2,16 +2,16 @@
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import orjson
 
 from wiretape.content_encoding import is_identity
-from wiretape.event import Event, TimedFrame
+from wiretape.event import TimedFrame
 from wiretape.event_preview import is_utf8
-from wiretape.json_codec import UnreadableJson, dump_json, read_json
+from wiretape.json_codec import UnreadableJson, dump_json, members_of, read_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Rule, explanation_of
@@ -31,6 +31,7 @@ from wiretape_inspect.view.timeline_rows import (
     OversizedRow,
     PauseRow,
     StreamRow,
+    event_rows,
 )
 
 _ROW_NAMES: dict[type, str] = {
@@ -49,28 +50,16 @@ def exchange_document(exchange: Exchange) -> dict[str, Any]:
     request, response = exchange.request, exchange.response
     return {
         "exchange": exchange.number,
-        "time_ns": request.time_ns,
-        "ended_ns": exchange.ended_ns,
-        "client": request.client,
-        "method": request.method,
-        "scheme": request.scheme,
-        "authority": request.authority,
-        "target": request.target,
+        **members_of(request, "time_ns", "client", "method", "scheme", "authority", "target"),
         "request_version": request.http_version,
         "request_headers": request.headers,
         "status": response.status if response else None,
         "response_version": response.http_version if response else None,
         "response_headers": response.headers if response else None,
         "stream": exchange.is_stream,
-        "operation": exchange.operation,
-        "session_id": exchange.session_id,
-        "run_id": exchange.run_id,
-        "ending": exchange.ending,
         "ending_label": ending_label(exchange.ending, stream=exchange.is_stream),
-        "detail": exchange.detail,
-        "request_bytes": exchange.request_bytes,
-        "response_bytes": exchange.response_bytes,
-        "lost_bytes": exchange.lost_bytes,
+        **members_of(exchange, "ended_ns", "operation", "session_id", "run_id", "ending", "detail"),
+        **members_of(exchange, "request_bytes", "response_bytes", "lost_bytes"),
     }
 
 
@@ -92,23 +81,13 @@ def row_document(exchange: int, row: StreamRow) -> dict[str, Any]:
 
 def _values(row: StreamRow) -> dict[str, Any]:
     if not isinstance(row, EventRow):
-        return {field.name: getattr(row, field.name) for field in fields(row)}
+        return members_of(row)
     event = row.event
     return {
         "event": event.number,
-        "time_ns": event.time_ns,
-        "gap_ns": row.gap_ns,
-        "type": event.type,
-        "kind": event.kind,
-        "id": event.id,
-        "sequence": event.sequence,
-        "run_id": event.run_id,
-        "tool_call_id": event.tool_call_id,
-        "preview": row.preview,
-        "note": event.note,
-        "start": event.frame.start,
-        "end": event.frame.end,
-        "findings": row.findings,
+        **members_of(event, "time_ns", "type", "kind", "id", "sequence", "run_id", "tool_call_id", "note"),
+        **members_of(event.frame, "start", "end"),
+        **members_of(row, "gap_ns", "preview", "findings"),
     }
 
 
@@ -139,8 +118,9 @@ def exchange_json_lines(
 def reconnection_json_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
     """Return the row `reconnection` about two connections, then a row `id` for each id.  Raises InputError at once."""
     view = compare_connections(recording, first, second)
-    about = {field.name: getattr(view, field.name) for field in fields(view) if field.name != "rows"}
-    ids = ({"row": "id"} | {field.name: getattr(row, field.name) for field in fields(row)} for row in view.rows)
+    about = members_of(view)
+    del about["rows"]
+    ids = ({"row": "id"} | members_of(row) for row in view.rows)
     return map(dump_json, chain([{"row": "reconnection", **about}], ids))
 
 
@@ -150,20 +130,19 @@ def detail_document(recording: Recording, exchange: Exchange, context: EventCont
     Has the keys of its row, and `fields` (`[[name, value]]`), `cursor`, `chunks` (`[[start, end, time_ns]]` of the body
     as it arrived; null if that is encoded), `data` as text, `base64` (all its bytes), and `state`.
     """
-    event = context.event
+    event = context.row.event
     findings = tuple(finding for finding in recording.findings(exchange.number) if finding.event == event.number)
     event_chunks = chunks(recording, exchange, event.frame.start, event.frame.end)
-    document = event_document(exchange, event, context.since_ns, findings, event_chunks)
+    document = event_document(exchange, replace(context.row, findings=findings), event_chunks)
     state = state_at(recording, exchange, event.number)
     return {**document, "base64": b64encode(event.raw).decode(), "state": state}
 
 
-def event_document(
-    exchange: Exchange, event: Event, since_ns: int, findings: tuple[Finding, ...], event_chunks: Iterable[Chunk]
-) -> dict[str, Any]:
-    """Return one event in detail without `base64` and `state`; `since_ns` is when the previous event arrived."""
+def event_document(exchange: Exchange, row: EventRow, event_chunks: Iterable[Chunk]) -> dict[str, Any]:
+    """Return one event in detail without `base64` and `state`."""
+    event = row.event
     return {
-        **row_document(exchange.number, EventRow(event, event.time_ns - since_ns, findings, is_whole=True)),
+        **row_document(exchange.number, row),
         "fields": [[_decode(name), _decode(value)] for name, value in event.frame.fields],
         "cursor": _decode(event.frame.last_event_id),
         "may_be_unread": may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns),
@@ -226,12 +205,8 @@ def recording_document(
 def rules_of(findings: Iterable[Finding]) -> Mapping[str, Any]:
     """Return the rules of some findings, by code."""
     codes = sorted({finding.code for finding in findings})
-    names = ("name", "severity", "side", "clause")
-    return {
-        code: {name: getattr(CATALOGUE[code], name) for name in names} | explained_rule(CATALOGUE[code])
-        for code in codes
-        if code in CATALOGUE
-    }
+    found = [CATALOGUE[code] for code in codes if code in CATALOGUE]
+    return {each.code: members_of(each, "name", "severity", "side", "clause") | explained_rule(each) for each in found}
 
 
 def explained_rule(rule: Rule) -> dict[str, str]:
@@ -242,11 +217,7 @@ def explained_rule(rule: Rule) -> dict[str, str]:
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
     """Yield a row for each message of a stream from number `first` to `last`, including deltas."""
-    since_ns = exchange.began_ns
-    for event in recording.events(exchange.number, max(first - 1, 1)):
-        if event.number > last:
+    for row in event_rows(recording, exchange, first):
+        if row.event.number > last:
             return
-        if event.number >= first:
-            row = EventRow(event, event.time_ns - since_ns, is_whole=True)
-            yield dump_json(row_document(exchange.number, row))
-        since_ns = event.time_ns
+        yield dump_json(row_document(exchange.number, row))

@@ -46,7 +46,7 @@ def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]
         around = event_detail.find_event(recording, stream, event)
     document = timeline_json.detail_document(recording, stream, around)
     del document["base64"]
-    return document | timeline_json.content(around.event.raw, parse=False)
+    return document | timeline_json.content(around.row.event.raw, parse=False)
 
 
 def _findings(recording: Recording, *, exchange: int, event: int | None = None) -> list[dict[str, Any]]:

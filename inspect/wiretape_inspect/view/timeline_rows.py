@@ -4,11 +4,13 @@ Rows are derived from events.  An event has its own row, except that consecutive
 keep-alives are counted in a `PauseRow`.  An event with a finding is never folded.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wiretape.event import Event
 from wiretape.event_preview import PREVIEW, truncate
 from wiretape.observations import Ending
+from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 
 GAP_NS = 1_000_000_000
@@ -35,6 +37,15 @@ class EventRow:
     def preview(self) -> str:
         """The text that the row shows."""
         return self.event.text if self.is_whole else truncate(self.event.text)
+
+
+def event_rows(recording: Recording, exchange: Exchange, first: int = 1) -> Iterator[EventRow]:
+    """Yield the whole row of each event of a stream from number `first` on, without findings; deltas are not folded."""
+    since_ns = exchange.began_ns
+    for event in recording.events(exchange.number, max(first - 1, 1)):
+        if event.number >= first:
+            yield EventRow(event, event.time_ns - since_ns, is_whole=True)
+        since_ns = event.time_ns
 
 
 @dataclass(frozen=True, slots=True)
