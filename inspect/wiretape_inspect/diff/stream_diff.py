@@ -15,7 +15,7 @@ import orjson
 
 from wiretape.event import Event, TimedFrame
 from wiretape.frame_reader import FrameReader
-from wiretape.json_codec import UnreadableJson, read_json
+from wiretape.json_codec import UnreadableJson, members_of, read_json
 from wiretape.json_diff import Difference
 from wiretape.json_path import JsonPath
 from wiretape.observations import BytesArrived, Side
@@ -82,10 +82,12 @@ class EventItem:
 
     def spool(self, file: IO[bytes]) -> None:
         """Move the data to a file until it is restored."""
-        self._content_hash = self.content_hash
+        self._content_hash, ids = self.content_hash, self.ids
         self.spooled = (file.seek(0, SEEK_END), len(self.data))
         file.write(self.data)
         self.release()
+        # Most events differ only in their ids, and need not be restored.
+        self.ids = ids
 
     def restore(self, file: IO[bytes], ignored: tuple[JsonPath, ...]) -> None:
         """Read the data back from the file, if it is there."""
@@ -229,9 +231,11 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
             on_wait=on_wait,
         ):
             pairs.extend((here.event, there.event, here.time_ns, there.time_ns))
-            here.restore(spool, options.ignored)
-            there.restore(spool, options.ignored)
-            if fields := _changed_fields(values, here, there):
+            if not (is_same := _is_surely_same(here, there, values)):
+                here.restore(spool, options.ignored)
+                there.restore(spool, options.ignored)
+            data = [] if is_same else values.differences(here.document, there.document)
+            if fields := (*_changed_lines(values, here, there), *data):
                 diff.add(_entry("changed", exchanges, (here, there), fields))
             here.release()
             there.release()
@@ -254,22 +258,19 @@ def _event_keys(options: DiffOptions) -> list[Key[EventItem]]:
     return keys if options.ids else [lambda item: item.id or None, *keys]
 
 
-def _changed_fields(values: ValueComparison, first: EventItem, second: EventItem) -> tuple[Difference, ...]:
-    data = [] if _is_surely_same(first, second, values) else values.differences(first.document, second.document)
-    lines = [] if values.is_same_id(first.id, second.id) else [Difference("SSE id", first.id, second.id)]
+def _changed_lines(values: ValueComparison, first: EventItem, second: EventItem) -> Iterator[Difference]:
+    if not values.is_same_id(first.id, second.id):
+        yield Difference("SSE id", first.id, second.id)
     if first.lines != second.lines:
-        lines += [
-            Difference(f"SSE {name}", here, there)
-            for name in ("event", "retry")
-            if (here := _line_values(first, name)) != (there := _line_values(second, name))
-        ]
-    return (*lines, *data)
+        for name in ("event", "retry"):
+            if (here := _line_values(first, name)) != (there := _line_values(second, name)):
+                yield Difference(f"SSE {name}", here, there)
 
 
 def _is_surely_same(first: EventItem, second: EventItem, values: ValueComparison) -> bool:
     """Whether two events have the same data, which may be known without a comparison of all values."""
     if not values.options.ids:
-        return first.data == second.data
+        return first.spooled is None and second.spooled is None and first.data == second.data
     if not values.options.times or first.ids is None or second.ids is None or first.sequence is None:
         return False
     # With equal hashes, both have their ids in the same places.
@@ -314,17 +315,8 @@ def _entry(
         None if item is None else DiffLocation(number, item.event, item.time_ns)
         for number, item in zip(exchanges, items, strict=True)
     )
-    item = items[0] or items[1]
-    return DiffEntry(
-        kind,
-        "event",
-        (here, there),
-        type=item.type if item else "",
-        id=item.id if item else None,
-        sequence=item.sequence if item else None,
-        fields=fields,
-        later_ns=later_ns,
-    )
+    about = members_of(items[0] or items[1], "type", "id", "sequence") if any(items) else {}
+    return DiffEntry(kind, "event", (here, there), fields=fields, later_ns=later_ns, **about)
 
 
 def compare_texts(first: StreamItems, second: StreamItems, values: ValueComparison, diff: ExchangeDiff) -> None:
