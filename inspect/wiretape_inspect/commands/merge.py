@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -303,21 +303,13 @@ def _number_ranges(numbers: dict[int, int]) -> Iterator[str]:
 
 def _finding_changes(merged: MergedRecording, written: Recording) -> Iterator[str]:
     """The findings that only the parts or only the whole have."""
+    pairs = zip(merged.recordings, merged.numbers, strict=True)
     before = Counter(
-        key
-        for recording, numbers in zip(merged.recordings, merged.numbers, strict=True)
-        for key in _keys(recording, numbers)
+        (each.code, numbers[each.exchange], each.event) for recording, numbers in pairs for each in recording.findings()
     )
-    after = Counter(_keys(written, None))
+    after = Counter((each.code, each.exchange, each.event) for each in written.findings())
     gone, new = (before - after).total(), (after - before).total()
     if gone:
         yield f"Only in the separate recordings: {count_of(gone, 'live finding')}."
     if new:
         yield f"Only in the merged recording: {count_of(new, 'finding')}."
-
-
-def _keys(recording: Recording, numbers: dict[int, int] | None) -> Iterable[tuple[object, ...]]:
-    """What identifies a finding: rule, exchange, event."""
-    for finding in recording.findings():
-        number = finding.exchange
-        yield finding.code, number if numbers is None else numbers.get(number), finding.event

@@ -1,6 +1,6 @@
 """Compare two recordings: pair their exchanges, and compare request, status, headers and bodies of each pair."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -199,14 +199,13 @@ def _keys(exchanges: Iterable[Exchange], sessions: Mapping[str, int], *, ids: bo
 
 def _path_key(request: RequestStarted, sessions: Mapping[str, int], *, ids: bool) -> Hashable:
     session = session_in(request.target)
-    return tuple(
-        sessions.get(part.text, part.text)
-        if part.text == session
-        else None
-        if ids and part.may_be_id
-        else without_fingerprints(part.text)
-        for part in _path_segments(request)
-    )
+
+    def key(part: str) -> Hashable:
+        if part == session:
+            return sessions.get(part, part)
+        return None if ids else without_fingerprints(part)
+
+    return tuple(_path_segments(request, key))
 
 
 def _query_key(target: str, *, ids: bool) -> Hashable:
@@ -216,24 +215,17 @@ def _query_key(target: str, *, ids: bool) -> Hashable:
     )
 
 
-class _Segment(NamedTuple):
-    """A segment of a path, percent-decoded."""
-
-    text: str
-    may_be_id: bool
-
-
-def _path_segments(request: RequestStarted) -> list[_Segment]:
-    """The segments of the path of a request."""
+def _path_segments(request: RequestStarted, replace_id: Callable[[str], Any]) -> list[Any]:
+    """The segments of the path of a request, percent-decoded; those that may be ids are replaced."""
     match = operation_of(request.method, request.target)
     ids = {session_in(request.target), match.run_id if match else None}
     parts = map(unquote, request.target.partition("#")[0].partition("?")[0].split("/"))
-    return [_Segment(part, part in ids or may_be_id(part)) for part in parts]
+    return [replace_id(part) if part in ids or may_be_id(part) else part for part in parts]
 
 
 def _target_document(request: RequestStarted, *, ids: bool) -> Any:
     """What is compared of a target, in the form of JSON."""
-    path = [{"id": part.text} if ids and part.may_be_id else part.text for part in _path_segments(request)]
+    path = _path_segments(request, lambda part: {"id": part} if ids else part)
     return [path, [{name: value} for name, value in _query_parameters(request.target)]]
 
 
