@@ -116,4 +116,4 @@ packages: venv ## install the wheel and the sdist in every documented way and us
 clean: ## remove $(VENV), caches, coverage, builds and the recording of the demo
 	rm -rf $(VENV) .venv-lock .venv-mutants .venv-audit build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
 	rm -rf tests/clients/node_modules benchmarks/peers/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find core proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +
+	find core contracts proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,7 +20,7 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkResult
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("core", "proxy", "replay", "inspect")
+SOURCES = ("core", "contracts", "proxy", "replay", "inspect")
 GROUPS = {
     "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
     "rules": (["core/wiretape/rules"], ["tests/rules/test_vectors.py", "tests/rules", "-m", "'not hypothesis'"]),

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from wiretape_replay.recording_server import Replay as Replay
     from wiretape_replay.recording_server import serve_replay as serve_replay
     from wiretape_replay.server_options import ReplayOptions as ReplayOptions
-    from wiretape_replay.server_options import ServeOptions as ServeOptions
-    from wiretape_replay.service.scenario_server import serve_scenario as serve_scenario
+    from wiretape_replay.stand_in import ServeOptions as ServeOptions
+    from wiretape_replay.stand_in import serve_scenario as serve_scenario
     from wiretape_replay.verbatim.verbatim_player import ServedRequest as ServedRequest
     from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest as UnmatchedRequest
     from wiretape_replay.verbatim.verifier import VerifyResult as VerifyResult
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "loop_thread": ("start_replay", "start_scenario"),
     "recording_server": ("Replay", "serve_replay"),
-    "server_options": ("ReplayOptions", "ServeOptions"),
-    "service.scenario_server": ("serve_scenario",),
+    "server_options": ("ReplayOptions",),
+    "stand_in": ("ServeOptions", "serve_scenario"),
     "verbatim.verbatim_player": ("ServedRequest", "UnmatchedRequest"),
     "verbatim.verifier": ("VerifyResult", "verify"),
 }

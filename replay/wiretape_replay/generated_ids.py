@@ -1,6 +1,5 @@
-"""Generated ids: of responses, and of the sessions, runs, events and calls of the stand-in; the same in every run."""
+"""Ids of responses that do not come from a recording."""
 
-from hashlib import blake2b
 from itertools import count
 
 
@@ -17,9 +16,3 @@ class RequestIdCounter:
     def next(self) -> str:
         """Return the next unused request id."""
         return f"{self._prefix}-{next(self._numbers)}"
-
-
-def generate_id(prefix: str, seed: int, *parts: str | int) -> str:
-    """Return `prefix_` and 20 hexadecimal digits, which depend on the seed and the parts only."""
-    text = "\0".join(map(str, (prefix, seed, *parts)))
-    return f"{prefix}_{blake2b(text.encode(), digest_size=10).hexdigest()}"

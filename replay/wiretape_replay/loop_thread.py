@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 from wiretape_replay.control.playhead_control import wait_for
 from wiretape_replay.recording_server import Replay, serve_replay
-from wiretape_replay.server_options import ReplayOptions, ServeOptions
-from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
-from wiretape_replay.service.scenario_steps import Scenario
+from wiretape_replay.server_options import ReplayOptions
+from wiretape_replay.stand_in import ServeOptions, Service, serve_scenario
 
 _T = TypeVar("_T")
 
@@ -66,9 +65,7 @@ def start_replay(recording_path: Path | str, options: ReplayOptions | None = Non
 
 
 @contextmanager
-def start_scenario(
-    scenario: Scenario | Path | str = DEFAULT_SCENARIO, options: ServeOptions | None = None, **how: Any
-) -> Iterator[Service]:
+def start_scenario(scenario: Any = None, options: ServeOptions | None = None, **how: Any) -> Iterator[Service]:
     """Play a service until the block ends.  Same arguments and errors as serve_scenario."""
     with shared_thread().entered(serve_scenario(scenario, options, **how)) as service:
         yield service

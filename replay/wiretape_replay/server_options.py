@@ -14,7 +14,6 @@ from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
-from wiretape_replay.service.assumptions import ServiceSettings, decode_service_settings, default_settings
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
 
 SERVING = "What to serve, and where"
@@ -40,7 +39,7 @@ def check_choices(options: Any) -> None:
             check_choice(each.name, getattr(options, each.name), each.metadata["choices"])
 
 
-_FAULTS_OPTION = ("--faults", FAULTS, "Fault script (TOML) to apply.")
+FAULTS_OPTION = ("--faults", FAULTS, "Fault script (TOML) to apply.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +114,7 @@ class ReplayOptions:
     )
     no_auth: bool = option(False, "--no-auth", ACCESS, "Accept requests without a key.")
     faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = option(
-        None, *_FAULTS_OPTION, is_file=True
+        None, *FAULTS_OPTION, is_file=True
     )
     """In Python also the text of the file, the same as a dictionary, one fault, or a list of faults."""
 
@@ -175,62 +174,6 @@ class ReplayOptions:
             Order(self.order),
             RepeatMode(self.repeat),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """How a service is played.  Raises InputError for values that are not valid."""
-
-    seed: int = option(
-        0,
-        "--seed",
-        SERVING,
-        "Seed for all generated ids.  [default: random]",
-        metavar="N",
-        type=int,
-        command_default=None,
-    )
-    clock: str = option(
-        "real",
-        "--clock",
-        TIME,
-        "Virtual time jumps to the next event, but stands still while the service waits for clients.",
-        choices=("real", "virtual"),
-    )
-    service: "ServiceSettings | Path | str | Mapping[str, Any] | None" = option(
-        None,
-        "--service",
-        ACCESS,
-        "TOML file with keys, scopes, limits and assumptions.  [default: one key, the published limits]",
-        is_file=True,
-    )
-    """In Python also the text of the file, or the same as a dictionary."""
-    faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = option(
-        None, *_FAULTS_OPTION, is_file=True
-    )
-    """In Python also the text of the file, the same as a dictionary, one fault, or a list of faults."""
-
-    settings: ServiceSettings = field(init=False, repr=False, compare=False)
-    """The service settings, parsed."""
-    script: FaultScript = field(init=False, repr=False, compare=False)
-    """The faults to inject, parsed."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if not isinstance(self.seed, int):
-            raise InputError(f"Invalid seed {shorten(repr(self.seed), 60)}: expected a whole number.")
-        settings = self.service
-        if settings is None:
-            settings = default_settings()
-        elif not isinstance(settings, ServiceSettings):
-            settings = decode_service_settings(*toml_document("service", settings))
-        object.__setattr__(self, "settings", settings)
-        object.__setattr__(self, "script", fault_script(self.faults))
-
-    @property
-    def is_virtual(self) -> bool:
-        """Whether time is virtual."""
-        return self.clock == "virtual"
 
 
 def parse_speed(speed: str | float) -> float:

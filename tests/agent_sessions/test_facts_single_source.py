@@ -18,12 +18,12 @@ from wiretape.agent_sessions.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 # Vectors contain traffic.
-EXEMPT = {"agent_sessions", "vectors"}
+EXEMPT = [ROOT / "core" / "wiretape" / "agent_sessions", ROOT / "core" / "wiretape" / "rules" / "vectors"]
 SOURCES = [
     path
-    for folder in ("core", "proxy", "replay", "inspect")
+    for folder in ("core", "contracts", "proxy", "replay", "inspect")
     for path in sorted((ROOT / folder).rglob("*.py"))
-    if not EXEMPT & set(path.parts)
+    if not any(path.is_relative_to(folder) for folder in EXEMPT)
 ]
 FACTS = {
     *EVENT_TYPES,

@@ -13,10 +13,9 @@ import aiohttp
 import pytest
 
 from wiretape.sse import FrameKind, Parser
-from wiretape_replay.generated_ids import generate_id
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.assumptions import default_settings
-from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_contracts.agent_sessions.stand_in.assumptions import default_settings
+from wiretape_contracts.agent_sessions.stand_in.event_emitter import generate_id
+from wiretape_replay.stand_in import ServeOptions, serve_scenario
 
 SCENARIO = """
 title = "Three drops and a resync, each of which waits for the client"

@@ -12,7 +12,7 @@ import yaml
 from programs import find_program
 
 ROOT = Path(__file__).parents[2]
-SOURCE_ROOTS = ["core", "proxy", "replay", "inspect"]
+SOURCE_ROOTS = ["core", "contracts", "proxy", "replay", "inspect"]
 
 
 def run(*command, cwd=ROOT, **env) -> subprocess.CompletedProcess[str]:

@@ -30,7 +30,7 @@ from wiretape.cli import subcommand, wiretape
 from wiretape.recording.formats import FORMATS
 from wiretape.rules.vectors import vectors_of
 from wiretape_replay.loop_thread import start_scenario
-from wiretape_replay.server_options import ServeOptions
+from wiretape_replay.stand_in import ServeOptions
 
 ROOT = Path(__file__).parents[2]
 STREAM = "/v1/sessions/s1/events/stream"

@@ -21,7 +21,7 @@ from wiretape import __version__
 from wiretape.cli import wiretape
 from wiretape.config import load_config
 from wiretape_replay.loop_thread import start_scenario
-from wiretape_replay.server_options import ServeOptions
+from wiretape_replay.stand_in import ServeOptions
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"

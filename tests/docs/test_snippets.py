@@ -28,11 +28,12 @@ from wiretape import __version__
 from wiretape.cli import subcommand, wiretape
 from wiretape.config import load_config
 from wiretape.recording import open_recording
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import read_scenario
 from wiretape_inspect.probe.probe_file import read_probe_file
 from wiretape_inspect.report import baseline
 from wiretape_proxy.proxy_options import OPTIONS
-from wiretape_replay.server_options import ServeOptions, fault_script
-from wiretape_replay.service.scenario_file import read_scenario
+from wiretape_replay.server_options import fault_script
+from wiretape_replay.stand_in import ServeOptions
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

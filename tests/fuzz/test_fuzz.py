@@ -25,11 +25,12 @@ from wiretape.recording import build_recording, open_recording
 from wiretape.recording.formats import find_format
 from wiretape.rules import Checker
 from wiretape.sse import Parser
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import read_scenario
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES, parse_query
 from wiretape_inspect.report import baseline
 from wiretape_replay import ReplayOptions, start_replay
-from wiretape_replay.server_options import ServeOptions, fault_script
-from wiretape_replay.service.scenario_file import read_scenario
+from wiretape_replay.server_options import fault_script
+from wiretape_replay.stand_in import ServeOptions
 
 EXAMPLES = int(os.environ.get("WIRETAPE_FUZZ", "6"))
 CORPUS = Path(__file__).with_name("corpus")

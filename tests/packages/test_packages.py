@@ -117,7 +117,7 @@ def test_the_installed_command_records_reports_replays_and_debugs(installed, tmp
 def test_the_version_is_in_one_place():
     """Everything else reads it: the package's metadata, `--version`, recordings and reports."""
     version = re.compile(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])")
-    code = [name for name in sources("core", "proxy", "replay", "inspect") if name.endswith(".py")]
+    code = [name for name in sources("core", "contracts", "proxy", "replay", "inspect") if name.endswith(".py")]
 
     assert [name for name in code if version.search((ROOT / name).read_text("utf-8"))] == ["core/wiretape/__init__.py"]
     assert "version" in PROJECT["project"]["dynamic"]

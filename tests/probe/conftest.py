@@ -19,8 +19,7 @@ from wiretape_inspect.probe.probe_runner import ProbeOptions, ProbeSetup, run_pr
 from wiretape_inspect.probe.reproduction import judge
 from wiretape_inspect.report import baseline
 from wiretape_inspect.report.case_results import SERVICE_RULES
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.stand_in import ServeOptions, serve_scenario
 
 SERVICE = """
 [[keys]]

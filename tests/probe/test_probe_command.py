@@ -20,8 +20,7 @@ from wiretape_inspect.probe.probe_case import CASES
 from wiretape_inspect.probe.probe_file import initial_file
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.json_format import schema
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.stand_in import ServeOptions, serve_scenario
 
 
 def lose_run_id(reply):

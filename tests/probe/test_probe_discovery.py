@@ -10,8 +10,7 @@ from test_probe_hostile import SERVERS
 
 from wiretape_inspect.probe import discovery, probe_client
 from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file, probe_file_text
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.stand_in import ServeOptions, serve_scenario
 
 KEY = '[[keys]]\nkey = "main-key"\n'
 

@@ -30,7 +30,7 @@ from wiretape_process import ForkedProgram
 from wiretape.observations import Ending, Side
 from wiretape.recording import Exchange, open_recording
 
-ROOTS = [str(Path(__file__).parents[2] / root) for root in ("core", "proxy", "replay", "inspect")]
+ROOTS = [str(Path(__file__).parents[2] / root) for root in ("core", "contracts", "proxy", "replay", "inspect")]
 _STARTED: list[subprocess.Popen] = []
 PATIENCE_S = 45
 _T = TypeVar("_T")

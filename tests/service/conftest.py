@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 from stages import serving
 
-from wiretape_replay.service.scenario_file import read_scenario
-from wiretape_replay.service.session_engine import CommandKind, SessionEngine
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import read_scenario
+from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKind, SessionEngine
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -15,11 +15,10 @@ import aiohttp
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
+from wiretape_contracts.agent_sessions.stand_in.assumptions import default_settings
 from wiretape_replay.access.access_settings import ApiKey
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.assumptions import default_settings
-from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.stand_in import ServeOptions, serve_scenario
 
 PATIENCE_S = 45
 _numbers = itertools.count(1)

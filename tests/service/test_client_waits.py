@@ -7,10 +7,9 @@ import time
 import pytest
 from stages import Stage
 
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import bundled_scenarios
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.scenario_file import bundled_scenarios
-from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.stand_in import ServeOptions, serve_scenario
 
 
 async def refused(scenario, clock, seconds, wait, http):

@@ -6,8 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
 from wiretape_replay.access.error_envelope import error_response
-from wiretape_replay.service.run_commands import Refusal
 
 SECOND = 1_000_000_000
 ASKS = """

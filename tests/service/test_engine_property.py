@@ -11,10 +11,8 @@ from wiretape import TrafficBuilder, check
 from wiretape.agent_sessions import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
 from wiretape.observations import Ending
 from wiretape.rules import Party
-from wiretape_replay.access.error_envelope import error_response
-from wiretape_replay.http_server.http_messages import HttpResponse
-from wiretape_replay.service.run_commands import Refusal
-from wiretape_replay.service.scenario_steps import (
+from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
+from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     Ask,
     EndStream,
     Fail,
@@ -35,7 +33,9 @@ from wiretape_replay.service.scenario_steps import (
     ToolSchemas,
     WaitForInput,
 )
-from wiretape_replay.service.session_engine import CommandKind, SessionEngine
+from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKind, SessionEngine
+from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.http_server.http_messages import HttpResponse
 from wiretape_replay.session.session_log import EntryKind, LogReader, SessionLog
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from wiretape.agent_sessions import DELTA_TYPES
-from wiretape_replay.service.scenario_file import STEP_TYPES
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import STEP_TYPES
 from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000

@@ -4,10 +4,12 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from wiretape.errors import InputError
-from wiretape_replay.service.scenario_file import bundled_scenarios, find_scenario, scenario_list
-from wiretape_replay.service.scenario_steps import Ask, Say, Tool
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import bundled_scenarios, find_scenario
+from wiretape_contracts.agent_sessions.stand_in.scenario_steps import Ask, Say, Tool
+from wiretape_replay.commands.serve import serve
 
 SECOND = 1_000_000_000
 
@@ -247,14 +249,14 @@ def test_a_scenario_is_found_by_its_name_or_file(tmp_path):
 
 
 def test_the_list_has_a_line_for_each_bundled_scenario():
-    lines = scenario_list().splitlines()
+    lines = CliRunner().invoke(serve, ["--list"]).output.splitlines()
     assert len(lines) == len(bundled_scenarios()) >= 12
     assert lines[0] == "hello                A run that says hello"
     assert [line.split()[0] for line in lines] == list(bundled_scenarios())
 
 
 def test_reading_a_scenario_needs_no_server():
-    code = "import sys, wiretape_replay.service.scenario_file; print('aiohttp' in sys.modules)"
+    code = "import sys, wiretape_contracts.agent_sessions.stand_in.scenario_file; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from wiretape import check
-from wiretape_replay.service.scenario_file import bundled_scenarios
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import bundled_scenarios
 
 RUNS = {"conversation": 3, "missed-deadline": 2, "sandbox": 3, "failures": 2, "everything": 3}
 """How many runs of a scenario are created; 1 for all others."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from wiretape.errors import InputError
-from wiretape_replay.service.run_commands import Refusal
-from wiretape_replay.service.scenario_file import STEP_TYPES, find_scenario
+from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import STEP_TYPES, find_scenario
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

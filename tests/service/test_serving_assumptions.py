@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape.toml_files import parse_toml
+from wiretape_contracts.agent_sessions.stand_in.assumptions import assumed_settings, decode_settings, fixed_assumptions
+from wiretape_contracts.agent_sessions.stand_in.scenario_steps import DEFAULT_DEADLINE
 from wiretape_replay.access.access_settings import ASSUMED_COUNTS, ASSUMED_SCOPES
 from wiretape_replay.commands.serve import serve as command
 from wiretape_replay.http_server.http_messages import LARGEST_BODY
 from wiretape_replay.server_options import ReplayOptions
-from wiretape_replay.service.assumptions import assumed_settings, decode_service_settings, fixed_assumptions
-from wiretape_replay.service.scenario_steps import DEFAULT_DEADLINE
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
 OTHER = """
@@ -40,13 +40,16 @@ run-body = { turn = "id", state = "status" }
 
 @pytest.fixture
 def setup():
-    return lambda text: decode_service_settings(parse_toml(text, "service.toml"), "service.toml")
+    return lambda text: decode_settings(parse_toml(text, "service.toml"), "service.toml")
 
 
 def test_every_assumption_is_on_its_page_and_in_the_list():
     page = PAGE.read_text("utf-8")
     rows = [f"| `{name}` | `{default}` | {about} |" for name, default, about in assumed_settings()]
-    rows += [f"| {one.subject} | {one.assumed} | {one.setting} |" for one in fixed_assumptions()]
+    rows += [
+        f"| {one['subject']} | {one['assumed']} | {one.get('setting', 'not configurable')} |"
+        for one in fixed_assumptions()
+    ]
     assert [line for line in page.splitlines() if line.startswith("| ") and "---" not in line] == [
         "| Setting | Default | Assumption |",
         *rows[: len(assumed_settings())],
@@ -56,14 +59,14 @@ def test_every_assumption_is_on_its_page_and_in_the_list():
     listed = " ".join(CliRunner().invoke(command, ["--assumptions"]).output.split())
     for row in [
         *(f"{name} = {default}" for name, default, _ in assumed_settings()),
-        *(one.subject.replace("`", "") for one in fixed_assumptions()),
+        *(one["subject"].replace("`", "") for one in fixed_assumptions()),
     ]:
         assert row in listed
     assert listed.count("Assumed:") == len(rows)
 
 
 def test_the_documented_numbers_are_the_real_ones():
-    assumed = {one.subject: one.assumed for one in fixed_assumptions()}
+    assumed = {one["subject"]: one["assumed"] for one in fixed_assumptions()}
     for subject, values in (
         ("scope that requests need", ASSUMED_SCOPES),
         ("limit that requests count towards", ASSUMED_COUNTS),

@@ -5,7 +5,7 @@ from stages import KEYS
 
 from wiretape.agent_sessions import LIMITS
 from wiretape.errors import InputError
-from wiretape_replay.service.service_clock import VirtualClock
+from wiretape_replay.service_clock import VirtualClock
 
 
 async def test_tenants_cannot_see_sessions_of_each_other(serve):

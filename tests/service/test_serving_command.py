@@ -15,13 +15,13 @@ from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
+from wiretape_contracts.agent_sessions.stand_in.assumptions import DEFAULT_KEY, default_settings
+from wiretape_contracts.agent_sessions.stand_in.event_emitter import generate_id
+from wiretape_contracts.agent_sessions.stand_in.scenario_file import bundled_scenarios
 from wiretape_replay.access.access_settings import DEFAULT_TENANT
 from wiretape_replay.commands.serve import serve
-from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.loop_thread import start_scenario
-from wiretape_replay.server_options import ServeOptions
-from wiretape_replay.service.assumptions import DEFAULT_KEY, default_settings
-from wiretape_replay.service.scenario_file import bundled_scenarios
+from wiretape_replay.stand_in import ServeOptions
 
 
 def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from wiretape.agent_sessions import ERROR_CODES
-from wiretape_replay.service.session_engine import SessionEngine
+from wiretape_contracts.agent_sessions.stand_in.session_engine import SessionEngine
 
 BODIES = {
     "not JSON": b"hello",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from wiretape import observations
 from wiretape.config import INCONCLUSIVE, NEVER, Config, find_config, threshold_of
-from wiretape.errors import InputError, RecordingError
+from wiretape.errors import RecordingError
 from wiretape.labels import count_of
 from wiretape.observations import Ending, Headers
 from wiretape.rules import Finding, Settings, Severity
@@ -34,10 +34,9 @@ from wiretape_replay.http_server.response_writer import (
 )
 from wiretape_replay.loop_thread import shared_thread, start_replay, start_scenario
 from wiretape_replay.recording_server import Replay
-from wiretape_replay.server_options import ReplayOptions, ServeOptions
-from wiretape_replay.service.scenario_server import Service
-from wiretape_replay.service.scenario_steps import Scenario
+from wiretape_replay.server_options import ReplayOptions
 from wiretape_replay.session.session_streams import StreamRequest
+from wiretape_replay.stand_in import ServeOptions, Service
 from wiretape_replay.testing.client_criteria import ClientCriteria, select_options
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
@@ -319,16 +318,12 @@ class CheckedService(CheckedServer):
 _Checked = TypeVar("_Checked", CheckedReplay, CheckedService)
 
 
-def _find_scenario(scenario: object, find: Callable[[Path], Path]) -> Scenario | Path | str:
+def _find_scenario(scenario: object, find: Callable[[Path], Path]) -> object:
     """A scenario with its path resolved by `find`, if it is given as a file.  Raises InputError."""
     if isinstance(scenario, Path):
         return find(scenario)
     if isinstance(scenario, str) and not is_toml_text(scenario) and (scenario.endswith(".toml") or "/" in scenario):
         return find(Path(scenario))
-    if not isinstance(scenario, Scenario | str):
-        raise InputError(
-            f"Invalid scenario {scenario!r}: expected the name of a bundled scenario, a TOML file, or TOML text."
-        )
     return scenario
 
 
@@ -450,7 +445,7 @@ def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
 
 
 @contextmanager
-def serve(scenario: Any = "hello", **options: Any) -> Iterator[CheckedService]:
+def serve(scenario: Any = None, **options: Any) -> Iterator[CheckedService]:
     """Play a scenario as the stand-in until the block is left, and check the client.
 
     Takes the fields of ServeOptions, and `fail_on`, `allow` and `faults_may_miss`; time is virtual by default.

@@ -12,7 +12,8 @@ from wiretape.rules import Finding, Severity, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.client_verdict.client_report import CLIENT_RULES
-from wiretape_replay.server_options import ReplayOptions, ServeOptions, check_choice, string_list
+from wiretape_replay.server_options import ReplayOptions, check_choice, string_list
+from wiretape_replay.stand_in import ServeOptions
 
 CRITERIA = ("fail_on", "allow", "allow_misses", "faults_may_miss")
 """The options of a test that `wiretape replay` and `wiretape serve` do not have."""

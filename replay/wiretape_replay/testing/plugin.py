@@ -69,7 +69,7 @@ def wiretape_service(_wiretape_servers: "ServerGroup") -> "Callable[..., Checked
     the test fails if its client breaks a rule.  Takes the options of `wiretape serve`; time is virtual by default.
     """
 
-    def start(scenario: "Path | str" = "hello", **options: Any) -> "CheckedService":
+    def start(scenario: "Path | str | None" = None, **options: Any) -> "CheckedService":
         with _in_one_sentence():
             return _wiretape_servers.serve(scenario, options)
 

@@ -28,8 +28,8 @@ from wiretape.agent_sessions import (
     TOOL_STARTED,
 )
 from wiretape.observations import Ending
-from wiretape_replay.service.event_emitter import Content, EventEmitter, format_time
-from wiretape_replay.service.scenario_steps import (
+from wiretape_contracts.agent_sessions.stand_in.event_emitter import Content, EventEmitter, format_time
+from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     Ask,
     EndStream,
     Fail,

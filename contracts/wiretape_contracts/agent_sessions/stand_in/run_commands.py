@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from wiretape.agent_sessions import INVALID_REQUEST, TOOL_INPUT_INVALID
+from wiretape_contracts.agent_sessions.stand_in.tool_schemas import ANY_OBJECT, ToolSchema, UnusableSchemaError
 from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
-from wiretape_replay.service.tool_schemas import ANY_OBJECT, ToolSchema, UnusableSchemaError
 
 _LONGEST_NAME = 200
 _MOST_TOOLS = 100

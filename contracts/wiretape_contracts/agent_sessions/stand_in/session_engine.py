@@ -23,9 +23,8 @@ from wiretape.agent_sessions import (
     TOOL_RESULT_INVALID,
 )
 from wiretape.safe_text import shorten
-from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
-from wiretape_replay.service.event_emitter import EventEmitter
-from wiretape_replay.service.run_commands import (
+from wiretape_contracts.agent_sessions.stand_in.event_emitter import EventEmitter
+from wiretape_contracts.agent_sessions.stand_in.run_commands import (
     CreateBody,
     Refusal,
     RegisteredTool,
@@ -33,8 +32,13 @@ from wiretape_replay.service.run_commands import (
     parse_create_body,
     parse_resume_body,
 )
-from wiretape_replay.service.run_interpreter import CallOutcome, ResumePoint, RunInterpreter, RunToolCall
-from wiretape_replay.service.scenario_steps import (
+from wiretape_contracts.agent_sessions.stand_in.run_interpreter import (
+    CallOutcome,
+    ResumePoint,
+    RunInterpreter,
+    RunToolCall,
+)
+from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     REFUSAL_MESSAGES,
     Ask,
     Refuse,
@@ -42,7 +46,8 @@ from wiretape_replay.service.scenario_steps import (
     Scenario,
     walk_steps,
 )
-from wiretape_replay.service.tool_schemas import ANY_OBJECT, ToolSchema
+from wiretape_contracts.agent_sessions.stand_in.tool_schemas import ANY_OBJECT, ToolSchema
+from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.session.session_log import LogEntry
 
 _OBJECT = ToolSchema(ANY_OBJECT)

@@ -6,11 +6,11 @@ Only for the event loop's thread.
 from dataclasses import dataclass, field
 
 from wiretape.agent_sessions import EVENT_STREAM
-from wiretape_replay.generated_ids import generate_id
+from wiretape_contracts.agent_sessions.stand_in.event_emitter import generate_id
+from wiretape_contracts.agent_sessions.stand_in.scenario_steps import Scenario
+from wiretape_contracts.agent_sessions.stand_in.session_engine import SessionEngine
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
-from wiretape_replay.service.scenario_steps import Scenario
-from wiretape_replay.service.service_clock import Clock
-from wiretape_replay.service.session_engine import SessionEngine
+from wiretape_replay.service_clock import Clock
 from wiretape_replay.session.playhead_clock import Playheads, Timer
 from wiretape_replay.session.session_log import PlayableSession, SessionLog
 

@@ -11,7 +11,7 @@ from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml_text, require_table_lists
-from wiretape_replay.service.scenario_steps import (
+from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     STEP_TAG,
     Ask,
     Pause,
@@ -29,7 +29,7 @@ from wiretape_replay.service.scenario_steps import (
     WaitingStep,
     walk_steps,
 )
-from wiretape_replay.service.tool_schemas import ToolSchema, UnusableSchemaError
+from wiretape_contracts.agent_sessions.stand_in.tool_schemas import ToolSchema, UnusableSchemaError
 
 STEP_TYPES: Mapping[str, type[Step]] = {str(step.__struct_config__.tag): step for step in get_args(Step)}
 """Every kind of step, by the key that names it."""
@@ -259,10 +259,16 @@ def bundled_scenarios() -> dict[str, Path]:
     return {path.stem.partition("-")[2]: path for path in found}
 
 
-def find_scenario(scenario: Path | str) -> Scenario:
-    """Read a scenario: the name of a bundled one, a file, or its TOML text.  Raises InputError."""
+def find_scenario(scenario: object) -> Scenario:
+    """Read a scenario: the name of a bundled one, a file, its TOML text, or itself.  Raises InputError."""
+    if isinstance(scenario, Scenario):
+        return scenario
     if isinstance(scenario, Path):
         return read_scenario(scenario)
+    if not isinstance(scenario, str):
+        raise InputError(
+            f"Invalid scenario {scenario!r}: expected the name of a bundled scenario, a TOML file, or TOML text."
+        )
     if is_toml_text(scenario):
         return _parse_scenario(scenario, "scenario")
     if not scenario:
@@ -276,11 +282,9 @@ def find_scenario(scenario: Path | str) -> Scenario:
     raise InputError(f"Unknown scenario {shorten(scenario)}{hint}" + ("" if hint.endswith("?") else "."))
 
 
-def scenario_list() -> str:
-    """The output of `wiretape serve --list`: a line for each bundled scenario, with its name and title."""
-    paths = bundled_scenarios()
-    width = max(map(len, paths))
-    return "".join(f"{name:{width}}  {read_scenario(path).title}\n" for name, path in paths.items())
+def list_scenarios() -> list[tuple[str, str]]:
+    """Return the names and titles of the bundled scenarios, the simplest first."""
+    return [(name, read_scenario(path).title) for name, path in bundled_scenarios().items()]
 
 
 def _is_file(name: str) -> bool:

@@ -3,16 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Any
 
 import orjson
 
 from wiretape.observations import Ending
-from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.session.session_log import EntryKind, LogEntry, event_frame
 
 Content = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _EMPTY: Mapping[str, Any] = {}
+
+
+def generate_id(prefix: str, seed: int, *parts: str | int) -> str:
+    """Return `prefix_` and 20 hexadecimal digits, which depend on the seed and the parts only."""
+    text = "\0".join(map(str, (prefix, seed, *parts)))
+    return f"{prefix}_{blake2b(text.encode(), digest_size=10).hexdigest()}"
 
 
 def format_time(epoch: datetime, time_ns: int) -> str:

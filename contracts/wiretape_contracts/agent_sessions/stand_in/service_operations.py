@@ -22,19 +22,19 @@ from wiretape.agent_sessions import (
     is_preflight,
 )
 from wiretape.safe_text import shorten
+from wiretape_contracts.agent_sessions.stand_in.assumptions import Assumptions
+from wiretape_contracts.agent_sessions.stand_in.event_emitter import format_time
+from wiretape_contracts.agent_sessions.stand_in.live_sessions import LiveSession, LiveSessions
+from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal, invalid_field, require
+from wiretape_contracts.agent_sessions.stand_in.run_interpreter import ResumePoint, RunInterpreter
+from wiretape_contracts.agent_sessions.stand_in.service_routes import RouteMatch, find_route
+from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKind
 from wiretape_replay.access.access_settings import ANY_KEY, ApiKey
 from wiretape_replay.access.auth_and_rate_limits import AccessControl, session_not_found
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, HttpResponse, read_body
 from wiretape_replay.http_server.response_writer import ResponseWriter
-from wiretape_replay.service.assumptions import Assumptions
-from wiretape_replay.service.event_emitter import format_time
-from wiretape_replay.service.live_sessions import LiveSession, LiveSessions
-from wiretape_replay.service.run_commands import Refusal, invalid_field, require
-from wiretape_replay.service.run_interpreter import ResumePoint, RunInterpreter
-from wiretape_replay.service.service_routes import RouteMatch, find_route
-from wiretape_replay.service.session_engine import CommandKind
 from wiretape_replay.session.session_streams import SessionStreams
 
 

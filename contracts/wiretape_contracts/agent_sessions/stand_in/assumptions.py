@@ -16,6 +16,7 @@ from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.input_validation import Source, validate
 from wiretape.observations import is_header_name
 from wiretape.toml_files import read_toml
+from wiretape_contracts.agent_sessions.stand_in.service_routes import Route
 from wiretape_replay.access.access_settings import (
     ASSUMED,
     CREATE_RUN,
@@ -25,7 +26,7 @@ from wiretape_replay.access.access_settings import (
     ApiKey,
     decode_access_policy,
 )
-from wiretape_replay.service.service_routes import Route
+from wiretape_replay.server_options import toml_document
 
 DEFAULT_KEY = "wiretape-key"
 """The valid key if no file defines others."""
@@ -132,12 +133,19 @@ class ServiceSettings:
     assumed: Assumptions
 
 
+def read_settings(service: object) -> ServiceSettings:
+    """Return the settings that the option `service` gives.  Raises InputError."""
+    if service is None:
+        return default_settings()
+    return service if isinstance(service, ServiceSettings) else decode_settings(*toml_document("service", service))
+
+
 def default_settings() -> ServiceSettings:
     """The settings without a file: one key, and the published limits."""
     return ServiceSettings(AccessPolicy(keys={DEFAULT_KEY: ApiKey(DEFAULT_TENANT)}, limits=LIMITS), Assumptions())
 
 
-def decode_service_settings(document: Mapping[str, Any], name: str) -> ServiceSettings:
+def decode_settings(document: Mapping[str, Any], name: str) -> ServiceSettings:
     """Decode the document of a settings file; `name` is what error messages call it.  Raises InputError."""
     source = Source(name)
     assumed = validate(document.get(ASSUMED, {}), Assumptions, source, (ASSUMED,))
@@ -152,6 +160,21 @@ def _key(name: str) -> str:
 
 
 # The list of all assumptions, for the help and the documentation.
+
+
+def list_assumptions() -> Mapping[str, Sequence[tuple[str, str]]]:
+    """The lists of `wiretape serve --assumptions`, by title."""
+    others = [(each["subject"], _describe(**each)) for each in fixed_assumptions()]
+    return {
+        f"Assumptions with settings, in [{ASSUMED}] of --service FILE": [
+            (f"{name} = {default}", f"Assumed: {about}.") for name, default, about in assumed_settings()
+        ],
+        "Other assumptions": [(subject.replace("`", ""), text.replace("`", "")) for subject, text in others],
+    }
+
+
+def _describe(subject: str, assumed: str, setting: str = "") -> str:  # noqa: ARG001 - the keys of the file
+    return f"Assumed: {assumed}. {f'Set in {setting}' if setting else 'Not configurable'}."
 
 
 def assumed_settings() -> Sequence[tuple[str, str, str]]:
@@ -170,20 +193,7 @@ def _as_toml(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-NOT_CONFIGURABLE = "not configurable"
-
-
-@dataclass(frozen=True, slots=True)
-class FixedAssumption:
-    """An assumption without a setting in `[assumed]`."""
-
-    subject: str
-    assumed: str
-    setting: str = NOT_CONFIGURABLE
-    """Where it can be changed."""
-
-
-def fixed_assumptions() -> Sequence[FixedAssumption]:
-    """The assumptions without a setting in `[assumed]`."""
-    document = read_toml(Path(__file__).with_name("fixed_assumptions.toml"))
-    return [FixedAssumption(**row) for row in document["assumption"]]
+def fixed_assumptions() -> Sequence[Mapping[str, str]]:
+    """The assumptions without a setting in `[assumed]`: `subject`, `assumed`, and `setting` where it can be changed."""
+    rows: Sequence[Mapping[str, str]] = read_toml(Path(__file__).with_name("fixed_assumptions.toml"))["assumption"]
+    return rows

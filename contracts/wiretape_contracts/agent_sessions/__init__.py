@@ -1,0 +1,1 @@
+"""The Agent Session Service: its stand-in for `wiretape serve`."""

@@ -1,0 +1,48 @@
+"""Optional parts of contracts in installed packages, such as a stand-in: entry points with the contract's name."""
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+from wiretape.errors import InputError
+from wiretape.input_validation import choices_hint
+from wiretape.safe_text import shorten
+
+T = TypeVar("T")
+
+
+def load_part(group: str, noun: str, type_: type[T], contract: str | None = None) -> T:
+    """Load the part of a contract that an entry point in `group` names; None: of the only contract that has one.
+
+    `noun` is what error messages call the part.  Raises InputError.
+    """
+    found = _find_installed(group, tuple(sys.path))
+    names = sorted(found)
+    if not names:
+        raise InputError(f"No installed contract has a {noun}: install a package with an entry point in {group}.")
+    if contract is None and len(names) > 1:
+        raise InputError(f"Several contracts have a {noun}: choose {' or '.join(names)}.")
+    chosen = names[0] if contract is None else contract
+    if chosen not in found:
+        hint = choices_hint(chosen, names)
+        end = "" if hint.endswith("?") else "."
+        raise InputError(f"No contract {shorten(chosen)} with a {noun} is installed{hint}{end}")
+    try:
+        part = found[chosen].load()
+        if not isinstance(part, type_):
+            raise TypeError(f"{found[chosen].value} is not a {type_.__name__}")  # noqa: TRY301 - the same error
+    except Exception as error:  # whatever the package does
+        why = shorten(f"{type(error).__name__}: {error}")
+        raise InputError(
+            f"The {noun} of the contract {chosen} cannot be loaded ({why}): repair its package."
+        ) from error
+    return part
+
+
+@cache
+def _find_installed(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:  # noqa: ARG001 - part of the key
+    """The entry points of a group; kept, because reading the metadata of many packages takes tens of milliseconds."""
+    # If several packages have a contract with one name, the first on the path counts.
+    return {each.name: each for each in reversed(tuple(entry_points(group=group)))}
