@@ -7,6 +7,7 @@ import io
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,17 @@ def find_lines(text: str) -> Callable[[KeyPath], int | None]:
 
     `text` is valid TOML.
     """
+
+    def line_of(path: KeyPath) -> int | None:
+        lines = _lines_of_values(text)
+        ends = range(len(path), -1, -1)
+        return next((lines[path[:end]] for end in ends if path[:end] in lines), None)
+
+    return line_of
+
+
+@lru_cache(maxsize=4)  # only errors need it, and there may be several in one file
+def _lines_of_values(text: str) -> Mapping[KeyPath, int]:
     lines: dict[KeyPath, int] = {}
     counts: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -143,12 +155,7 @@ def find_lines(text: str) -> Callable[[KeyPath], int | None]:
             if found := _KEY.match(line):
                 lines.setdefault((*table, *_parts(found[1])), number)
             quotes = _open_quotes(line, "")
-
-    def line_of(path: KeyPath) -> int | None:
-        ends = range(len(path), -1, -1)
-        return next((lines[path[:end]] for end in ends if path[:end] in lines), None)
-
-    return line_of
+    return lines
 
 
 def _parts(key: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from functools import cache
 from textwrap import wrap
 from typing import Any
 
+from wiretape.contract.contract_examples import find_in_example
 from wiretape.json_codec import members_of
 from wiretape.labels import ending_label
 from wiretape.observations import (
@@ -22,7 +23,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.rules import CATALOGUE, Checker, Rule, RuleSet, Settings, explanation_of
+from wiretape.rules import CATALOGUE, Rule, RuleSet, explanation_of
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
 from wiretape.units import format_duration, format_time
@@ -64,8 +65,7 @@ class Example:
     @classmethod
     def of(cls, vector: Vector, contract: RuleSet | None = None) -> "Example":
         """Check a vector, and format its traffic and findings."""
-        checker = Checker(Settings(contract=contract))
-        findings = [found for seen in vector.observations() for found in checker.feed(seen)] + checker.finish()
+        findings, _ = find_in_example(contract, vector)
         found = [f"{finding.code} {finding.severity}: {finding.message}" for finding in findings]
         return cls(vector.name, vector.breaks, vector.shows, list(_traffic_lines(vector.observations())), found)
 

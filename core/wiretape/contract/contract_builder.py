@@ -3,24 +3,30 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
+from http import HTTPStatus
+from itertools import chain
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
 
-from wiretape.contract.contract_examples import make_example
-from wiretape.contract.contract_files import ContractFiles, Layer, open_files, read_layers
-from wiretape.contract.contract_model import COMMON_RULES, Contract, CursorPlace, Operation
+from wiretape.contract.contract_files import COMMON, ContractFiles, Layer, open_files, read_layers
+from wiretape.contract.contract_model import Contract, CursorPlace, Operation
 from wiretape.contract.contract_tables import (
     MOST_RULES,
+    AnyRuleTable,
     Aspect,
     CounterTable,
     EventTable,
+    Example,
+    ExchangeTable,
     HeaderTable,
     JoinedTable,
     LifecycleTable,
     OperationTable,
-    RuleTable,
     SameTable,
+    TrustedRuleTable,
     UniqueTable,
 )
 from wiretape.contract.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
@@ -39,15 +45,17 @@ from wiretape.contract.stream_primitives import (
     Resume,
 )
 from wiretape.input_validation import choices_hint
-from wiretape.rules.catalogue import Explanation, Rule, Scope
-from wiretape.rules.families import CATALOGUE
-from wiretape.rules.vectors import Vector
+from wiretape.observations import header, is_header_name
+from wiretape.rules.catalogue import Check, Explanation, Rule, Scope
+from wiretape.rules.finding import Party
+from wiretape.rules.vectors import Vector, default_headers, read_headers
 
 PRIMITIVES = (
     *("match", "require", "forbid", "schema", "first", "last", "counter", "unique", "lifecycle", "same", "joined"),
     *("resume", "silence", "error", "header"),
 )
 """The keys of the primitives in a rule."""
+_PlacedRule = tuple[Layer, int, AnyRuleTable]
 _TABLES: dict[str, Callable[[str], Any]] = {
     "counter": CounterTable,
     "unique": UniqueTable,
@@ -61,6 +69,12 @@ _TABLES: dict[str, Callable[[str], Any]] = {
 def load_contract(name: str) -> Contract:
     """Return the contract with a name, or in a file.  Raises InputError."""
     return build_contract(*open_files(name))
+
+
+@cache
+def load_service() -> Contract:
+    """Return the contract of the Agent Session Service."""
+    return load_contract("agent-sessions")
 
 
 def rebuild_contract(name: str, texts: Mapping[str, str]) -> Contract:
@@ -124,7 +138,7 @@ class _Builder:
                     each.parent = self._entity(each.within, of=name)
         with _naming(self._top, "event"):
             self._event_format = EventFormat(event, durable)
-        tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.table.rule)]
+        tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.rules)]
         self._check_codes(tables)
         rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
         inherited = () if self._parent is None else self._parent.catalogue
@@ -156,25 +170,31 @@ class _Builder:
         self._tracked |= {entity, entity.parent}
         return entity
 
-    def _check_codes(self, tables: Sequence[tuple[Layer, int, RuleTable]]) -> None:
+    def _check_codes(self, tables: Sequence[_PlacedRule]) -> None:
         if len(tables) > MOST_RULES:
             raise self._top.source.error(("rule",), f"expected at most {MOST_RULES} rules, with those it extends")
-        codes = dict.fromkeys(CATALOGUE, "a built-in rule")
-        names = {rule.name: f"the rule {rule.code}" for rule in COMMON_RULES}
+        codes = dict.fromkeys(() if self._top.is_trusted else load_service().catalogue, "a built-in rule")
+        names: dict[str, str] = {}
         for layer, index, table in tables:
+            if layer.name == COMMON:
+                codes[table.code], names[table.name] = "a built-in rule", f"the rule {table.code}"
+                continue
             for key, value, taken in (("code", table.code, codes), ("name", table.name, names)):
                 if value in taken:
                     problem = f"the {key} {value} is that of {taken[value]}"
                     raise layer.source.error(("rule", index, key), problem)
             codes[table.code], names[table.name] = "another rule of the contract", f"the rule {table.code}"
         for layer, index, table in tables:
-            for key, named in (("unless", table.unless), ("also", table.also)):
+            unless = table.unless if isinstance(table.unless, list) else chain(*table.unless.values())
+            for key, named in (("unless", unless), ("also", table.also)):
                 if unknown := [code for code in named if code not in codes]:
                     problem = f"unknown code {unknown[0]}{choices_hint(unknown[0], codes)}"
                     raise layer.source.error(("rule", index, key), problem)
 
-    def _rule(self, layer: Layer, index: int, table: RuleTable) -> Rule:
+    def _rule(self, layer: Layer, index: int, table: AnyRuleTable) -> Rule:
         path = ("rule", index)
+        if isinstance(table, TrustedRuleTable) and table.python is not None:
+            return _python_rule(table, everywhere=layer.name == COMMON)
         if table.python is not None:
             raise layer.source.error((*path, "python"), "rules in Python are not supported in a contract file")
         given = [key for key in PRIMITIVES if getattr(table, key) not in (None, False)]
@@ -199,7 +219,7 @@ class _Builder:
             "problems",
         )
 
-    def _primitive(self, layer: Layer, key: str, table: RuleTable, path: tuple[str | int, ...]) -> Primitive:
+    def _primitive(self, layer: Layer, key: str, table: AnyRuleTable, path: tuple[str | int, ...]) -> Primitive:
         """Return the primitive of a rule.  Raises ValueError and InputError."""
         on = EventSelection(Globs(table.on or "*"), frozenset(table.kinds))
         value: Any = getattr(table, key)
@@ -262,16 +282,62 @@ class _Builder:
         return silence
 
 
+def _python_rule(table: TrustedRuleTable, *, everywhere: bool) -> Rule:
+    """Return a rule whose functions are in Python; the docstring of the first describes what breaks it."""
+    checks: tuple[Check[Any], ...] = tuple(map(resolve_name, list_of(table.python)))
+    return Rule(
+        table.code,
+        table.name,
+        table.severity,
+        table.side or Party.SERVICE,
+        table.scope or checks[0].trigger.scope,
+        table.basis,
+        table.clause,
+        (checks[0].function.__doc__ or "").strip(),
+        checks,
+        Explanation(table.why, table.fix, table.not_exercised, table.notes),
+        table.once_per,
+        table.unless,
+        table.noun,
+        everywhere,
+    )
+
+
 def _schema(layer: Layer, value: str | dict[str, Any], path: tuple[str | int, ...]) -> JsonSchema:
     """Return a schema in the contract, or in a file next to it.  Raises ValueError and InputError."""
     return JsonSchema(layer.read_schema(value, *path) if isinstance(value, str) else value)
 
 
-def _examples(layer: Layer, index: int, table: RuleTable, request: str) -> Iterator[Vector]:
+def _examples(layer: Layer, index: int, table: AnyRuleTable, request: str) -> Iterator[Vector]:
     for name, example in (("breaks", table.breaks), ("keeps", table.keeps)):
         if example is not None:
             with _naming(layer, "rule", index, name):
-                yield make_example(table, name, example, request)
+                yield _make_example(table, name, example, request)
+
+
+def _make_example(table: AnyRuleTable, name: str, example: Example, request: str) -> Vector:
+    """Return an example of a rule; its exchanges have this request if they name none.  Raises ValueError."""
+    exchanges = [ExchangeTable(body=example)] if isinstance(example, str) else example
+    traffic = [_exchange(each, each.request or request) for each in exchanges]
+    named = {"code": table.code, "name": name, "also": table.also, "shows": "An example of the contract."}
+    return msgspec.convert(named | {"exchange": traffic}, Vector)
+
+
+def _exchange(table: ExchangeTable, request: str) -> dict[str, Any]:
+    """Return an exchange as `wiretape.rules.vectors` describes it."""
+    if table.status not in list(HTTPStatus):
+        raise ValueError(f"expected a registered status, got {table.status}")
+    method, _, target = request.partition(" ")
+    if not method.isalpha() or not target.startswith("/"):
+        raise ValueError(f"expected a request such as GET /tickets/1, got {request!r}")
+    for line in [*(table.headers or ()), *(table.response_headers or ())]:
+        if not is_header_name(line.partition(":")[0]) or not line.isprintable() or ":" not in line:
+            raise ValueError(f"expected a header such as Last-Event-ID: 7, got {line!r}")
+    exchange: dict[str, Any] = msgspec.to_builtins(table)
+    given = table.response_headers
+    if given is not None and header(read_headers(given), "content-type") is None:
+        exchange["response_headers"] = [*default_headers(table.status), *given]
+    return exchange | {"request": request, "headers": table.headers or []}
 
 
 def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:

@@ -1,14 +1,14 @@
 """The files of a contract: its own, those that it extends and its schemas.  None outside its folder is read."""
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from wiretape.contract.contract_tables import ContractTable
+from wiretape.contract.contract_tables import AnyRuleTable, ContractTable, TrustedContractTable
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
@@ -16,6 +16,10 @@ from wiretape.toml_files import find_lines, parse_toml, read_toml_text, require_
 
 BUNDLED = ("sse",)
 """The names of the contracts that come with wiretape."""
+COMMON = "common"
+"""The name of the file with the rules that every contract has."""
+_PACKAGES = {COMMON: __package__, "sse": __package__, "agent-sessions": "wiretape.agent_sessions"}
+"""The packages of the files that come with wiretape."""
 _MOST_LAYERS = 5
 _MOST_FILES = 50
 
@@ -31,7 +35,7 @@ class ContractFiles:
 
     def shown_name(self, name: str) -> str:
         """Return what error messages call a file."""
-        return name if self._folder is None or name in BUNDLED else str(self._folder / name)
+        return name if self._folder is None or name in _PACKAGES else str(self._folder / name)
 
     def read(self, name: str) -> str:
         """Return the text of a file.  Raises InputError."""
@@ -42,8 +46,8 @@ class ContractFiles:
         return self.texts[name]
 
     def _read(self, name: str) -> str:
-        if name in BUNDLED:
-            return files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
+        if name in _PACKAGES:
+            return files(_PACKAGES[name]).joinpath(f"{name}.toml").read_text("utf-8")
         if self._folder is None:
             raise InputError(f"{name} is not a file of the contract.")
         path = self._folder / name
@@ -69,7 +73,18 @@ class Layer:
         document = parse_toml(text, shown)
         self.source = Source(shown, find_lines(text))
         require_table_lists(document, ["rule"], self.source)
-        self.table = validate(document, ContractTable, self.source)
+        self.is_trusted = name in _PACKAGES
+        """Whether it comes with wiretape."""
+        self.table: ContractTable | TrustedContractTable
+        if self.is_trusted:
+            self.table = validate(document, TrustedContractTable, self.source)
+        else:
+            self.table = validate(document, ContractTable, self.source)
+
+    @property
+    def rules(self) -> Sequence[AnyRuleTable]:
+        """The tables of its rules."""
+        return self.table.rule
 
     @property
     def extended(self) -> str | None:
@@ -100,7 +115,7 @@ class Layer:
 
 
 def read_layers(contract_files: ContractFiles, name: str) -> list[Layer]:
-    """Return a contract and those that it extends, the most general first.  Raises InputError."""
+    """Return the common rules, what a contract extends and the contract, in this order.  Raises InputError."""
     layers: list[Layer] = []
     following: str | None = name
     while following is not None:
@@ -110,12 +125,12 @@ def read_layers(contract_files: ContractFiles, name: str) -> list[Layer]:
             raise layers[-1].source.error(("extends",), f"expected at most {_MOST_LAYERS} contracts that extend others")
         layers.append(Layer(contract_files, following))
         following = layers[-1].extended
-    return layers[::-1]
+    return [*([] if name == COMMON else [Layer(contract_files, COMMON)]), *layers[::-1]]
 
 
 def open_files(name: str) -> tuple[ContractFiles, str]:
     """Return the files of the contract with a name or in a file, and the name of the first.  Raises InputError."""
-    if name in BUNDLED:
+    if name in _PACKAGES:
         return ContractFiles(None), name
     path = Path(name)
     if not path_exists(path):

@@ -1,6 +1,6 @@
 """The contract: operations, how facts are read, entities and rules.  Immutable, and checked when it is built."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,12 +11,9 @@ from wiretape.contract.facts import Entity, EventFormat
 from wiretape.contract.patterns import RequestPattern
 from wiretape.observations import RequestStarted, header, is_header_name
 from wiretape.rules.catalogue import Rule, catalogue_of
-from wiretape.rules.families import BUILT_IN
 from wiretape.rules.rule_set import RuleRunner
 from wiretape.rules.vectors import Vector
 
-COMMON_RULES = tuple(rule for rule in BUILT_IN if rule.everywhere)
-"""The rules about any event stream and its recording; every contract includes them."""
 _MOST_PARAMETERS = 1000
 
 
@@ -79,8 +76,8 @@ class Contract:
     operations: tuple[Operation, ...]
     format: EventFormat
     entities: Mapping[str, Entity]
-    own_rules: tuple[Rule, ...] = ()
-    """The rules of its files, with those of its parent."""
+    rules: tuple[Rule, ...] = ()
+    """The common rules about any event stream, those of its parent, and its own."""
     examples: tuple[Vector, ...] = ()
     """The traffic that breaks or keeps its own rules, without those of its parent."""
     parent: "Contract | None" = None
@@ -96,13 +93,8 @@ class Contract:
     """What builds it again in another process."""
 
     @cached_property
-    def rules(self) -> Sequence[Rule]:
-        """Its own rules, and those about any stream."""
-        return (*COMMON_RULES, *self.own_rules)
-
-    @cached_property
     def catalogue(self) -> Mapping[str, Rule]:
-        """All of its rules by code."""
+        """Its rules by code."""
         return catalogue_of(self.rules)
 
     def declaring(self, code: str) -> "Contract":

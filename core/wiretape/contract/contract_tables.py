@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from wiretape.observations import Ending
-from wiretape.rules.catalogue import Basis
+from wiretape.rules.catalogue import Basis, Scope
 from wiretape.rules.finding import Party, Severity
 
 MOST_RULES = 300
@@ -164,13 +164,10 @@ class HeaderTable(Struct, forbid_unknown_fields=True):
     agrees: _Short | None = None
 
 
-class RuleTable(Struct, forbid_unknown_fields=True):
-    """One rule: its texts, one primitive, and its examples."""
-
+class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     code: _Code
     name: _Kebab
     clause: _Prose
-    breaks: Example
     keeps: Example | None = None
     also: list[_Code] = []
     severity: Severity = Severity.ERROR
@@ -181,8 +178,6 @@ class RuleTable(Struct, forbid_unknown_fields=True):
     fix: _Prose = ""
     on: Names | None = None
     kinds: list[Literal["durable", "delta", "ephemeral"]] = []
-    once_per: Literal["stream", "channel"] | None = None
-    unless: list[_Code] = []
     match: tuple[_Short, _Short] | None = None
     require: Names | None = None
     forbid: Names | None = None
@@ -198,12 +193,36 @@ class RuleTable(Struct, forbid_unknown_fields=True):
     silence: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     error: ErrorTable | None = None
     header: _Short | HeaderTable | None = None
+
+
+class RuleTable(_AnyRule, forbid_unknown_fields=True, kw_only=True):
+    """One rule: its texts, one primitive, and its examples."""
+
+    breaks: Example
+    once_per: Literal["stream", "channel"] | None = None
+    unless: list[_Code] = []
     python: Any = None
 
 
-class ContractTable(Struct, forbid_unknown_fields=True):
-    """A contract file."""
+class TrustedRuleTable(_AnyRule, forbid_unknown_fields=True, kw_only=True):
+    """One rule of a contract that comes with wiretape, whose functions may be in Python."""
 
+    breaks: Example | None = None
+    """None if its examples are in a file of their own."""
+    python: Names | None = None
+    """`module:function` for each of its functions."""
+    scope: Scope | None = None
+    once_per: Scope | None = None
+    unless: list[_Code] | dict[str, list[_Code]] = []
+    noun: _Short | None = None
+    not_exercised: _Prose = ""
+    notes: _Prose = ""
+
+
+AnyRuleTable = RuleTable | TrustedRuleTable
+
+
+class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     contract: _Kebab
     title: _Prose = ""
     source: _Prose = ""
@@ -212,4 +231,15 @@ class ContractTable(Struct, forbid_unknown_fields=True):
     event: EventTable = EventTable()
     types: Annotated[dict[str, TypeTable], Meta(max_length=1000)] = {}
     entity: Annotated[dict[str, EntityTable], Meta(max_length=50)] = {}
+
+
+class ContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=True):
+    """A contract file."""
+
     rule: Annotated[list[RuleTable], Meta(max_length=MOST_RULES)] = []
+
+
+class TrustedContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=True):
+    """A contract file that comes with wiretape."""
+
+    rule: list[TrustedRuleTable] = []

@@ -1,7 +1,7 @@
 """Rules: what they are made of, when they run, and what they return.
 
-A rule is a function under the decorator `@rule(…)`, which names its code, its clause and its trigger.  The function
-runs at every trigger of that type (an event, a request, …) and returns
+A rule has texts (its code, its clause, …), which are in the file of a contract, and functions.  A function runs at
+every trigger of one type (an event, a request, …), which its decorator `@check(…)` names, and returns
 
 - `None` if the rule does not apply,
 - `HELD` if it applies and holds,
@@ -9,8 +9,8 @@ runs at every trigger of that type (an event, a request, …) and returns
 - `problem(…)`, or a list of `Problem`, if it is broken,
 - `Later` if it has to wait for a time.
 
-How a rule is counted is declared in the decorator and done by the engine (`engine`): on which events or errors the
-rule runs, what it needs to be decided, how often it reports the same thing, and which other rules report it already.
+How a rule is counted is declared and done by the engine (`engine`): on which events or errors the rule runs, what it
+needs to be decided, how often it reports the same thing, and which other rules report it already.
 
 Rules only read.  An event is read once for all rules (`wiretape.event`), and everything that has to be
 remembered between two triggers is in `wiretape.rules.state`.
@@ -228,7 +228,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule.  Create it with the decorator `rule`."""
+    """One rule, from a contract or from the decorator `rule`."""
 
     code: str
     """Family and number; never reused."""
@@ -244,8 +244,7 @@ class Rule:
     about: str
     """What breaks the rule."""
     checks: tuple[Check[Any], ...]
-    explanation: Explanation | None = None
-    """For rules of other packages; those of built-in rules are in `families/explanations.toml`."""
+    explanation: Explanation = Explanation()
     once_per: Scope | None = None
     """STREAM, SESSION or CHANNEL: each has at most one finding, or one for each `Problem.subject`.
 
@@ -259,7 +258,7 @@ class Rule:
     noun: str | None = None
     """What its problems are, in the plural: if there are very many at once, only the first are reported one by one."""
     everywhere: bool = False
-    """Whether it also applies to traffic that is not the service's (see `state.service_traffic`)."""
+    """Whether it applies to every event stream, also if it is that of no contract."""
 
     @property
     def check(self) -> Callable[..., Outcome]:
@@ -276,6 +275,21 @@ class Rule:
         return self.unless.get(subject, ()) if isinstance(self.unless, Mapping) else self.unless
 
 
+def check(
+    on: Trigger[P],
+    *,
+    shapes: Collection[Shape] = ANY_SHAPE,
+    types: Collection[str] | None = None,
+    fast_path: bool = False,
+    steady: bool = False,
+    when: Callable[P, bool] | None = None,
+    needs: Need | None = None,
+    codes: Collection[str] | None = None,
+) -> Callable[[Callable[P, Outcome]], Check[P]]:
+    """Declare when the decorated function runs; the parameters are described at `Check`."""
+    return lambda function: Check(on, function, shapes, types, fast_path, steady, when, needs, codes)
+
+
 def rule(
     code: str,
     name: str,
@@ -288,8 +302,6 @@ def rule(
     basis: Basis = Basis.STATED,
     shapes: Collection[Shape] = ANY_SHAPE,
     types: Collection[str] | None = None,
-    fast_path: bool = False,
-    steady: bool = False,
     when: Callable[P, bool] | None = None,
     needs: Need | None = None,
     codes: Collection[str] | None = None,
@@ -298,14 +310,11 @@ def rule(
     once_per: Scope | None = None,
     unless: Collection[str] | Mapping[Hashable, Collection[str]] = (),
     noun: str | None = None,
-    everywhere: bool = False,
 ) -> Callable[[Callable[P, Outcome]], Rule]:
     """Make the decorated function a rule; its docstring describes what breaks the rule.
 
     The parameters are described at `Rule` and `Check`; `also` are further functions of the rule that run on other
-    triggers.  A rule that applies `everywhere` is not only about the service's own traffic; on other event streams it
-    gets an `Event` and an `EventStream`, whatever the shapes and types.  Raises ValueError for an invalid code or
-    name, and for a function without a docstring.
+    triggers.  Raises ValueError for an invalid code or name, and for a function without a docstring.
     """
     if not _CODE.fullmatch(code):
         raise ValueError(f"Invalid code {code!r}: expected a family and three digits, for example ACME001.")
@@ -316,23 +325,9 @@ def rule(
         about = (function.__doc__ or "").strip()
         if not about:
             raise ValueError(f"Rule {code} has no docstring: add one that describes what breaks the rule.")
-        checks = (Check(on, function, shapes, types, fast_path, steady, when, needs, codes), *also)
-        return Rule(
-            code,
-            name,
-            severity,
-            side,
-            scope or on.scope,
-            basis,
-            clause,
-            about,
-            checks,
-            explanation,
-            once_per,
-            unless,
-            noun,
-            everywhere,
-        )
+        checks = (Check(on, function, shapes, types, when=when, needs=needs, codes=codes), *also)
+        given = (explanation or Explanation(), once_per, unless, noun)
+        return Rule(code, name, severity, side, scope or on.scope, basis, clause, about, checks, *given)
 
     return decorate
 
@@ -349,7 +344,7 @@ def catalogue_of(rules: Iterable[Rule]) -> Mapping[str, Rule]:
     """
     catalogue: dict[str, Rule] = {}
     for each in sorted(rules, key=lambda each: each.code):
-        if catalogue.setdefault(each.code, each) is not each:
+        if catalogue.setdefault(each.code, each) != each:
             raise ValueError(f"Two rules have the code {each.code}.")
     names: set[str] = set()
     for each in catalogue.values():

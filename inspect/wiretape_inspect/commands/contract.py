@@ -8,7 +8,7 @@ import click
 from wiretape.contract.contract_builder import load_contract
 from wiretape.contract.contract_examples import check_examples
 from wiretape.contract.contract_files import BUNDLED, new_contract_text
-from wiretape.contract.contract_model import COMMON_RULES, Contract
+from wiretape.contract.contract_model import Contract
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
@@ -100,4 +100,5 @@ def _lines(shown: Contract) -> Iterator[str]:
         yield printable(f"  {entity.name}: {key}, from {entity.opens} to {entity.closes}{inside}")
     yield from ["", "rules"]
     yield from (f"  {line}" for line in table_lines(shown.rules))
-    yield from ["", f"{len(COMMON_RULES)} of these apply to every event stream and are part of every contract."]
+    common = sum(rule.everywhere for rule in shown.rules)
+    yield from ["", f"{common} of these apply to every event stream and are part of every contract."]

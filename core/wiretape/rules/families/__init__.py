@@ -1,38 +1,15 @@
-"""The built-in rules, one module for each family of codes."""
+"""The rules of the Agent Session Service in Python, one module for each family of codes.
 
-import tomllib
-from functools import cache
-from importlib.resources import files
+`wiretape/agent_sessions/agent-sessions.toml` has their texts, and `wiretape/contract/common.toml` those of the rules
+that apply to every event stream.
+"""
+
 from typing import Final
 
-from wiretape.rules.catalogue import Explanation, Rule, catalogue_of, rules_in
-from wiretape.rules.families import (
-    capture_gaps,
-    client_behaviour,
-    durable_events,
-    error_responses,
-    event_content,
-    keep_alive,
-    resume,
-    run_lifecycle,
-    sse_framing,
-    tool_calls,
-)
+from wiretape.contract.contract_builder import load_service
+from wiretape.rules.catalogue import Explanation, Rule
 
-_FAMILIES = (
-    capture_gaps,
-    client_behaviour,
-    durable_events,
-    error_responses,
-    event_content,
-    keep_alive,
-    resume,
-    run_lifecycle,
-    sse_framing,
-    tool_calls,
-)
-
-CATALOGUE: Final = catalogue_of(rule for family in _FAMILIES for rule in rules_in(family))
+CATALOGUE: Final = load_service().catalogue
 """Every built-in rule by its code, in the order of the codes."""
 BUILT_IN: Final = tuple(CATALOGUE.values())
 """Every built-in rule, in the order of the codes."""
@@ -42,10 +19,4 @@ EVERYWHERE: Final = tuple(dict.fromkeys(rule.code[:-3] for rule in BUILT_IN if r
 
 def explanation_of(rule: Rule) -> Explanation:
     """Return the explanation of a rule; its texts are empty if there is none."""
-    return rule.explanation or _explanations().get(rule.code, Explanation())
-
-
-@cache
-def _explanations() -> dict[str, Explanation]:
-    text = files(__package__).joinpath("explanations.toml").read_text("utf-8")
-    return {code: Explanation(**table) for code, table in tomllib.loads(text).items()}
+    return rule.explanation

@@ -1,7 +1,5 @@
 """REC: gaps in the recording itself, for which neither side is responsible."""
 
-from functools import partial
-
 from wiretape.event import Event, Shape
 from wiretape.observations import Ending, Side
 from wiretape.rules.catalogue import (
@@ -9,30 +7,19 @@ from wiretape.rules.catalogue import (
     EXCHANGE_END,
     HELD,
     OPEN_EXCHANGE,
-    Basis,
     Outcome,
     Problem,
-    Scope,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Location, Party, Severity, format_number
+from wiretape.rules.finding import Location, format_number
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.stream_state import StreamState
 from wiretape.safe_text import printable
 from wiretape.sse import DEFAULT_LIMIT
 
-gap_rule = partial(rule, side=Party.RECORDING, basis=Basis.INFERRED)
 
-
-@gap_rule(
-    "REC001",
-    "capture-incomplete",
-    on=EXCHANGE_END,
-    scope=Scope.RECORDING,
-    everywhere=True,
-    clause='About the recording: "bytes passed that were not recorded"',
-)
+@check(EXCHANGE_END)
 def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:
     """Bytes of a request or a response were not recorded.  One finding for each of the two."""
     if not exchange.lost:
@@ -48,15 +35,7 @@ def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:
     ]
 
 
-@gap_rule(
-    "REC002",
-    "capture-began-mid-session",
-    on=EVENT,
-    shapes={Shape.DURABLE},
-    severity=Severity.NOTE,
-    scope=Scope.SESSION,
-    clause='Durable event, sequence: "Order number of the durable event."',
-)
+@check(EVENT, shapes={Shape.DURABLE})
 def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
     """The first recorded durable event of a session is not its first, or the connection was opened with a cursor."""
     session = stream.session
@@ -70,16 +49,7 @@ def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
     return HELD
 
 
-@gap_rule(
-    "REC003",
-    "stream-not-checked",
-    on=EXCHANGE_END,
-    severity=Severity.WARNING,
-    scope=Scope.STREAM,
-    everywhere=True,
-    noun="events",
-    clause='About the recording: "bytes that were recorded but not checked"',
-)
+@check(EXCHANGE_END)
 def stream_not_checked(exchange: ExchangeState, ending: Ending) -> Outcome:
     """A part of a stream was recorded, but not checked: an event is too large, or the stream cannot be decoded."""
     stream = exchange.stream or exchange.other_stream

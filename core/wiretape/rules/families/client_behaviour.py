@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Collection
-from functools import partial
 from urllib.parse import unquote_plus
 
 from wiretape.agent_sessions import (
@@ -14,7 +13,6 @@ from wiretape.agent_sessions import (
     CURSOR_HEADER,
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
-    RETRY_AFTER,
     STREAM_RESYNC,
 )
 from wiretape.credential_names import is_credential_parameter
@@ -31,15 +29,12 @@ from wiretape.rules.catalogue import (
     OTHER_KEY,
     REQUEST,
     UNKNOWN_POSITION,
-    Basis,
-    Check,
     Later,
     Outcome,
-    Scope,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Party, Severity, quote, quote_or_none
+from wiretape.rules.finding import quote, quote_or_none
 from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, ReadPosition, SessionReader
 from wiretape.rules.state.event_log import KnownEvent
 from wiretape.rules.state.exchange_state import ExchangeState
@@ -51,15 +46,10 @@ _TOLERANCE_NS = 500_000_000
 _MOST_NAMED = 3
 """Cursors that a message names; if there are more, it names the first and the last."""
 
-client_rule = partial(rule, on=REQUEST, side=Party.CLIENT, scope=Scope.CLIENT)
+client_check = check(REQUEST)
 
 
-@client_rule(
-    "CLI001",
-    "missing-bearer-key",
-    clause='Authentication 1: "Every request carries the header `Authorization: Bearer <API_KEY>`."',
-    scope=Scope.EXCHANGE,
-)
+@client_check
 def missing_bearer_key(exchange: ExchangeState) -> Outcome:
     """A request to the service has no bearer key, whatever the response.
 
@@ -70,7 +60,8 @@ def missing_bearer_key(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected the header `{AUTHORIZATION}: Bearer …`, got none.")
 
 
-def _find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+@check(ERROR_RESPONSE)
+def find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """Report a wrong cursor that the service refuses because no event has it."""
     session, reader, cursor = exchange.session, exchange.reader, exchange.cursor
     if session is None or reader is None or cursor is None or not exchange.must_resume:
@@ -85,12 +76,7 @@ def _find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     return _wrong_cursor(reader, cursor)
 
 
-@client_rule(
-    "CLI002",
-    "resumed-from-wrong-event",
-    clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
-    also=[Check(ERROR_RESPONSE, _find_refused_cursor)],
-)
+@client_check
 def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     """A client that has read a session reconnects with a cursor other than the last durable id delivered to it.
 
@@ -195,11 +181,7 @@ def _is_later(known: KnownEvent, last: KnownEvent | None) -> bool:
     return known.first_ns > last.first_ns
 
 
-@client_rule(
-    "CLI003",
-    "refused-cursor-sent-again",
-    clause=f'Stream rule 2: "the error is `{INVALID_CURSOR}` …; the client restarts replay without the cursor."',
-)
+@client_check
 def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
     """A client sends a cursor again after the service refused it as invalid."""
     reader = exchange.reader
@@ -213,11 +195,7 @@ def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
     )
 
 
-@client_rule(
-    "CLI004",
-    "retried-too-soon",
-    clause=f'Codes, RATE_LIMITED: "Wait for the `{RETRY_AFTER}` header value, then retry."',
-)
+@client_check
 def retried_too_soon(exchange: ExchangeState) -> Outcome:
     """A client repeats a request (method, path and query) more than half a second before `Retry-After` has passed."""
     wait = exchange.client.waits.get(exchange.key)
@@ -230,17 +208,7 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected a wait of {wait.seconds} s after exchange {wait.exchange}, got {waited:.1f} s.")
 
 
-@rule(
-    "CLI005",
-    "resync-ignored",
-    on=EVENT,
-    shapes=NOT_DELTA,
-    types={STREAM_RESYNC},
-    severity=Severity.WARNING,
-    side=Party.CLIENT,
-    scope=Scope.CLIENT,
-    clause=f'Events 6: "On `{STREAM_RESYNC}` the client: (1) keeps the last durable SSE id; (2) reconnects …"',
-)
+@check(EVENT, shapes=NOT_DELTA, types={STREAM_RESYNC})
 def resync_ignored(event: Event, stream: StreamState) -> Outcome:
     """After `stream.resync`, the client does not reconnect within 60 s, or reconnects without the last durable id."""
     if stream.resync is not None or not stream.arrival.is_current:
@@ -268,12 +236,7 @@ def _decide_resync(resync: PendingResync, due_ns: int, now_ns: int) -> Outcome:
     return problem(f"Expected a reconnect with {wanted} after {STREAM_RESYNC}, got {got}.")
 
 
-@client_rule(
-    "CLI006",
-    "retry-with-new-idempotency-key",
-    severity=Severity.WARNING,
-    clause='Codes, runtime_resume_unavailable: "Retry with the same idempotency key."',
-)
+@client_check
 def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
     """A retry after `runtime_resume_unavailable` or `tool_result_invalid` has a different idempotency key, or none."""
     retry, run = exchange.client.retries.get(exchange.key), exchange.run
@@ -289,7 +252,8 @@ def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected the idempotency key {quote(retry.key)} again after {retry.code}, got {got}.")
 
 
-def _find_same_answer(exchange: ExchangeState, _ending: Ending) -> Outcome:
+@check(EXCHANGE_END)
+def find_same_answer(exchange: ExchangeState, _ending: Ending) -> Outcome:
     """If a resume may be about another call, its body shows whether it is the same answer again."""
     resolved = exchange.other_call
     if resolved is None:
@@ -302,13 +266,7 @@ def _find_same_answer(exchange: ExchangeState, _ending: Ending) -> Outcome:
     )
 
 
-@client_rule(
-    "CLI007",
-    "resolved-tool-answered-again",
-    severity=Severity.WARNING,
-    clause='Codes, event_already_resolved: "Do not execute the tool again."',
-    also=[Check(EXCHANGE_END, _find_same_answer)],
-)
+@client_check
 def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
     """A client resumes a run again after `event_already_resolved`, without a new `agent.custom_tool_use` in between.
 
@@ -326,14 +284,7 @@ def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected {wanted} without a new {AGENT_CUSTOM_TOOL_USE}, got one.")
 
 
-@client_rule(
-    "CLI008",
-    "key-in-url",
-    severity=Severity.WARNING,
-    basis=Basis.INFERRED,
-    clause='Authentication 1: "Every request carries the header `Authorization: Bearer <API_KEY>`."',
-    scope=Scope.EXCHANGE,
-)
+@client_check
 def key_in_url(exchange: ExchangeState) -> Outcome:
     """A query parameter looks like a credential, which then appears in logs and histories."""
     _, mark, query = exchange.request.target.partition("#")[0].partition("?")
@@ -347,13 +298,7 @@ def key_in_url(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected credentials only in the header {AUTHORIZATION}, got the parameter {quote(found[0])}.")
 
 
-@client_rule(
-    "CLI009",
-    "ended-run-cancelled",
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    clause='States 2: "…; the client treats the run as terminal."',
-)
+@client_check
 def ended_run_cancelled(exchange: ExchangeState) -> Outcome:
     """A client cancels a run whose terminal event was delivered to it."""
     match, run, reader = exchange.match, exchange.run, exchange.reader

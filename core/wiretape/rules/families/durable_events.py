@@ -3,8 +3,6 @@
 Deltas and sequences of the wrong type do not take part in the order.
 """
 
-from functools import partial
-
 from wiretape.agent_sessions import EVENT_DELTAS, STORED_TYPES
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
@@ -14,24 +12,19 @@ from wiretape.rules.catalogue import (
     LOST_EVENTS,
     NOT_DELTA,
     WITH_OBJECT,
-    Basis,
     Outcome,
-    Scope,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Severity, describe, format_number, quote
+from wiretape.rules.finding import describe, format_number, quote
 from wiretape.rules.state.stream_state import StreamState
 
-_ID_AND_SEQUENCE = 'Events 1: "Durable events have an SSE `id` and a JSON `sequence`."'
-_ORDER_NUMBER = 'Durable event, sequence: "Order number of the durable event."'
-
-durable_rule = partial(rule, on=EVENT, fast_path=True, shapes={Shape.DURABLE})
-delta_rule = partial(rule, on=EVENT, fast_path=True, shapes={Shape.DELTA})
-order_rule = partial(rule, on=EVENT, shapes={Shape.DURABLE}, scope=Scope.STREAM)
+durable_check = check(EVENT, fast_path=True, shapes={Shape.DURABLE})
+delta_check = check(EVENT, fast_path=True, shapes={Shape.DELTA})
+order_check = check(EVENT, shapes={Shape.DURABLE})
 
 
-@durable_rule("DUR001", "id-without-sequence", clause=_ID_AND_SEQUENCE)
+@durable_check
 def id_without_sequence(event: Event, _stream: StreamState) -> Outcome:
     """An event has an SSE id, but its JSON has no `sequence`."""
     if not event.has_id:
@@ -42,7 +35,7 @@ def id_without_sequence(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected a JSON `sequence` in the event with the SSE id {_quote_id_line(event)}, got none.")
 
 
-@durable_rule("DUR002", "sequence-without-id", clause=_ID_AND_SEQUENCE)
+@durable_check
 def sequence_without_id(event: Event, _stream: StreamState) -> Outcome:
     """The JSON of an event has a `sequence`, but the event has no `id` line or an empty one."""
     if not event.has_sequence:
@@ -54,7 +47,7 @@ def sequence_without_id(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected an SSE id with the JSON `sequence`, which is {sequence}, got {got}.")
 
 
-@durable_rule("DUR003", "id-disagrees", clause='Durable event, id: "Same value as the SSE `id` line."')
+@durable_check
 def id_disagrees(event: Event, _stream: StreamState) -> Outcome:
     """The JSON `id` of an event differs from its SSE id."""
     identity = event.cursor
@@ -68,7 +61,7 @@ def id_disagrees(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected the SSE id {quote(identity)} as JSON `id`, got {describe(other)}.")
 
 
-@delta_rule("DUR004", "delta-with-id", clause='Events 2: "Delta events … are ephemeral: no SSE `id`, …"')
+@delta_check
 def delta_with_id(event: Event, _stream: StreamState) -> Outcome:
     """A delta has an `id` line; even an empty one resets the cursor of every client."""
     if event.id_line is None:
@@ -77,11 +70,7 @@ def delta_with_id(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected no `id` line in a {event.type}, got {got}.")
 
 
-@delta_rule(
-    "DUR005",
-    "delta-with-sequence",
-    clause='Ephemeral event: "An ephemeral event has no SSE `id` line and no `sequence`."',
-)
+@delta_check
 def delta_with_sequence(event: Event, _stream: StreamState) -> Outcome:
     """A delta has a `sequence`."""
     if not event.has_sequence:
@@ -89,12 +78,7 @@ def delta_with_sequence(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected no `sequence` in a {event.type}, got {describe(event.document['sequence'])}.")
 
 
-@durable_rule(
-    "DUR006",
-    "stored-event-without-id",
-    shapes=NOT_DELTA,
-    clause='Event types: "The final assistant message is stored."; "A durable reasoning message is stored."',
-)
+@check(EVENT, fast_path=True, shapes=NOT_DELTA)
 def stored_event_without_id(event: Event, _stream: StreamState) -> Outcome:
     """An event of a stored type has neither an id nor a sequence."""
     if event.type not in STORED_TYPES:
@@ -104,16 +88,7 @@ def stored_event_without_id(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected an SSE id and a JSON `sequence` in a {event.type}, got neither.")
 
 
-@rule(
-    "DUR007",
-    "unrequested-delta",
-    on=EVENT,
-    steady=True,
-    shapes=WITH_OBJECT,
-    scope=Scope.STREAM,
-    once_per=Scope.STREAM,
-    clause='Events 2: "They are sent only when `event_deltas=true`."',
-)
+@check(EVENT, steady=True, shapes=WITH_OBJECT)
 def unrequested_delta(event: Event, stream: StreamState) -> Outcome:
     """Deltas arrive although the request does not ask for them.  One finding per stream."""
     if stream.deltas_requested is None:
@@ -129,7 +104,7 @@ def _quote_id_line(event: Event) -> str:
     return quote((event.id_line or b"")[:400].decode("utf-8", "replace"))
 
 
-@order_rule("SEQ001", "sequence-not-increasing", unless=["SEQ002"], clause=_ORDER_NUMBER)
+@order_check
 def sequence_not_increasing(event: Event, stream: StreamState) -> Outcome:
     """The sequence of a durable event is not above that of the previous one on the same connection.
 
@@ -145,15 +120,7 @@ def sequence_not_increasing(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected a sequence above {format_number(before)}, got {format_number(sequence)}.")
 
 
-@order_rule(
-    "SEQ002",
-    "sequence-reused",
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
-    unless=["SEQ003", "RES003"],
-    basis=Basis.INFERRED,
-    clause=_ORDER_NUMBER,
-)
+@order_check
 def sequence_reused(event: Event, stream: StreamState) -> Outcome:
     """Two events of one session with different ids have the same sequence."""
     sequence, identity = event.sequence, event.cursor
@@ -166,7 +133,7 @@ def sequence_reused(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {wanted}, got it for {quote(identity)} too.", subject=(sequence, identity))
 
 
-@order_rule("SEQ003", "id-reused", basis=Basis.INFERRED, clause='Durable event, id: "Used as the replay cursor."')
+@order_check
 def id_reused(event: Event, stream: StreamState) -> Outcome:
     """The same id occurs twice on one connection, or another event has it on another connection."""
     identity = event.cursor
@@ -183,9 +150,7 @@ def id_reused(event: Event, stream: StreamState) -> Outcome:
     return DROPPED_STATE if stream.dropped_ids else HELD
 
 
-@order_rule(
-    "SEQ004", "sequence-gap", severity=Severity.NOTE, once_per=Scope.SESSION, basis=Basis.INFERRED, clause=_ORDER_NUMBER
-)
+@order_check
 def sequence_gap(event: Event, stream: StreamState) -> Outcome:
     """The sequence increases by more than one, which the specification does not forbid.  One finding per session."""
     before, sequence = stream.sequence, event.sequence
@@ -203,13 +168,7 @@ def sequence_gap(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected no gap if the service counts one by one, got {got}.")
 
 
-@order_rule(
-    "SEQ005",
-    "created-at-going-back",
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    clause='Durable event, created_at: "ISO 8601 UTC timestamp."',
-)
+@order_check
 def created_at_going_back(event: Event, stream: StreamState) -> Outcome:
     """`created_at` is earlier than that of the previous durable event on the same connection."""
     before, created_at = stream.created_at, event.created_at

@@ -4,7 +4,6 @@ AUTH is about requests without a bearer key, BUSY and RATE about the further fie
 """
 
 import re
-from functools import partial
 from urllib.parse import quote as percent_encode
 
 from wiretape.agent_sessions import (
@@ -34,21 +33,17 @@ from wiretape.rules.catalogue import (
     INCOMPLETE_BODY,
     RESPONSE,
     SUCCESS_RESPONSE,
-    Basis,
-    Check,
     Need,
     Outcome,
     Problem,
-    Scope,
+    check,
     problem,
-    rule,
 )
 from wiretape.rules.finding import Severity, describe, describe_violation, format_number, quote, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 
 _ENVELOPE = f'Envelope: "All errors come as a JSON object with one key `{ENVELOPE_KEY}`"'
-_NO_KEY = 'Authentication 2: "A missing or invalid key gives HTTP 401 `authentication_required`."'
 _UNAUTHENTICATED = ERROR_CODES[AUTHENTICATION_REQUIRED]
 _BUSY_SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _IN_NAME = "[0-9A-Za-z_-]"
@@ -60,12 +55,12 @@ _WHOLE_SECONDS = re.compile(r"[0-9]+")
 _PUBLISHED = {(limit.requests, limit.window_seconds) for limit in LIMITS.values()}
 _WINDOW = next(iter(LIMITS.values())).window_seconds
 
-error_rule = partial(rule, on=ERROR_RESPONSE, needs=Need.WHOLE_BODY)
-busy_rule = partial(rule, on=ERROR_RESPONSE, codes={SESSION_BUSY})
-limit_rule = partial(rule, on=ERROR_RESPONSE, codes={RATE_LIMITED})
+error_check = check(ERROR_RESPONSE, needs=Need.WHOLE_BODY)
+busy_check = check(ERROR_RESPONSE, codes={SESSION_BUSY})
+limit_check = check(ERROR_RESPONSE, codes={RATE_LIMITED})
 
 
-@error_rule("ERR001", "not-an-envelope", clause=_ENVELOPE)
+@error_check
 def not_an_envelope(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The body of an error is not a JSON object with an object under the key `error`."""
     if body.document is UnreadableJson.TOO_COMPLEX:
@@ -90,11 +85,7 @@ def _describe_body(body: ErrorBody) -> str:
     return f"{describe(document[ENVELOPE_KEY])} under `{ENVELOPE_KEY}`"
 
 
-@error_rule(
-    "ERR002",
-    "envelope-field-malformed",
-    clause='Envelope: "error.code | string", "error.message | string", "error.request_id | string"',
-)
+@error_check
 def envelope_field_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`code`, `message` or `request_id` is missing or is not a string.  One finding per field."""
     envelope = body.envelope
@@ -107,11 +98,7 @@ def envelope_field_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outco
     ]
 
 
-@error_rule(
-    "ERR003",
-    "unknown-error-code",
-    clause='Envelope, error.code: "Case is exact: codes are partly lowercase and partly uppercase."',
-)
+@error_check
 def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The error code is not in the table of the specification."""
     code = body.code
@@ -125,7 +112,7 @@ def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return problem(f"Expected an error code of the specification, got {quote(code)}.")
 
 
-@error_rule("ERR004", "status-disagrees", clause='Codes: the table\'s column "HTTP"')
+@error_check
 def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The HTTP status is not the one defined for the error code."""
     row = ERROR_CODES.get(body.code or "")
@@ -135,13 +122,7 @@ def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return HELD if status == row.status else problem(f"Expected status {row.status} for `{row.code}`, got {status}.")
 
 
-@error_rule(
-    "ERR005",
-    "details-malformed",
-    noun="values",
-    clause='Envelope, error.details: "array or object | Optional. For validation errors: array of objects with `path` '
-    '(string) and `reason` (string)."',
-)
+@error_check
 def details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`details` is neither an array nor an object, or an element of the array lacks a string `path` or `reason`.
 
@@ -155,7 +136,7 @@ def details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return [Problem(describe_violation(violation)) for violation in violations]
 
 
-@error_rule("ERR006", "key-beside-error", noun="keys", clause=_ENVELOPE)
+@error_check
 def key_beside_error(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The envelope has another top-level key besides `error`.  One finding per key."""
     if body.envelope is None:
@@ -164,14 +145,7 @@ def key_beside_error(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return [Problem(f"Expected no key besides `{ENVELOPE_KEY}`, got {quote(key)}.") for key in others]
 
 
-@error_rule(
-    "ERR007",
-    "field-not-in-contract",
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    noun="fields",
-    clause='SANDBOX_PROVISION_FAILED: "Envelope with code, message …, request_id only."',
-)
+@error_check
 def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`error` has a field that the specification does not define for its code.  One finding per field.
 
@@ -189,7 +163,7 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     ]
 
 
-@error_rule("ERR008", "error-not-json-typed", severity=Severity.NOTE, basis=Basis.INFERRED, clause=_ENVELOPE)
+@error_check
 def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The Content-Type of an error envelope is missing or is not JSON."""
     if body.envelope is None:
@@ -201,14 +175,7 @@ def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return problem(f"Expected a JSON Content-Type for an error envelope, got {quote_or_none(content_type)}.")
 
 
-@error_rule(
-    "ERR009",
-    "request-id-reused",
-    severity=Severity.WARNING,
-    scope=Scope.RECORDING,
-    basis=Basis.INFERRED,
-    clause='Envelope, error.request_id: "Request identifier."',
-)
+@error_check
 def request_id_reused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """Two exchanges have the same `request_id`.
 
@@ -224,13 +191,7 @@ def request_id_reused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     return problem(f"Expected a new request_id, got {quote(request_id)}, which exchange {first} already has.")
 
 
-@rule(
-    "ERR010",
-    "error-with-success-status",
-    on=SUCCESS_RESPONSE,
-    basis=Basis.INFERRED,
-    clause='Codes: the table\'s column "HTTP", which begins at 400',
-)
+@check(SUCCESS_RESPONSE)
 def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Outcome:
     """The body of a 2xx response is an error envelope.
 
@@ -251,7 +212,7 @@ def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Ou
     )
 
 
-@rule("AUTH001", "keyless-request-accepted", on=RESPONSE, clause=_NO_KEY)
+@check(RESPONSE)
 def keyless_request_accepted(exchange: ExchangeState) -> Outcome:
     """The response to a request without a bearer key has a status below 400.
 
@@ -269,7 +230,9 @@ def _has_right_status(body: ErrorBody, exchange: ExchangeState) -> bool:
     return exchange.lacks_key and body.response.status == _UNAUTHENTICATED.status
 
 
-def _find_wrong_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+@check(ERROR_RESPONSE, when=_has_right_status, needs=Need.WHOLE_BODY)
+def find_wrong_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
+    """A request without a key is refused with the right status, but another code."""
     if body.code is None:
         return None
     return HELD if body.code == _UNAUTHENTICATED.code else _misanswered(body, body.code)
@@ -279,15 +242,7 @@ def _has_wrong_status(body: ErrorBody, exchange: ExchangeState) -> bool:
     return exchange.lacks_key and body.response.status != _UNAUTHENTICATED.status
 
 
-@rule(
-    "AUTH002",
-    "keyless-request-misanswered",
-    on=ERROR_RESPONSE,
-    when=_has_wrong_status,
-    unless={_UNAUTHENTICATED.code: ["ERR004"]},
-    clause=_NO_KEY,
-    also=[Check(ERROR_RESPONSE, _find_wrong_code, when=_has_right_status, needs=Need.WHOLE_BODY)],
-)
+@check(ERROR_RESPONSE, when=_has_wrong_status)
 def keyless_request_misanswered(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The response to a request without a bearer key is an error other than 401 `authentication_required`."""
     return _misanswered(body, body.code if body.is_whole else None)
@@ -299,20 +254,14 @@ def _misanswered(body: ErrorBody, code: str | None) -> Outcome:
     return problem(message, subject=code)
 
 
-@busy_rule(
-    "BUSY001", "active-run-missing", clause=f'{SESSION_BUSY}: "active_run_id | string", "active_run_status | string"'
-)
+@busy_check
 def active_run_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The error lacks the id or the status of the active run as a string.  One finding per field."""
     violations = [each for each in _BUSY_SCHEMA.violations(body.document) if each.path[1:] in {(_RUN,), (_STATUS,)}]
     return [Problem(describe_violation(violation)) for violation in violations]
 
 
-@busy_rule(
-    "BUSY002",
-    "recovery-missing",
-    clause=f'{SESSION_BUSY}, recovery: "array of strings; hints naming the cancel and resume paths of the active run"',
-)
+@busy_check
 def recovery_missing(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The error does not name the paths that cancel and resume the active run.
 
@@ -363,12 +312,7 @@ def _contains(hint: str, pieces: list[str]) -> bool:
     return True
 
 
-@busy_rule(
-    "BUSY003",
-    "message-incomplete",
-    severity=Severity.WARNING,
-    clause=f'{SESSION_BUSY}: "The message names the session, the active run and its status."',
-)
+@busy_check
 def message_incomplete(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The error's message does not name the session, the active run or the run's status.
 
@@ -402,12 +346,7 @@ def _names(text: str, name: str) -> bool:
     return re.search(rf"(?<!{_IN_NAME}){words}(?![.:]?{_IN_NAME})", text.casefold()) is not None
 
 
-@rule(
-    "RATE001",
-    "retry-after-missing",
-    on=ERROR_RESPONSE,
-    clause=f'{RATE_LIMITED}: "The response carries header `{RETRY_AFTER}`, the wait in seconds."',
-)
+@check(ERROR_RESPONSE)
 def retry_after_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """A `RATE_LIMITED` error, or any error with its status, has no `Retry-After` in whole seconds."""
     if body.response.status != ERROR_CODES[RATE_LIMITED].status:
@@ -421,12 +360,7 @@ def retry_after_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return problem(f"Expected whole seconds in {RETRY_AFTER}, got {quote_or_none(value)}.")
 
 
-@limit_rule(
-    "RATE002",
-    "limit-details-malformed",
-    clause=f'{RATE_LIMITED}: "`error.details` is an object: `limit` (integer, …), `window_seconds` (integer, …), '
-    '`retry_after` (integer, …)"',
-)
+@limit_check
 def limit_details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`details` is not an object, or lacks an integer `limit`, `window_seconds` or `retry_after`.
 
@@ -444,11 +378,7 @@ def limit_details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcom
     ]
 
 
-@limit_rule(
-    "RATE003",
-    "retry-after-disagrees",
-    clause=f'{RATE_LIMITED}, retry_after: "integer, wait in seconds, equal to the header"',
-)
+@limit_check
 def retry_after_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """The `Retry-After` header differs from `details.retry_after`."""
     seconds, wanted = _retry_after(body), _details(body).get("retry_after")
@@ -460,12 +390,7 @@ def retry_after_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     return problem(f"Expected {RETRY_AFTER} to be {format_number(wanted)}, {source}, got {format_number(seconds)}.")
 
 
-@limit_rule(
-    "RATE004",
-    "unpublished-limit",
-    severity=Severity.NOTE,
-    clause='Limits: "Sessions | 30 per 60-second window", "Runs | 60 …", "Events | 120 …"',
-)
+@limit_check
 def unpublished_limit(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`limit` and `window_seconds` are not one of the published limits; a higher one may have been granted."""
     details = _details(body)

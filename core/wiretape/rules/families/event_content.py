@@ -3,7 +3,6 @@
 import re
 from calendar import isleap
 from datetime import date
-from functools import partial
 
 from wiretape.agent_sessions import EVENT_TYPES
 from wiretape.agent_sessions.schemas import EVENT_SCHEMAS, NO_SCHEMA_ERRORS, Violation
@@ -15,18 +14,14 @@ from wiretape.rules.catalogue import (
     HELD,
     WITH_DATA,
     WITH_OBJECT,
-    Basis,
     Outcome,
     Problem,
-    Scope,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Severity, describe, describe_violation, quote
+from wiretape.rules.finding import describe, describe_violation, quote
 from wiretape.rules.state.stream_state import StreamState
 
-_IDENTITY = ("DUR001", "DUR002", "DUR003")
-"""Rules that report an id and a sequence that do not belong together."""
 _SUMMARY = ("tool_call_id", "name")
 
 _FRACTION = r"(?:[.,][0-9]+)?"
@@ -40,17 +35,11 @@ _ORDINAL_DATE = r"([0-9]{4})-?([0-9]{3})"
 _TIMESTAMP = re.compile(rf"(?:({_DATE})|{_ORDINAL_DATE})[Tt]{_TIME}(?:[Zz]|\+00(?::?00)?)")
 _COMMON_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)")
 
-object_rule = partial(rule, on=EVENT, fast_path=True, shapes=WITH_OBJECT)
-durable_rule = partial(rule, on=EVENT, shapes={Shape.DURABLE})
+object_check = check(EVENT, fast_path=True, shapes=WITH_OBJECT)
+durable_check = check(EVENT, shapes={Shape.DURABLE})
 
 
-@object_rule(
-    "EVT001",
-    "data-not-one-json-object",
-    shapes=WITH_DATA,
-    unless=["SSE001", "KAL002"],
-    clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
-)
+@check(EVENT, fast_path=True, shapes=WITH_DATA)
 def data_not_one_json_object(event: Event, _stream: StreamState) -> Outcome:
     """The data of an event is not exactly one JSON object."""
     if event.shape is not Shape.NO_OBJECT:
@@ -68,12 +57,7 @@ def _describe_data(event: Event) -> str:
     return "text that is not JSON" if event.data else "an empty `data` line"
 
 
-@object_rule(
-    "EVT002",
-    "unknown-event-type",
-    unless=["KAL002"],
-    clause='Durable event, type: "One of the event types in the Events part."',
-)
+@object_check
 def unknown_event_type(event: Event, _stream: StreamState) -> Outcome:
     """The JSON `type` is not one of the event types."""
     name = event.type
@@ -84,12 +68,7 @@ def unknown_event_type(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected an event type of the specification, got {quote(name)}.")
 
 
-@object_rule(
-    "EVT003",
-    "event-name-disagrees",
-    unless=["KAL002"],
-    clause='Endpoints, stream response: "each message has an `event:` line naming the type"',
-)
+@object_check
 def event_name_disagrees(event: Event, _stream: StreamState) -> Outcome:
     """The `event` line does not name the JSON `type`, or there is no JSON `type`."""
     if event.event_line is None:
@@ -105,13 +84,7 @@ def event_name_disagrees(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected {quote(name)}, the name on the `event` line, as JSON `type`, got {got}.")
 
 
-@object_rule(
-    "EVT004",
-    "durable-field-malformed",
-    shapes={Shape.DURABLE},
-    unless={"id": _IDENTITY, "sequence": _IDENTITY, "type": ["EVT003"], "content": ["EVT006"]},
-    clause='Durable event: the table with the columns "Field", "Type", "Notes"',
-)
+@check(EVENT, fast_path=True, shapes={Shape.DURABLE})
 def durable_field_malformed(event: Event, _stream: StreamState) -> Outcome:
     """A durable event lacks a field, or has one of the wrong JSON type.  One finding per field.
 
@@ -126,7 +99,7 @@ def durable_field_malformed(event: Event, _stream: StreamState) -> Outcome:
     return [Problem(describe_violation(violation), subject=name) for name, violation in found.items()]
 
 
-@durable_rule("EVT005", "created-at-not-utc", clause='Durable event, created_at: "ISO 8601 UTC timestamp."')
+@durable_check
 def created_at_not_utc(event: Event, _stream: StreamState) -> Outcome:
     """The `created_at` of a durable event is not an ISO 8601 timestamp in UTC, with `Z` or `+00:00`."""
     created_at = event.document.get("created_at")
@@ -158,12 +131,7 @@ def is_utc_timestamp(text: str) -> bool:
     return True
 
 
-@object_rule(
-    "EVT006",
-    "content-malformed",
-    shapes={Shape.DURABLE},
-    clause='Events 4: "Text event `content` is a list of blocks; structured event `content` is a JSON object."',
-)
+@check(EVENT, fast_path=True, shapes={Shape.DURABLE})
 def content_malformed(event: Event, _stream: StreamState) -> Outcome:
     """The `content` of a durable event is neither an object nor an array of objects."""
     if "content" not in event.document:
@@ -177,12 +145,7 @@ def content_malformed(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected an object or an array of objects as `content`, got {got}.")
 
 
-@object_rule(
-    "EVT007",
-    "tool-started-malformed",
-    shapes={Shape.DURABLE},
-    clause='tool.started: "content.tool_call_id | string", "content.input | object", "data.name | string"',
-)
+@check(EVENT, fast_path=True, shapes={Shape.DURABLE})
 def tool_started_malformed(event: Event, _stream: StreamState) -> Outcome:
     """A `tool.started` event lacks a field of `content` or `data`, or has one of the wrong type.
 
@@ -193,14 +156,7 @@ def tool_started_malformed(event: Event, _stream: StreamState) -> Outcome:
     return [Problem(describe_violation(violation)) for violation in event.find_schema_errors().specific]
 
 
-@durable_rule(
-    "EVT008",
-    "tool-summary-disagrees",
-    types=EVENT_SCHEMAS,
-    severity=Severity.WARNING,
-    basis=Basis.INFERRED,
-    clause='Durable event, data: "Short summary of the event."',
-)
+@check(EVENT, shapes={Shape.DURABLE}, types=EVENT_SCHEMAS)
 def tool_summary_disagrees(event: Event, _stream: StreamState) -> Outcome:
     """`data` of a `tool.started` event names another tool call or tool than `content`.  One finding per field."""
     content, data = event.document.get("content"), event.document.get("data")
@@ -217,13 +173,7 @@ def tool_summary_disagrees(event: Event, _stream: StreamState) -> Outcome:
     return problems if compared else None
 
 
-@durable_rule(
-    "EVT009",
-    "wrong-session",
-    scope=Scope.STREAM,
-    basis=Basis.INFERRED,
-    clause='Endpoints: "Opens an SSE stream of the session\'s events."',
-)
+@durable_check
 def wrong_session(event: Event, stream: StreamState) -> Outcome:
     """The `session_id` of a durable event is not the session in the path of the request."""
     session = event.document.get("session_id")
@@ -236,14 +186,7 @@ def wrong_session(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {quote(stream.session.id)}, the session of the request, got {quote(session)}.")
 
 
-@durable_rule(
-    "EVT010",
-    "workspace-changed",
-    scope=Scope.SESSION,
-    once_per=Scope.SESSION,
-    basis=Basis.INFERRED,
-    clause='What the service does: "All data is scoped to a tenant and a workspace."',
-)
+@durable_check
 def workspace_changed(event: Event, stream: StreamState) -> Outcome:
     """Durable events of one session have different `workspace_id`s.  One finding for each new workspace."""
     first, workspace = stream.session.workspace, event.workspace_of(stream.session.id)
@@ -255,13 +198,7 @@ def workspace_changed(event: Event, stream: StreamState) -> Outcome:
     return problem(message, subject=workspace)
 
 
-@object_rule(
-    "EVT011",
-    "ephemeral-malformed",
-    shapes={Shape.DELTA},
-    unless={"type": ["EVT003"]},
-    clause='Ephemeral event: "run_id | string", "delta | object | For `message.delta`: `delta.text`, …"',
-)
+@check(EVENT, fast_path=True, shapes={Shape.DELTA})
 def ephemeral_malformed(event: Event, _stream: StreamState) -> Outcome:
     """A delta lacks a field or has one of the wrong type; a `message.delta` also needs `delta.text`.
 
@@ -276,14 +213,7 @@ def ephemeral_malformed(event: Event, _stream: StreamState) -> Outcome:
     ]
 
 
-@object_rule(
-    "EVT012",
-    "duplicate-json-key",
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    noun="keys",
-    clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
-)
+@object_check
 def duplicate_json_key(event: Event, _stream: StreamState) -> Outcome:
     """The JSON object repeats a key at its top level; parsers differ in which value they use."""
     keys = find_repeated_keys(event.data, event.document)

@@ -9,22 +9,19 @@ from wiretape.rules.catalogue import (
     LOST_EVENTS,
     SILENCE,
     WITH_DATA,
-    Basis,
     Outcome,
-    Scope,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Severity, quote
+from wiretape.rules.finding import quote
 from wiretape.rules.state.stream_state import Silence, StreamState
 from wiretape.sse import FrameKind
 
-_KEEP_ALIVE = f'Stream rule 3: "Every {KEEP_ALIVE_SECONDS} seconds the server sends an SSE keep-alive comment."'
 _NAMES = frozenset({"ping", "keepalive", "heartbeat"})
 _SEPARATORS = str.maketrans("", "", "-_. ")
 
 
-@rule("KAL001", "silent-too-long", on=SILENCE, severity=Severity.WARNING, clause=_KEEP_ALIVE)
+@check(SILENCE)
 def silent_too_long(silence: Silence) -> Outcome:
     """No byte arrives on an open stream for longer than the keep-alive interval and its tolerance.
 
@@ -38,16 +35,7 @@ def silent_too_long(silence: Silence) -> Outcome:
     return problem(f"Expected a byte at least every {KEEP_ALIVE_SECONDS} s, got none for {seconds:.1f} s.")
 
 
-@rule(
-    "KAL002",
-    "keep-alive-not-a-comment",
-    on=EVENT,
-    fast_path=True,
-    shapes=WITH_DATA,
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    clause=_KEEP_ALIVE,
-)
+@check(EVENT, fast_path=True, shapes=WITH_DATA)
 def keep_alive_not_a_comment(event: Event, _stream: StreamState) -> Outcome:
     """A keep-alive is an event (`ping`, `keepalive`, `heartbeat`) instead of a comment."""
     if event.type in EVENT_TYPES or not is_keep_alive(event):
@@ -66,15 +54,7 @@ def _is_keep_alive_name(name: str) -> bool:
     return len(name) < 20 and name.translate(_SEPARATORS).lower() in _NAMES
 
 
-@rule(
-    "KAL003",
-    "keep-alive-with-blank-line",
-    on=AFTER_COMMENT,
-    severity=Severity.NOTE,
-    once_per=Scope.STREAM,
-    basis=Basis.INFERRED,
-    clause=_KEEP_ALIVE,
-)
+@check(AFTER_COMMENT)
 def keep_alive_with_blank_line(_stream: StreamState, following: FrameKind) -> Outcome:
     """A blank line follows a keep-alive comment; some clients dispatch an empty event for it.
 

@@ -1,7 +1,5 @@
 """RES: streams that were opened with a cursor."""
 
-from functools import partial
-
 from wiretape.agent_sessions import CURSOR_HEADER, INVALID_CURSOR, is_event_stream
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
@@ -15,12 +13,9 @@ from wiretape.rules.catalogue import (
     UNKNOWN_CURSOR,
     UNKNOWN_REPLAY,
     UNKNOWN_START,
-    Basis,
-    Check,
     Outcome,
-    Scope,
+    check,
     problem,
-    rule,
 )
 from wiretape.rules.finding import format_number, quote
 from wiretape.rules.state.event_log import json_hash
@@ -32,15 +27,12 @@ _REPLAY = (
     f'Stream rule 1: "When `{CURSOR_HEADER}` is sent, persisted events after that id are replayed first, '
     'then live output resumes."'
 )
-_INVALID = 'Stream rule 2: "When the cursor is invalid, the error is `invalid_cursor` (HTTP 400)."'
 _MOST_NAMED = 3
 
-replay_rule = partial(rule, on=EVENT, shapes={Shape.DURABLE}, scope=Scope.SESSION)
+replay_check = check(EVENT, shapes={Shape.DURABLE})
 
 
-@replay_rule(
-    "RES001", "event-repeated-on-resume", once_per=Scope.STREAM, unless=["SEQ001", "SEQ002", "SEQ003"], clause=_REPLAY
-)
+@replay_check
 def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
     """A connection that was opened with a cursor carries the event of the cursor, or an earlier one.
 
@@ -66,7 +58,7 @@ def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {wanted}, got {format_number(event.sequence)}.")
 
 
-@rule("RES002", "event-lost-on-resume", on=REPLAY_END, clause=_REPLAY)
+@check(REPLAY_END)
 def event_lost_on_resume(resume: ResumeState) -> Outcome:
     """A connection skips a durable event that follows the cursor and was seen before the connection was requested.
 
@@ -83,11 +75,7 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
     return problem(f"Expected {named}{more} after the cursor {quote(resume.cursor)}, got {got}.")
 
 
-@replay_rule(
-    "RES003",
-    "event-changed-on-resume",
-    clause='What the service does: "Durable events are persisted, … and are replayed on reconnect."',
-)
+@replay_check
 def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
     """A durable event arrives again on another connection with a different JSON value."""
     known = stream.arrival.known
@@ -101,13 +89,7 @@ def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected the same JSON for {quote(event.cursor or '')} as the first time, got different JSON.")
 
 
-@replay_rule(
-    "RES004",
-    "live-before-replay-ended",
-    once_per=Scope.STREAM,
-    unless=["RES001", "SEQ001", "SEQ002", "SEQ003"],
-    clause=_REPLAY,
-)
+@replay_check
 def live_before_replay_ended(event: Event, stream: StreamState) -> Outcome:
     """On a stream with a cursor, an ephemeral event arrives before a durable event that has to be replayed.
 
@@ -123,7 +105,9 @@ def live_before_replay_ended(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {quote(event.cursor or '')} before any live output, got an ephemeral event first.")
 
 
-def _hold_for_accepted_cursor(exchange: ExchangeState) -> Outcome:
+@check(STREAM_RESPONSE)
+def hold_for_accepted_cursor(exchange: ExchangeState) -> Outcome:
+    """Hold if the service accepts a cursor that it issued."""
     session = exchange.session
     is_known = session is not None and exchange.cursor in session.log.events
     return HELD if is_known and is_event_stream(exchange.response_header("content-type")) else None
@@ -133,16 +117,7 @@ def _is_resume(_body: ErrorBody, exchange: ExchangeState) -> bool:
     return exchange.is_stream_request and exchange.cursor is not None
 
 
-@rule(
-    "RES005",
-    "issued-cursor-refused",
-    on=ERROR_RESPONSE,
-    when=_is_resume,
-    codes={INVALID_CURSOR},
-    scope=Scope.SESSION,
-    clause=_INVALID,
-    also=[Check(STREAM_RESPONSE, _hold_for_accepted_cursor)],
-)
+@check(ERROR_RESPONSE, when=_is_resume, codes={INVALID_CURSOR})
 def issued_cursor_refused(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service refuses a cursor that it issued itself as the id of a durable event of the session."""
     cursor, session = exchange.cursor, exchange.session
@@ -153,22 +128,16 @@ def issued_cursor_refused(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
     return HELD if session.is_from_start and session.is_understood and not session.log.dropped else UNKNOWN_START
 
 
-def _hold_for_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+@check(ERROR_RESPONSE)
+def hold_for_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    """Hold if the service refuses a cursor of another session."""
     cursor, session, authority = exchange.cursor, exchange.session, exchange.request.authority
     if not exchange.is_stream_request or cursor is None or session is None or body.code != INVALID_CURSOR:
         return None
     return HELD if exchange.sessions.is_foreign_cursor(cursor, session, authority) else None
 
 
-@rule(
-    "RES006",
-    "foreign-cursor-accepted",
-    on=STREAM_RESPONSE,
-    scope=Scope.SESSION,
-    basis=Basis.INFERRED,
-    clause=_INVALID,
-    also=[Check(ERROR_RESPONSE, _hold_for_refused_cursor)],
-)
+@check(STREAM_RESPONSE)
 def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
     """The service accepts a cursor that belongs only to another session."""
     if not is_event_stream(exchange.response_header("content-type")):

@@ -3,8 +3,6 @@
 `wiretape.rules.state.runs` explains when it is proven that a run has not ended.
 """
 
-from functools import partial
-
 from wiretape.agent_sessions import (
     CANCEL,
     RUN_NOT_CANCELLABLE,
@@ -23,15 +21,12 @@ from wiretape.rules.catalogue import (
     UNKNOWN_ORDER,
     UNKNOWN_RUN,
     WITH_OBJECT,
-    Basis,
-    Check,
     Later,
     Outcome,
-    Scope,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Severity, quote
+from wiretape.rules.finding import quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.runs import RUN_EVENT_TYPES, Overlap, Run
@@ -41,12 +36,9 @@ from wiretape.rules.state.stream_state import StreamState
 GRACE_NS = 2_000_000_000
 """Two observations on different exchanges count as ordered only if they are at least this far apart."""
 
-_ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
 
-run_rule = partial(rule, on=EVENT, shapes=WITH_OBJECT, scope=Scope.SESSION, once_per=Scope.SESSION)
-
-
-def _find_proven_start(overlap: Overlap, _session: SessionState) -> Outcome:
+@check(OVERLAP)
+def find_proven_start(overlap: Overlap, _session: SessionState) -> Outcome:
     """A later event shows that a run was active when another one started."""
     return None if overlap.started is None else _two_runs(overlap.active, overlap.started)
 
@@ -56,7 +48,7 @@ def _two_runs(active: str, started: str) -> Outcome:
     return problem(message, subject=started)
 
 
-@run_rule("RUN001", "two-active-runs", types={RUN_STARTED}, clause=_ONE_RUN, also=[Check(OVERLAP, _find_proven_start)])
+@check(EVENT, shapes=WITH_OBJECT, types={RUN_STARTED})
 def two_active_runs(event: Event, stream: StreamState) -> Outcome:
     """A run starts while another run of the session has started and not ended.
 
@@ -78,15 +70,7 @@ def _may_have_active_run(stream: StreamState) -> bool:
     return any(run.is_active for run in stream.session.runs.runs.values())
 
 
-@run_rule(
-    "RUN002",
-    "event-after-run-ended",
-    steady=True,
-    types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES,
-    severity=Severity.WARNING,
-    basis=Basis.INFERRED,
-    clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
-)
+@check(EVENT, shapes=WITH_OBJECT, steady=True, types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES)
 def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
     """An event of a run arrives after the end of the run, and is not a replay.  One finding per run.
 
@@ -112,16 +96,7 @@ def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
     return problem(message, subject=run_id)
 
 
-@rule(
-    "RUN003",
-    "run-ended-twice",
-    on=EVENT,
-    shapes={Shape.DURABLE},
-    types=TERMINAL_RUN_TYPES,
-    scope=Scope.SESSION,
-    basis=Basis.INFERRED,
-    clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
-)
+@check(EVENT, shapes={Shape.DURABLE}, types=TERMINAL_RUN_TYPES)
 def run_ended_twice(event: Event, stream: StreamState) -> Outcome:
     """A run has a second terminal event with another id."""
     run_id = event.run_id
@@ -136,7 +111,8 @@ def run_ended_twice(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected no end of run {quote(run_id)} after {first}, got {event.type} {quote(event.cursor)}.")
 
 
-def _find_proven_idle(overlap: Overlap, _session: SessionState) -> Outcome:
+@check(OVERLAP)
+def find_proven_idle(overlap: Overlap, _session: SessionState) -> Outcome:
     """A later event shows that a run was active when the session was announced as idle."""
     return _active_when_idle(overlap.active) if overlap.started is None else None
 
@@ -145,13 +121,7 @@ def _active_when_idle(active: str) -> Outcome:
     return problem(f"Expected the end of run {quote(active)} before {STATUS_IDLE}, got none.", subject=active)
 
 
-@run_rule(
-    "RUN004",
-    "idle-with-active-run",
-    types={STATUS_IDLE},
-    clause='States: "Session | idle | No active run; announced by event `session.status_idle`."',
-    also=[Check(OVERLAP, _find_proven_idle)],
-)
+@check(EVENT, shapes=WITH_OBJECT, types={STATUS_IDLE})
 def idle_with_active_run(_event: Event, stream: StreamState) -> Outcome:
     """`session.status_idle` arrives while a run that started has not ended.  One finding per run.
 
@@ -166,14 +136,7 @@ def idle_with_active_run(_event: Event, stream: StreamState) -> Outcome:
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
 
 
-@run_rule(
-    "RUN005",
-    "event-before-run-started",
-    types={RUN_STARTED},
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    clause='Event types: "run.started | A worker started the run."',
-)
+@check(EVENT, shapes=WITH_OBJECT, types={RUN_STARTED})
 def event_before_run_started(event: Event, stream: StreamState) -> Outcome:
     """An event of a run arrives before its `run.started`, in a session recorded from its first event."""
     run_id, session = event.run_id, stream.session
@@ -193,16 +156,7 @@ def _is_cancel(_body: ErrorBody, exchange: ExchangeState) -> bool:
     return exchange.match is not None and exchange.match.operation is CANCEL
 
 
-@rule(
-    "RUN006",
-    "active-run-not-cancellable",
-    on=ERROR_RESPONSE,
-    when=_is_cancel,
-    codes={RUN_NOT_CANCELLABLE},
-    severity=Severity.WARNING,
-    scope=Scope.SESSION,
-    clause='States 2: "Cancelling a run that is already terminal fails with `RUN_NOT_CANCELLABLE`."',
-)
+@check(ERROR_RESPONSE, when=_is_cancel, codes={RUN_NOT_CANCELLABLE})
 def active_run_not_cancellable(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service refuses to cancel a run that started at least 2 s earlier and has not ended 2 s later."""
     match, session, run = exchange.match, exchange.session, exchange.run
@@ -232,15 +186,7 @@ def _decide_after_grace(run: Run, run_id: str, due_ns: int, streams: list[Stream
     return Later(due_ns, decide)
 
 
-@rule(
-    "RUN007",
-    "busy-with-ended-run",
-    on=ERROR_RESPONSE,
-    codes={SESSION_BUSY},
-    severity=Severity.WARNING,
-    scope=Scope.SESSION,
-    clause=f'States 1: "A session with an active run … refuses a new run with HTTP 409 `{SESSION_BUSY}`."',
-)
+@check(ERROR_RESPONSE, codes={SESSION_BUSY})
 def busy_with_ended_run(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service names as active a run that ended more than 2 s before the request, whatever the path."""
     run_id = (body.envelope or {}).get("active_run_id")

@@ -5,7 +5,6 @@ the specification states apply to streams of the service: one `event:` line and 
 SSE006), and the media type (SSE007).
 """
 
-from functools import partial
 from http import HTTPStatus
 
 from wiretape.agent_sessions import EVENT_STREAM, is_event_stream
@@ -20,19 +19,16 @@ from wiretape.rules.catalogue import (
     STREAM_RESPONSE,
     SUCCESS_RESPONSE,
     WITH_DATA,
-    Basis,
-    Check,
     Outcome,
     Problem,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Location, Severity, quote, quote_bytes, quote_or_none
+from wiretape.rules.finding import Location, quote, quote_bytes, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import SuccessBody
 from wiretape.rules.state.stream_state import EventStream, StreamEnd, StreamState
 
-_STREAM_RESPONSE = "Endpoints, stream response"
 _ENDED_BY_SERVICE = {
     Ending.SERVICE_CLOSED: "the service closed the connection",
     Ending.SERVICE_RESET: "the service reset the connection",
@@ -41,12 +37,10 @@ _ENDED_BY_SERVICE = {
 _RETRY_LIMIT = 2**31
 _UNCODED = frozenset({"", "identity"})
 
-framing_rule = partial(rule, on=EVENT, fast_path=True, everywhere=True)
+framing_check = check(EVENT, fast_path=True)
 
 
-@framing_rule(
-    "SSE001", "invalid-utf8", clause='WHATWG: "Event streams in this format must always be encoded as UTF-8."'
-)
+@framing_check
 def invalid_utf8(event: Event, _stream: EventStream) -> Outcome:
     """The bytes of an event are not UTF-8."""
     at = event.invalid_utf8_at
@@ -55,16 +49,7 @@ def invalid_utf8(event: Event, _stream: EventStream) -> Outcome:
     return problem(f"Expected UTF-8, got the byte 0x{event.frame.raw[at]:02x} at byte {at} of the event.")
 
 
-@rule(
-    "SSE002",
-    "message-cut-off",
-    on=STREAM_END,
-    severity=Severity.WARNING,
-    basis=Basis.INFERRED,
-    everywhere=True,
-    clause='WHATWG: "If the file ends in the middle of an event, before the final empty line, the incomplete '
-    'event is not dispatched."',
-)
+@check(STREAM_END)
 def message_cut_off(end: StreamEnd) -> Outcome:
     """The service ended the response in the middle of an event."""
     how = _ENDED_BY_SERVICE.get(end.ending)
@@ -80,13 +65,7 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     )
 
 
-@framing_rule(
-    "SSE003",
-    "unknown-field",
-    severity=Severity.NOTE,
-    noun="fields",
-    clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
-)
+@framing_check
 def unknown_field(event: Event, _stream: EventStream) -> Outcome:
     """An event has a field other than `event`, `id`, `data` and `retry`."""
     return [
@@ -95,12 +74,7 @@ def unknown_field(event: Event, _stream: EventStream) -> Outcome:
     ]
 
 
-@framing_rule(
-    "SSE004",
-    "nul-in-id",
-    clause='WHATWG: "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the '
-    'field value. Otherwise, ignore the field."',
-)
+@framing_check
 def nul_in_id(event: Event, _stream: EventStream) -> Outcome:
     """An `id` line contains U+0000, so clients ignore it."""
     if event.id_line is None:
@@ -111,14 +85,7 @@ def nul_in_id(event: Event, _stream: EventStream) -> Outcome:
     return problem(f"Expected an id without U+0000, got {quote_bytes(bad[0])}.") if bad else HELD
 
 
-@rule(
-    "SSE005",
-    "repeated-field",
-    on=EVENT,
-    fast_path=True,
-    severity=Severity.WARNING,
-    clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
-)
+@check(EVENT, fast_path=True)
 def repeated_field(event: Event, _stream: StreamState) -> Outcome:
     """An event has more than one `event`, `id` or `data` line."""
     return [
@@ -127,14 +94,7 @@ def repeated_field(event: Event, _stream: StreamState) -> Outcome:
     ]
 
 
-@rule(
-    "SSE006",
-    "missing-event-line",
-    on=EVENT,
-    fast_path=True,
-    shapes=WITH_DATA,
-    clause=f'{_STREAM_RESPONSE}: "each message has an `event:` line naming the type"',
-)
+@check(EVENT, fast_path=True, shapes=WITH_DATA)
 def missing_event_line(event: Event, _stream: StreamState) -> Outcome:
     """An event with data has no `event` line."""
     if event.event_line is not None:
@@ -143,18 +103,13 @@ def missing_event_line(event: Event, _stream: StreamState) -> Outcome:
     return problem(f"Expected {wanted}, got none.")
 
 
-def _hold_for_event_stream(exchange: ExchangeState) -> Outcome:
+@check(STREAM_RESPONSE)
+def hold_for_event_stream(exchange: ExchangeState) -> Outcome:
+    """Hold if the response to a stream request is an event stream."""
     return HELD if is_event_stream(exchange.response_header("content-type")) else None
 
 
-@rule(
-    "SSE007",
-    "wrong-content-type",
-    on=SUCCESS_RESPONSE,
-    unless=["ERR010"],
-    clause='Endpoints: "Opens an SSE stream of the session\'s events."',
-    also=[Check(STREAM_RESPONSE, _hold_for_event_stream)],
-)
+@check(SUCCESS_RESPONSE)
 def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
     """The response to a stream request has status 200, but is not an event stream."""
     if not exchange.is_stream_request or body.response.status != HTTPStatus.OK:
@@ -165,14 +120,7 @@ def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
     return problem(f"Expected the Content-Type `{EVENT_STREAM}`, got {quote_or_none(content_type)}.")
 
 
-@framing_rule(
-    "SSE008",
-    "message-without-data",
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    clause='WHATWG: "If the data buffer is an empty string, set the data buffer and the event type buffer to the '
-    'empty string and return."',
-)
+@framing_check
 def message_without_data(event: Event, _stream: EventStream) -> Outcome:
     """A block of lines has no `data` line, so clients do not dispatch an event for it.
 
@@ -189,15 +137,7 @@ def message_without_data(event: Event, _stream: EventStream) -> Outcome:
     return problem(f"Expected a `data` line, got {got}: clients do not dispatch this event.")
 
 
-@rule(
-    "SSE009",
-    "compressed-stream",
-    on=STREAM_RESPONSE,
-    severity=Severity.NOTE,
-    basis=Basis.INFERRED,
-    everywhere=True,
-    clause='Endpoints: "Opens an SSE stream of the session\'s events."',
-)
+@check(STREAM_RESPONSE)
 def compressed_stream(exchange: ExchangeState) -> Outcome:
     """A stream has a Content-Encoding, which may delay events and which some clients do not decode."""
     if not is_event_stream(exchange.response_header("content-type")):
@@ -210,14 +150,7 @@ def compressed_stream(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected a stream without Content-Encoding, got {quote(coding)}.")
 
 
-@framing_rule(
-    "SSE010",
-    "unusable-retry",
-    severity=Severity.WARNING,
-    basis=Basis.INFERRED,
-    clause='WHATWG: "If the field value consists of only ASCII digits, then interpret the field value as an '
-    'integer in base ten"',
-)
+@framing_check
 def unusable_retry(event: Event, _stream: EventStream) -> Outcome:
     """A `retry` value is not ASCII digits, is 0, or is 2^31 or more, which makes clients reconnect in a hot loop."""
     if not event.retries:
@@ -233,13 +166,7 @@ def _is_usable_retry(value: bytes) -> bool:
     return value.isdigit() and 0 < len(digits) <= 10 and int(digits) < _RETRY_LIMIT
 
 
-@framing_rule(
-    "SSE011",
-    "id-unfit-for-header",
-    severity=Severity.WARNING,
-    basis=Basis.INFERRED,
-    clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
-)
+@framing_check
 def id_unfit_for_header(event: Event, _stream: EventStream) -> Outcome:
     """An id does not survive a `Last-Event-ID` header unchanged."""
     identity = event.cursor

@@ -1,8 +1,6 @@
 """TOOL: the lifecycle of a tool call, whose events share one `tool_call_id`."""
 
-from functools import partial
-
-from wiretape.agent_sessions import RUN_COMPLETED, TOOL_STARTED, TOOL_TYPES
+from wiretape.agent_sessions import RUN_COMPLETED, TOOL_TYPES
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
@@ -10,31 +8,17 @@ from wiretape.rules.catalogue import (
     HELD,
     NOT_DELTA,
     UNKNOWN_CALL,
-    Basis,
     Outcome,
     Problem,
-    Scope,
+    check,
     problem,
-    rule,
 )
-from wiretape.rules.finding import Severity, quote
+from wiretape.rules.finding import quote
 from wiretape.rules.state.runs import OUTCOME_TYPES, find_disagreement
 from wiretape.rules.state.stream_state import StreamState
 
-_SHARED_ID = 'Events 5: "Tool lifecycle events … of one call share one `tool_call_id`."'
 
-call_rule = partial(rule, on=EVENT, shapes=NOT_DELTA, scope=Scope.SESSION, once_per=Scope.SESSION, basis=Basis.INFERRED)
-
-
-@rule(
-    "TOOL001",
-    "missing-tool-call-id",
-    on=EVENT,
-    shapes=NOT_DELTA,
-    types=TOOL_TYPES,
-    unless={TOOL_STARTED: ["DUR006", "EVT004", "EVT007"]},
-    clause=_SHARED_ID,
-)
+@check(EVENT, shapes=NOT_DELTA, types=TOOL_TYPES)
 def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
     """A tool lifecycle event has no string `tool_call_id` in `content` or `data`."""
     if event.tool_call_ids:
@@ -43,7 +27,7 @@ def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
     return problem(message, subject=event.type)
 
 
-@call_rule("TOOL002", "end-without-start", types=OUTCOME_TYPES, severity=Severity.WARNING, clause=_SHARED_ID)
+@check(EVENT, shapes=NOT_DELTA, types=OUTCOME_TYPES)
 def end_without_start(event: Event, stream: StreamState) -> Outcome:
     """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
     session, runs, ids = stream.session, stream.runs, event.tool_call_ids
@@ -60,17 +44,7 @@ def end_without_start(event: Event, stream: StreamState) -> Outcome:
     return None if any(call.ended for call in calls) else UNKNOWN_CALL
 
 
-@rule(
-    "TOOL003",
-    "ended-twice",
-    on=EVENT,
-    shapes={Shape.DURABLE},
-    types=OUTCOME_TYPES,
-    severity=Severity.WARNING,
-    scope=Scope.SESSION,
-    basis=Basis.INFERRED,
-    clause=_SHARED_ID,
-)
+@check(EVENT, shapes={Shape.DURABLE}, types=OUTCOME_TYPES)
 def ended_twice(event: Event, stream: StreamState) -> Outcome:
     """A tool call has two outcomes with different ids."""
     runs, ids = stream.session.runs, event.tool_call_ids
@@ -85,7 +59,7 @@ def ended_twice(event: Event, stream: StreamState) -> Outcome:
     return problem(f"Expected {wanted}, got {event.type} {quote(event.cursor)}.")
 
 
-@call_rule("TOOL004", "call-changed", types=TOOL_TYPES, severity=Severity.WARNING, clause=_SHARED_ID)
+@check(EVENT, shapes=NOT_DELTA, types=TOOL_TYPES)
 def call_changed(event: Event, stream: StreamState) -> Outcome:
     """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
     ids = event.tool_call_ids
@@ -101,14 +75,7 @@ def call_changed(event: Event, stream: StreamState) -> Outcome:
     return problem(message, subject=ids[0])
 
 
-@call_rule(
-    "TOOL005",
-    "call-left-open",
-    types={RUN_COMPLETED},
-    severity=Severity.NOTE,
-    noun="tool calls",
-    clause='Event types: "tool.completed | A tool call completed.", "tool.failed | A tool call failed."',
-)
+@check(EVENT, shapes=NOT_DELTA, types={RUN_COMPLETED})
 def call_left_open(event: Event, stream: StreamState) -> Outcome:
     """A run completes while one of its tool calls has no outcome."""
     run_id = event.run_id
