@@ -12,7 +12,6 @@ from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.observations import is_header_name
 from wiretape.rules import (
-    CATALOGUE,
     Rule,
     RuleSet,
     Settings,
@@ -68,11 +67,11 @@ class Config:
 
     def effective_settings(self) -> Settings:
         """Return settings in which the rules that are not selected are off.  Raises InputError like `rule_codes`."""
-        return replace(self.settings, off=frozenset(CATALOGUE) - self.rule_codes())
+        return replace(self.settings, off=frozenset(self.settings.catalogue) - self.rule_codes())
 
     def with_contract(self, contract: RuleSet) -> "Config":
         """Return a configuration for the rules of a contract, without the codes that it does not have."""
-        settings = replace(self.settings, contract=contract)
+        settings = replace(self.settings, contracts=(contract,))
         select, ignore = (
             tuple(prefix for prefix in prefixes if _has_code(prefix, settings.catalogue))
             for prefixes in (self.select, self.ignore)

@@ -3,9 +3,23 @@
 import pytest
 from stream_text import LOST, events
 
+from wiretape.contract.contract_builder import load_contract
 from wiretape.observations import RequestStarted, ResponseStarted
 from wiretape.rules import Checker, Settings
 
+SMALL = """
+contract = "{0}"
+[operations.all]
+request = "GET {1}"
+[[rule]]
+code = "{2}001"
+name = "lacks-a-{0}"
+clause = "c"
+require = "/a"
+breaks = ""
+"""
+
+SERVICE = "agent-sessions"
 ITEMS = 'lifecycle = "call"'
 OPENED = """
 {"type": "run.start", "run": 1}
@@ -190,8 +204,45 @@ def test_only_exchanges_of_the_operations_are_checked(contract, check):
     assert [(scope.exchanges, scope.reason.is_service) for scope in found.checker.scopes()] == [(1, True), (1, False)]
 
 
+@pytest.fixture
+def small_contract(tmp_path):
+    """Loads a contract with a name, the path of its requests, and the family of its only rule."""
+
+    def load(name, path, family):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(SMALL.format(name, path, family), "utf-8")
+        return load_contract(str(file))
+
+    return load
+
+
+def test_each_exchange_belongs_to_the_first_contract_with_its_operation(small_contract, check):
+    contracts = (small_contract("one", "/y/*", "ONE"), small_contract("two", "/{any}/1", "TWO"), load_contract(SERVICE))
+    sent = [events("{}"), b": hello\n\n"]
+    targets = ("/y/1", "/z/1", "/v1/sessions/s/events/stream", "/w")
+    found = check(contracts, *((f"GET {target}", sent, "complete") for target in targets))
+    assert [(each.code, each.exchange) for each in found.findings if each.code[:3] in {"ONE", "TWO", "SSE", "KAL"}] == [
+        ("ONE001", 1),
+        ("TWO001", 2),
+        ("SSE006", 3),
+        ("KAL003", 3),
+    ]
+    assert [scope.text for scope in found.checker.scopes()] == [
+        "they match an operation of the contract one",
+        "they match an operation of the contract two",
+        "their paths are under /v1/sessions on the upstream",
+        "they match no operation of the contract one or two or agent-sessions",
+    ]
+
+
+def test_two_contracts_cannot_have_one_code_for_two_rules(small_contract, check):
+    contracts = (small_contract("one", "/a", "ONE"), small_contract("two", "/b", "ONE"))
+    with pytest.raises(ValueError, match="Two rules have the code ONE001"):
+        check(contracts, ("GET /a", [], "complete"))
+
+
 def test_a_header_that_an_import_invented_is_not_missing(contract):
-    checker = Checker(Settings(contract=contract('header = "X-Request-Id"')))
+    checker = Checker(Settings(contracts=(contract('header = "X-Request-Id"'),)))
     for seen in (
         RequestStarted(1, 1, "", "GET", "http", "x", "/x/7", "HTTP/1.1", (), is_invented=True),
         ResponseStarted(1, 2, 200, "OK", "HTTP/1.1", (("Content-Type", "text/event-stream"),)),

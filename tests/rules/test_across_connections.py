@@ -673,7 +673,7 @@ def at(seen, exchange):
 def checker():
     """A checker that remembers few sessions."""
     checker = Checker()
-    checker._sessions = SessionRegistry(most=200, most_events=2000)
+    checker._traffics[0].sessions = SessionRegistry(most=200, most_events=2000)
     return checker
 
 
@@ -687,8 +687,8 @@ def test_memory_does_not_grow_with_the_number_of_sessions(event, checker):
                 held[number] = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert len(checker._sessions) <= 200
-    assert checker._sessions.events <= 2000
+    assert len(checker._traffics[0].sessions) <= 200
+    assert checker._traffics[0].sessions.events <= 2000
     # Of a session that was forgotten a number is left; one that is remembered takes some ten kilobytes.
     assert held[700] - held[300] < 400 * 500
 
@@ -699,11 +699,11 @@ def test_open_sessions_share_the_event_budget(event, checker):
         table = read(body, request=STREAM.replace("ses_1", f"ses_{number}"), at=float(number), ending="open")
         for seen in observations_of({"exchange": [table]}):
             checker.feed(at(seen, number))
-    assert len(checker._sessions) == 20
-    assert checker._sessions.events < 20 * 2 * LEAST_EVENTS
-    assert 20 * LEAST_EVENTS / 2 < checker._sessions.ids < 20 * 2 * LEAST_EVENTS
+    assert len(checker._traffics[0].sessions) == 20
+    assert checker._traffics[0].sessions.events < 20 * 2 * LEAST_EVENTS
+    assert 20 * LEAST_EVENTS / 2 < checker._traffics[0].sessions.ids < 20 * 2 * LEAST_EVENTS
     checker.finish()
-    assert checker._sessions.ids == 0
+    assert checker._traffics[0].sessions.ids == 0
 
 
 @pytest.mark.parametrize(("used", "is_spent"), [(2, False), (3, True)])

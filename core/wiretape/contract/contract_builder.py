@@ -26,6 +26,7 @@ from wiretape.contract.contract_tables import (
     LifecycleTable,
     OperationTable,
     SameTable,
+    TrustedContractTable,
     TrustedRuleTable,
     UniqueTable,
 )
@@ -69,12 +70,6 @@ _TABLES: dict[str, Callable[[str], Any]] = {
 def load_contract(name: str) -> Contract:
     """Return the contract with a name, or in a file.  Raises InputError."""
     return build_contract(*open_files(name))
-
-
-@cache
-def load_service() -> Contract:
-    """Return the contract of the Agent Session Service."""
-    return load_contract("agent-sessions")
 
 
 def rebuild_contract(name: str, texts: Mapping[str, str]) -> Contract:
@@ -155,7 +150,14 @@ class _Builder:
             self._top.table.source,
             tuple(self._silence_limits),
             tuple(each for each in self._entities.values() if each in self._tracked),
+            self._traffic(),
         )
+
+    def _traffic(self) -> Any:
+        """Return what makes its traffic, if that is in Python."""
+        table = self._top.table
+        name = table.traffic if isinstance(table, TrustedContractTable) else None
+        return None if name is None else resolve_name(name)
 
     def _entity(self, name: str, *, of: str = "") -> Entity:
         """Return an entity; it is not the one with the name `of`.  Raises ValueError."""
@@ -173,7 +175,7 @@ class _Builder:
     def _check_codes(self, tables: Sequence[_PlacedRule]) -> None:
         if len(tables) > MOST_RULES:
             raise self._top.source.error(("rule",), f"expected at most {MOST_RULES} rules, with those it extends")
-        codes = dict.fromkeys(() if self._top.is_trusted else load_service().catalogue, "a built-in rule")
+        codes = dict.fromkeys(() if self._top.is_trusted else _bundled_codes(), "a built-in rule")
         names: dict[str, str] = {}
         for layer, index, table in tables:
             if layer.name == COMMON:
@@ -280,6 +282,12 @@ class _Builder:
         silence = LongestSilence(seconds)
         self._silence_limits.add(silence.limit_ns)
         return silence
+
+
+@cache
+def _bundled_codes() -> tuple[str, ...]:
+    """Return the codes that no other contract may have."""
+    return tuple(load_contract("agent-sessions").catalogue)
 
 
 def _python_rule(table: TrustedRuleTable, *, everywhere: bool) -> Rule:

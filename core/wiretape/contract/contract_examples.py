@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wiretape.contract.contract_model import Contract
+from wiretape.rules.catalogue import RuleSet
 from wiretape.rules.checker import Checker
 from wiretape.rules.finding import Finding
-from wiretape.rules.rule_set import RuleSet
 from wiretape.rules.selection import Settings
 from wiretape.rules.vectors import Vector
 
@@ -33,7 +33,7 @@ def find_in_example(
 
     The contract is None for the built-in rules.
     """
-    checker = Checker(Settings(contract=contract))
+    checker = Checker(Settings(contracts=() if contract is None else (contract,)))
     findings = [finding for seen in example.observations(piece) for finding in checker.feed(seen)]
     return findings + checker.finish(), checker
 

@@ -14,10 +14,11 @@ from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
 from wiretape.toml_files import find_lines, parse_toml, read_toml_text, require_table_lists
 
-BUNDLED = ("sse",)
+BUNDLED = ("agent-sessions", "sse")
 """The names of the contracts that come with wiretape."""
 COMMON = "common"
 """The name of the file with the rules that every contract has."""
+_EXTENDABLE = ("sse",)
 _PACKAGES = {COMMON: __package__, "sse": __package__, "agent-sessions": "wiretape.agent_sessions"}
 """The packages of the files that come with wiretape."""
 _MOST_LAYERS = 5
@@ -90,7 +91,7 @@ class Layer:
     def extended(self) -> str | None:
         """The name of the contract that it extends."""
         extends = self.table.extends
-        return extends if extends is None or extends in BUNDLED else self._resolve(extends, ".toml", ("extends",))
+        return extends if extends is None or extends in _EXTENDABLE else self._resolve(extends, ".toml", ("extends",))
 
     def read_schema(self, name: str, *path: str | int) -> dict[str, Any]:
         """Return the JSON object in a file next to this one; `path` is the key that names it.  Raises InputError."""
@@ -107,7 +108,9 @@ class Layer:
         """Return the name of a file in the folder of the contract."""
         resolved = posixpath.normpath(posixpath.join(posixpath.dirname(self.name), name))
         if not name.endswith(suffix) or not name.isprintable():
-            expected = f"{', '.join(BUNDLED)}, or the name of a {suffix} file" if suffix == ".toml" else "a .json file"
+            expected = (
+                f"{', '.join(_EXTENDABLE)}, or the name of a {suffix} file" if suffix == ".toml" else "a .json file"
+            )
             raise self.source.error(path, f"expected {expected}, got {name!r}")
         if resolved.startswith(("../", "/")) or "\\" in name:
             raise self.source.error(path, f"expected a file in the folder of the contract, got {name!r}")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus
 
 from wiretape.contract.contract_traffic import ContractTraffic
@@ -11,8 +11,12 @@ from wiretape.contract.facts import Entity, EventFormat
 from wiretape.contract.patterns import RequestPattern
 from wiretape.observations import RequestStarted, header, is_header_name
 from wiretape.rules.catalogue import Rule, catalogue_of
-from wiretape.rules.rule_set import RuleRunner
-from wiretape.rules.vectors import Vector
+from wiretape.rules.traffic import Traffic
+from wiretape.rules.vectors import Vector, vectors_of
+
+if TYPE_CHECKING:
+    from wiretape.rules.engine import RuleBook
+    from wiretape.rules.selection import Settings
 
 _MOST_PARAMETERS = 1000
 
@@ -78,8 +82,8 @@ class Contract:
     entities: Mapping[str, Entity]
     rules: tuple[Rule, ...] = ()
     """The common rules about any event stream, those of its parent, and its own."""
-    examples: tuple[Vector, ...] = ()
-    """The traffic that breaks or keeps its own rules, without those of its parent."""
+    own_examples: tuple[Vector, ...] = ()
+    """The examples in its files."""
     parent: "Contract | None" = None
     """The contract that it extends, if that has operations of its own."""
     title: str = ""
@@ -89,6 +93,8 @@ class Contract:
     """The longest silences of its rules, in nanoseconds."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
+    traffic: "Callable[[RuleBook, Settings, str | None], Traffic[Any, Any]] | None" = None
+    """What makes its traffic, if that is in Python."""
     rebuild: tuple[Callable[..., "Contract"], tuple[Any, ...]] | None = None
     """What builds it again in another process."""
 
@@ -96,6 +102,13 @@ class Contract:
     def catalogue(self) -> Mapping[str, Rule]:
         """Its rules by code."""
         return catalogue_of(self.rules)
+
+    @cached_property
+    def examples(self) -> tuple[Vector, ...]:
+        """The traffic that breaks or keeps its own rules, without those of its parent."""
+        if self.traffic is None:
+            return self.own_examples
+        return tuple(vector for code in self.catalogue for vector in vectors_of(code))
 
     def declaring(self, code: str) -> "Contract":
         """Return the contract with the examples of a rule: this one, or one that it extends."""
@@ -113,9 +126,9 @@ class Contract:
                 return operation, parameters
         return None, {}
 
-    def follow(self, runner: RuleRunner) -> ContractTraffic:
-        """Return a follower of the traffic of one recording."""
-        return ContractTraffic(self, runner)
+    def follow(self, rules: "RuleBook", settings: "Settings", upstream: str | None) -> Traffic[Any, Any]:
+        """Return the traffic of one recording; `rules` are those to run on it."""
+        return ContractTraffic(self, rules) if self.traffic is None else self.traffic(rules, settings, upstream)
 
     def __reduce__(self) -> Any:
         if self.rebuild is None:

@@ -242,4 +242,6 @@ class ContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=True):
 class TrustedContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=True):
     """A contract file that comes with wiretape."""
 
+    traffic: _Short | None = None
+    """`module:class` of what its rules in Python remember about a recording."""
     rule: list[TrustedRuleTable] = []

@@ -1,38 +1,26 @@
 """Traffic of a contract: its exchanges, streams and channels, and the triggers at which its rules run."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.contract.entity_tracker import EntityTracker
 from wiretape.contract.facts import EventFacts, EventType, shorten_value
 from wiretape.contract.patterns import LONGEST, MISSING
-from wiretape.event import Event, TimedFrame
-from wiretape.frame_reader import ReadObservation
+from wiretape.event import Event
 from wiretape.json_codec import UnreadableJson
-from wiretape.observations import (
-    BytesArrived,
-    BytesLost,
-    ExchangeEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-    header,
-)
+from wiretape.observations import RequestStarted, ResponseStarted, header
 from wiretape.rules.catalogue import Scope, Trigger
+from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, Silence, SilenceMonitor, StreamEnd
 from wiretape.rules.finding import Location
-from wiretape.rules.rule_set import Channel, ChannelStream, RuleRunner, RunRules
 from wiretape.rules.state.response_body import ErrorBody
-from wiretape.rules.state.service_traffic import ScopeCount, ScopeReason
-from wiretape.rules.state.stream_state import Silence, SilenceMonitor, StreamEnd
-from wiretape.sse import FrameKind
+from wiretape.rules.traffic import Traffic
 
 if TYPE_CHECKING:
     from wiretape.contract.contract_model import Contract, Operation
+    from wiretape.rules.engine import RuleBook, RunRules
 
 T = TypeVar("T")
 _MOST_CHANNELS = 1000
@@ -54,8 +42,8 @@ class _Memory:
         return found
 
 
-class ContractChannel(Channel):
-    """What several streams of a contract are positions in."""
+class ContractChannel:
+    """What several streams of a contract are positions in; findings can be limited to one for each channel."""
 
     def __init__(self, *, may_be_known: bool = False) -> None:
         self.memory = _Memory()
@@ -65,18 +53,16 @@ class ContractChannel(Channel):
         """Whether what was known about this channel may have been dropped."""
 
 
-class ContractExchange:
+class ContractExchange(Exchange):
     """One exchange of an operation."""
 
-    def __init__(self, request: RequestStarted, operation: "Operation", parameters: Mapping[str, str]) -> None:
-        self.request = request
+    def __init__(
+        self, request: RequestStarted, traffic: "ContractTraffic", operation: "Operation", parameters: Mapping[str, str]
+    ) -> None:
+        super().__init__(request, traffic)
         self.operation = operation
         self.parameters = parameters
         """The segments of the path that the operation names."""
-        self.response: ResponseStarted | None = None
-        self.stream: ContractStream | None = None
-        self.body: ErrorBody | None = None
-        """The body of a response with a status of 400 or above."""
 
     @property
     def cursor(self) -> str | None:
@@ -84,13 +70,19 @@ class ContractExchange:
         return self.operation.cursor.read(self.request) if self.operation.cursor is not None else None
 
 
-class ContractStream(ChannelStream):
+class ContractStream(EventStream):
     """One stream of an operation."""
 
-    channel: ContractChannel
-
-    def __init__(self, exchange: ContractExchange, contract: "Contract", channel: ContractChannel) -> None:
-        super().__init__(exchange.request.exchange, channel)
+    def __init__(
+        self,
+        exchange: ContractExchange,
+        contract: "Contract",
+        channel: ContractChannel,
+        silences: Sequence[SilenceMonitor],
+    ) -> None:
+        super().__init__(exchange.number, exchange.traffic, silences)
+        self.request = exchange.request
+        self.channel = channel
         channel.streams += 1
         self.memory = _Memory()
         self.cursor = exchange.cursor
@@ -103,7 +95,6 @@ class ContractStream(ChannelStream):
         """Whether its channel is known: from the request, or from an event."""
         self.last: EventFacts | None = None
         """The event before the current one."""
-        self.silences: list[SilenceMonitor] = []
         self.trackers = {
             each.name: EntityTracker(each, is_complete=self.is_from_start) for each in contract.tracked_entities
         }
@@ -111,6 +102,15 @@ class ContractStream(ChannelStream):
             tracker.parent = self.trackers.get(tracker.entity.within or "")
             if tracker.parent is not None:
                 tracker.parent.children.append(tracker)
+
+    @property
+    def last_location(self) -> Location:
+        """Where the last event with data is, with the sequence that the contract reads."""
+        return Location(self.exchange, 0) if self.last is None else self.last.location
+
+    def holder(self, scope: object) -> object:
+        """Return itself, or its channel for a finding per channel."""
+        return self.channel if scope is Scope.CHANNEL else self
 
     def join(self, channel: ContractChannel) -> None:
         """Go on as a stream of the channel that its events name."""
@@ -127,19 +127,17 @@ class ContractStream(ChannelStream):
             tracker.lose()
 
 
-EVENT: Trigger[[EventFacts, ContractStream]] = Trigger("contract event", Scope.MESSAGE)
+# The triggers of all contracts, with the classes that the functions of primitives get.
+EVENT: Trigger[[EventFacts, ContractStream]] = Trigger("event", Scope.MESSAGE, 1)
 """An event with data arrived on a stream of an operation."""
-LOSS: Trigger[[ContractStream]] = Trigger("contract loss", Scope.STREAM)
+LOSS: Trigger[[ContractStream]] = Trigger("loss", Scope.STREAM, 0)
 """Bytes of a stream were lost, or cannot be understood."""
-END: Trigger[[StreamEnd, ContractStream]] = Trigger("contract stream end", Scope.STREAM)
-"""A stream ended."""
-QUIET: Trigger[[Silence, ContractStream]] = Trigger("contract silence", Scope.STREAM)
+STREAM_END: Trigger[[StreamEnd[ContractStream]]] = Trigger("stream end", Scope.STREAM, 0)
+SILENCE: Trigger[[Silence, ContractStream]] = Trigger("silence", Scope.STREAM, 1)
 """A stream was silent for too long, or ended without being so."""
-REQUEST: Trigger[[ContractExchange]] = Trigger("contract request", Scope.EXCHANGE)
-RESPONSE: Trigger[[ContractExchange]] = Trigger("contract response", Scope.EXCHANGE)
-"""The headers of a response arrived."""
-ERROR_BODY: Trigger[[ErrorBody, ContractExchange]] = Trigger("contract error", Scope.EXCHANGE)
-"""A response with a status of 400 or above ended."""
+REQUEST: Trigger[[ContractExchange]] = Trigger("request", Scope.EXCHANGE)
+RESPONSE: Trigger[[ContractExchange]] = Trigger("response", Scope.EXCHANGE)
+ERROR_RESPONSE: Trigger[[ErrorBody, ContractExchange]] = Trigger("error response", Scope.EXCHANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,114 +147,61 @@ class _Plan:
     event_type: EventType
     entities: tuple[str, ...]
     """The names of the entities that its events can show something about."""
-    run: RunRules
+    run: "RunRules"
     """Runs the rules about it."""
 
 
-class ContractTraffic:
-    """Follows the exchanges of a contract's operations, and runs its rules."""
+class ContractTraffic(Traffic[ContractExchange, ContractStream]):
+    """The exchanges of a contract's operations in one recording."""
 
-    def __init__(self, contract: "Contract", runner: RuleRunner) -> None:
+    def __init__(self, contract: "Contract", rules: "RuleBook") -> None:
+        super().__init__(rules)
         self._contract = contract
-        self._runner = runner
         self._plans: dict[str, _Plan] = {}
-        self._open: dict[int, ContractExchange] = {}
         self._channels: dict[tuple[str, str | int], ContractChannel] = {}
         self._has_dropped = False
-        self._counts: Counter[ScopeReason] = Counter()
+        self._exchanges = 0
 
-    def observe(self, read: ReadObservation) -> None:
-        """Run the rules that an observation concerns."""
-        seen = read.observation
-        exchange = self._open.get(seen.exchange)
-        if isinstance(seen, RequestStarted):
-            self._start_request(seen)
-        elif exchange is None:
-            return
-        elif isinstance(seen, ResponseStarted):
-            self._start_response(exchange, seen)
-        elif isinstance(seen, ExchangeEnded):
-            self._end(exchange, seen, read.frames)
-        elif isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE:
-            if exchange.stream is not None:
-                self._add_bytes(exchange, exchange.stream, seen, read)
-            elif exchange.body is not None and isinstance(seen, BytesArrived):
-                exchange.body.feed(seen)
-            elif exchange.body is not None:
-                exchange.body.give_up()
+    def start(self, request: RequestStarted) -> ContractExchange | None:
+        """Return the exchange of a request that matches an operation."""
+        operation, parameters = self._contract.find_operation(request.method, request.target)
+        if operation is None:
+            return None
+        self._exchanges += 1
+        return ContractExchange(request, self, operation, parameters)
 
-    def scopes(self) -> list[ScopeCount]:
+    def scopes(self, others: int) -> list[ScopeCount]:
         """Return how many exchanges are of an operation, and how many are not."""
+        counts = {ScopeReason.OPERATION: self._exchanges, ScopeReason.NO_OPERATION: others}
         return [
-            ScopeCount(reason, self._counts[reason], reason.value.format(contract=self._contract.name))
-            for reason in (ScopeReason.OPERATION, ScopeReason.NO_OPERATION)
-            if self._counts[reason]
+            ScopeCount(reason, count, reason.value.format(contract=self._contract.name))
+            for reason, count in counts.items()
+            if count
         ]
 
-    def _start_request(self, request: RequestStarted) -> None:
-        operation, parameters = self._contract.find_operation(request.method, request.target)
-        self._counts[ScopeReason.NO_OPERATION if operation is None else ScopeReason.OPERATION] += 1
-        if operation is None:
+    def claims_stream(self, exchange: ContractExchange) -> bool:
+        """Whether a response is an event stream."""
+        return exchange.request.method != "HEAD" and exchange.has_event_stream
+
+    def open_stream(self, exchange: ContractExchange, response: ResponseStarted) -> ContractStream:
+        """Return a stream of a channel."""
+        silences = [SilenceMonitor(response.time_ns, limit) for limit in self._contract.silence_limits]
+        return ContractStream(exchange, self._contract, self._find_channel(exchange), silences)
+
+    def add_event(self, stream: ContractStream, event: Event) -> None:
+        """Run the common rules on an event, and those of the contract if it has data that can be read."""
+        self.rules.run_common(event, stream)
+        if not event.has_data:
             return
-        exchange = self._open[request.exchange] = ContractExchange(request, operation, parameters)
-        if not request.is_invented:
-            self._runner.run(REQUEST, (exchange,), Location(request.exchange, request.time_ns))
-
-    def _start_response(self, exchange: ContractExchange, response: ResponseStarted) -> None:
-        exchange.response = response
-        self._runner.run(RESPONSE, (exchange,), Location(response.exchange, response.time_ns))
-        if exchange.request.method == "HEAD":
-            return
-        if response.status // 100 == 2 and is_event_stream(header(response.headers, "content-type")):
-            stream = exchange.stream = ContractStream(exchange, self._contract, self._find_channel(exchange))
-            stream.silences = [SilenceMonitor(response.time_ns, limit) for limit in self._contract.silence_limits]
-        elif response.status >= 400:
-            exchange.body = ErrorBody(response)
-
-    def _add_bytes(
-        self, exchange: ContractExchange, stream: ContractStream, seen: BytesArrived | BytesLost, read: ReadObservation
-    ) -> None:
-        frames, has_lost = read.frames, isinstance(seen, BytesLost)
-        if isinstance(seen, BytesArrived):
-            silences = [silence for monitor in stream.silences for silence in monitor.feed(seen)]
-            for silence in sorted(silences, key=lambda silence: silence.ended_ns):
-                before = [each for each in frames if each.time_ns < silence.ended_ns]
-                frames = frames[len(before) :]
-                self._add_frames(exchange, stream, before)
-                self._add_silence(stream, silence)
-        else:
-            for monitor in stream.silences:
-                monitor.lose()
-        self._add_frames(exchange, stream, frames)
-        if read.undecodable is not None and stream.undecodable is None:
-            stream.undecodable, has_lost = read.undecodable, True
-        if has_lost:
-            self._lose(stream, seen.time_ns)
-
-    def _add_frames(self, exchange: ContractExchange, stream: ContractStream, frames: Sequence[TimedFrame]) -> None:
-        for seen in frames:
-            kind = seen.frame.kind
-            if isinstance(seen, Event):
-                stream.has_unknown_end = False
-                if seen.has_data:
-                    self._add_event(exchange, stream, seen)
-            elif kind is FrameKind.OVERSIZED:
-                if stream.add_oversized(seen):
-                    self._lose(stream, seen.time_ns)
-            elif kind is not FrameKind.TAIL:
-                stream.has_unknown_end = False
-
-    def _add_event(self, exchange: ContractExchange, stream: ContractStream, event: Event) -> None:
         if event.value in _TOO_COMPLEX or not event.is_utf8:
-            self._lose(stream, event.time_ns)
-            stream.has_unknown_end = False
+            self.lose(stream, event.time_ns)
             return
         plan = self._plan(self._contract.format.read_type(event))
         facts = EventFacts(event, self._contract.format, plan.event_type)
         if not stream.has_named_channel:
             pointer = self._contract.format.channel
             if pointer is not None and (value := pointer.read(facts.json)) is not MISSING:
-                stream.join(self._channel(exchange.request, shorten_value(value)))
+                stream.join(self._channel(stream.request, shorten_value(value)))
         for name in plan.entities:
             stream.trackers[name].begin_event()
         for name in plan.entities:
@@ -264,38 +209,24 @@ class ContractTraffic:
         plan.run((facts, stream), facts)
         stream.last = facts
 
+    def lose(self, stream: ContractStream, time_ns: int) -> None:
+        """Run the rules that lost bytes concern."""
+        super().lose(stream, time_ns)
+        self.rules.run(LOSS, (stream,), Location(stream.exchange, time_ns))
+
+    def after_stream_end(self, stream: ContractStream, _location: Location) -> None:
+        """Count the open streams of the channel."""
+        stream.channel.streams -= 1
+
     def _plan(self, name: str) -> _Plan:
         """Return what is done with events of a type; it is found once, unless the name is very long."""
         plan = self._plans.get(name)
         if plan is None:
             entities = tuple(each.name for each in self._contract.tracked_entities if each.is_checked_at(name))
-            plan = _Plan(self._contract.format.describe(name), entities, self._runner.select(EVENT, name))
+            plan = _Plan(self._contract.format.describe(name), entities, self.rules.select(name))
             if len(name) <= LONGEST:
                 put_bounded(self._plans, name, plan, _MOST_TYPES)
         return plan
-
-    def _lose(self, stream: ContractStream, time_ns: int) -> None:
-        stream.lose()
-        self._runner.run(LOSS, (stream,), Location(stream.exchange, time_ns))
-
-    def _add_silence(self, stream: ContractStream, silence: Silence) -> None:
-        at = Location(stream.exchange, 0) if stream.last is None else stream.last.location
-        self._runner.run(QUIET, (silence, stream), replace(at, time_ns=silence.ended_ns))
-
-    def _end(self, exchange: ContractExchange, ended: ExchangeEnded, frames: Sequence[TimedFrame]) -> None:
-        del self._open[ended.exchange]
-        location = Location(ended.exchange, ended.time_ns)
-        stream, body = exchange.stream, exchange.body
-        if stream is not None:
-            self._add_frames(exchange, stream, frames)
-            for monitor in stream.silences:
-                if (silence := monitor.end(ended.time_ns)) is not None:
-                    self._add_silence(stream, silence)
-            self._runner.run(END, (StreamEnd.of(stream, ended, frames), stream), location)
-            stream.channel.streams -= 1
-        elif body is not None:
-            body.close(ended.ending)
-            self._runner.run(ERROR_BODY, (body, exchange), location)
 
     def _find_channel(self, exchange: ContractExchange) -> ContractChannel:
         """Return the channel that the request alone names, or else one of its own."""

@@ -10,8 +10,8 @@ import orjson
 from wiretape.contract.contract_tables import EntityTable, EventTable
 from wiretape.contract.patterns import MISSING, Globs, Pointer, list_of
 from wiretape.event import Event
+from wiretape.rules.exchange import Located
 from wiretape.rules.finding import Location, quote
-from wiretape.rules.rule_set import Located
 
 Key = tuple[str | int, ...]
 """The key of an entity: the values of its pointers."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from wiretape.contract.contract_tables import ErrorTable, HeaderTable
-from wiretape.contract.contract_traffic import ERROR_BODY, REQUEST, RESPONSE, ContractExchange
+from wiretape.contract.contract_traffic import ERROR_RESPONSE, REQUEST, RESPONSE, ContractExchange
 from wiretape.contract.patterns import MISSING, Globs, Pointer, list_of
 from wiretape.contract.primitive import Primitive
 from wiretape.observations import header, is_header_name
@@ -26,7 +26,7 @@ class ErrorEnvelope(Primitive):
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions."""
-        return (Check(ERROR_BODY, self.check, needs=Need.WHOLE_BODY),)
+        return (Check(ERROR_RESPONSE, self.check, needs=Need.WHOLE_BODY),)
 
     def check(self, body: ErrorBody, _exchange: ContractExchange) -> Outcome:
         """Check the body of an error response."""
@@ -70,7 +70,7 @@ class HeaderValue(Primitive):
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions."""
         if self.agrees is not None:
-            return (Check(ERROR_BODY, self.check_agreement, needs=Need.WHOLE_BODY),)
+            return (Check(ERROR_RESPONSE, self.check_agreement, needs=Need.WHOLE_BODY),)
         return (Check(REQUEST if self.of == "request" else RESPONSE, self.check),)
 
     def check(self, exchange: ContractExchange) -> Outcome:

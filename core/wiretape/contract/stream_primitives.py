@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wiretape.contract.contract_tables import Aspect
-from wiretape.contract.contract_traffic import END, QUIET, ContractStream
+from wiretape.contract.contract_traffic import SILENCE, STREAM_END, ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
 from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
 from wiretape.contract.patterns import Globs, Pointer
@@ -20,8 +20,8 @@ from wiretape.rules.catalogue import (
     Scope,
     problem,
 )
+from wiretape.rules.exchange import Silence, StreamEnd
 from wiretape.rules.finding import quote
-from wiretape.rules.state.stream_state import Silence, StreamEnd
 
 _ENDED_BY_SERVICE = {
     Ending.COMPLETE: "the response ended",
@@ -69,7 +69,7 @@ class Last(EventPrimitive):
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions: lost bytes matter only at the end of the stream."""
-        return (Check(END, self.check_end), *EventPrimitive.checks(self)[:1])
+        return (Check(STREAM_END, self.check_end), *EventPrimitive.checks(self)[:1])
 
     def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
         """Check that no event follows the last one."""
@@ -79,8 +79,9 @@ class Last(EventPrimitive):
             return None
         return problem(f"Expected no event after {_type(before)}, got {_type(facts)}.")
 
-    def check_end(self, end: StreamEnd, stream: ContractStream) -> Outcome:
+    def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
         """Check the last event of a stream that has ended."""
+        stream = end.stream
         last = stream.memory.get(self, dict[str, EventFacts]).get("last")
         if last is not None and self.types.matches(last.type):
             return HELD
@@ -164,7 +165,7 @@ class Lifecycle(EventPrimitive):
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions: also one for the end, if entities have to close."""
-        at_end = (Check(END, self.check_end),) if Aspect.CLOSES in self.aspects else ()
+        at_end = (Check(STREAM_END, self.check_end),) if Aspect.CLOSES in self.aspects else ()
         return (*EventPrimitive.checks(self), *at_end)
 
     def concerns(self, type_: str) -> bool:
@@ -180,8 +181,9 @@ class Lifecycle(EventPrimitive):
             return UNKNOWN_BEGINNING
         return HELD if tracker.is_concerned and self.aspects != {Aspect.CLOSES} else None
 
-    def check_end(self, end: StreamEnd, stream: ContractStream) -> Outcome:
+    def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
         """Report the entities that are open at the end of a stream."""
+        stream = end.stream
         tracker = stream.trackers[self.entity.name]
         if end.ending is not Ending.COMPLETE:
             return _CUT_BY_OTHERS if tracker.open else None
@@ -338,7 +340,7 @@ class LongestSilence(Primitive):
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions."""
-        return (Check(QUIET, self.check),)
+        return (Check(SILENCE, self.check),)
 
     def check(self, silence: Silence, _stream: ContractStream) -> Outcome:
         """Check one silence, or the end of a stream without any."""

@@ -27,6 +27,7 @@ from wiretape.rules.catalogue import Need as Need
 from wiretape.rules.catalogue import Outcome as Outcome
 from wiretape.rules.catalogue import Problem as Problem
 from wiretape.rules.catalogue import Rule as Rule
+from wiretape.rules.catalogue import RuleSet as RuleSet
 from wiretape.rules.catalogue import Scope as Scope
 from wiretape.rules.catalogue import Trigger as Trigger
 from wiretape.rules.catalogue import catalogue_of as catalogue_of
@@ -34,6 +35,9 @@ from wiretape.rules.catalogue import check as check
 from wiretape.rules.catalogue import problem as problem
 from wiretape.rules.catalogue import rule as rule
 from wiretape.rules.catalogue import rules_in as rules_in
+from wiretape.rules.exchange import EventStream as EventStream
+from wiretape.rules.exchange import ScopeCount as ScopeCount
+from wiretape.rules.exchange import ScopeReason as ScopeReason
 from wiretape.rules.finding import Finding as Finding
 from wiretape.rules.finding import Location as Location
 from wiretape.rules.finding import Party as Party
@@ -43,23 +47,18 @@ from wiretape.rules.finding import Verdict as Verdict
 from wiretape.rules.finding import describe as describe
 from wiretape.rules.finding import format_number as format_number
 from wiretape.rules.finding import quote as quote
-from wiretape.rules.rule_set import RuleSet as RuleSet
 from wiretape.rules.state.event_log import json_hash as json_hash
 from wiretape.rules.state.exchange_state import ExchangeState as ExchangeState
 from wiretape.rules.state.response_body import ErrorBody as ErrorBody
 from wiretape.rules.state.response_body import SuccessBody as SuccessBody
-from wiretape.rules.state.service_traffic import ScopeCount as ScopeCount
-from wiretape.rules.state.service_traffic import ScopeReason as ScopeReason
 from wiretape.rules.state.service_traffic import ServiceBase as ServiceBase
 from wiretape.rules.state.service_traffic import parse_service_base as parse_service_base
-from wiretape.rules.state.stream_state import EventStream as EventStream
 from wiretape.rules.state.stream_state import StreamState as StreamState
 
 if TYPE_CHECKING:
     from wiretape.rules.checker import Checker as Checker
     from wiretape.rules.families import BUILT_IN as BUILT_IN
     from wiretape.rules.families import CATALOGUE as CATALOGUE
-    from wiretape.rules.families import EVERYWHERE as EVERYWHERE
     from wiretape.rules.families import explanation_of as explanation_of
     from wiretape.rules.selection import EVERY as EVERY
     from wiretape.rules.selection import Settings as Settings
@@ -73,7 +72,6 @@ _LATE = {
     "Checker": "checker",
     "BUILT_IN": "families",
     "CATALOGUE": "families",
-    "EVERYWHERE": "families",
     "explanation_of": "families",
     "EVERY": "selection",
     "Settings": "selection",

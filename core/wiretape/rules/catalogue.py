@@ -21,16 +21,18 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType, ModuleType
-from typing import Any, Final, Generic, ParamSpec
+from typing import Any, Final, Generic, ParamSpec, Protocol
 
 from wiretape.event import Event, Shape
 from wiretape.observations import Ending
+from wiretape.rules.exchange import EventStream, Silence, StreamEnd
 from wiretape.rules.finding import Location, Party, Severity
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.runs import Overlap
 from wiretape.rules.state.session_state import SessionState
-from wiretape.rules.state.stream_state import ResumeState, Silence, StreamEnd, StreamState
+from wiretape.rules.state.stream_state import ResumeState, StreamState
+from wiretape.rules.vectors import Vector
 from wiretape.sse import FrameKind
 
 _CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")
@@ -147,9 +149,11 @@ class Trigger(Generic[P]):
     name: str
     scope: Scope
     """What has to be known to decide its rules, unless they say otherwise."""
+    holder: int | None = None
+    """Which parameter knows its stream, session or channel: findings can be limited to one for each."""
 
 
-EVENT: Trigger[[Event, StreamState]] = Trigger("event", Scope.MESSAGE)
+EVENT: Trigger[[Event, StreamState]] = Trigger("event", Scope.MESSAGE, 1)
 """An event arrived on a stream of the service (or of another, for rules that apply everywhere)."""
 REQUEST: Trigger[[ExchangeState]] = Trigger("request", Scope.EXCHANGE)
 """The headers of a request arrived, unless an import invented it."""
@@ -161,15 +165,15 @@ ERROR_RESPONSE: Trigger[[ErrorBody, ExchangeState]] = Trigger("error response", 
 """A response with a status of 400 or above ended."""
 SUCCESS_RESPONSE: Trigger[[SuccessBody, ExchangeState]] = Trigger("success response", Scope.EXCHANGE)
 """A 2xx response ended that has a body and is not an event stream."""
-AFTER_COMMENT: Trigger[[StreamState, FrameKind]] = Trigger("after comment", Scope.STREAM)
+AFTER_COMMENT: Trigger[[StreamState, FrameKind]] = Trigger("after comment", Scope.STREAM, 0)
 """A frame of that kind followed a comment on a stream of the service."""
-SILENCE: Trigger[[Silence]] = Trigger("silence", Scope.STREAM)
+SILENCE: Trigger[[Silence, StreamState]] = Trigger("silence", Scope.STREAM, 1)
 """A stream of the service was silent for too long, or ended without being so."""
 REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end", Scope.SESSION)
 """The replay on a stream with a cursor is over, or the stream ended."""
-OVERLAP: Trigger[[Overlap, SessionState]] = Trigger("overlap", Scope.SESSION)
+OVERLAP: Trigger[[Overlap, SessionState]] = Trigger("overlap", Scope.SESSION, 1)
 """Another event proves that a run was active when another one started, or when the session was announced as idle."""
-STREAM_END: Trigger[[StreamEnd]] = Trigger("stream end", Scope.STREAM)
+STREAM_END: Trigger[[StreamEnd[EventStream]]] = Trigger("stream end", Scope.STREAM, 0)
 """An event stream ended."""
 EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end", Scope.EXCHANGE)
 """An exchange ended, and all other rules about its response have run."""
@@ -352,3 +356,30 @@ def catalogue_of(rules: Iterable[Rule]) -> Mapping[str, Rule]:
             raise ValueError(f"Two rules have the name {each.name}.")
         names.add(each.name)
     return MappingProxyType(catalogue)
+
+
+class RuleSet(Protocol):
+    """Rules, and the traffic that they apply to."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The rules."""
+
+    @property
+    def catalogue(self) -> Mapping[str, Rule]:
+        """The rules by code."""
+
+    def __hash__(self) -> int: ...
+
+    def declaring(self, code: str) -> "RuleSet":
+        """Return the rule set with the examples of a rule: this one, or one that it extends."""
+
+    def examples_of(self, code: str) -> Sequence[Vector]:
+        """Return the examples of a rule."""
+
+    def follow(self, rules: Any, settings: Any, upstream: str | None) -> Any:
+        """Return the `Traffic` of one recording, with the `RuleBook` to run on it and the `Settings`."""

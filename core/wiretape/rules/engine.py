@@ -1,4 +1,6 @@
-"""The engine: runs rules on triggers, counts their outcomes, and makes findings.
+"""The engine: runs functions of rules, counts their outcomes, and makes findings.
+
+A rule book has the rules of one contract, and knows which of them run on an event.
 
 Most events are ordinary: nothing about their framing and their JSON is remarkable.  A rule with `fast_path=True` has
 the same outcome, without a problem, for all ordinary events of one type.  So it runs only on the first ordinary event
@@ -13,7 +15,7 @@ switched off still runs if another one names it in `unless`.
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -36,24 +38,22 @@ from wiretape.rules.catalogue import (
     Outcome,
     Problem,
     Rule,
-    Scope,
     Trigger,
     catalogue_of,
 )
+from wiretape.rules.exchange import EventStream, Located
 from wiretape.rules.finding import Finding, Location, Severity, Tally
-from wiretape.rules.rule_set import ChannelStream, Located, RunRules
-from wiretape.rules.selection import Settings
-from wiretape.rules.state.session_state import SessionState
-from wiretape.rules.state.stream_state import EventStream, StreamState
 
 FOREVER = 1 << 63
 """Later than every time."""
+_MOST_PROBLEMS = 20
+"""Problems of a rule with a `noun` that are reported at once."""
+RunRules = Callable[[tuple[Any, ...], Located], object]
+"""Runs rules with arguments."""
 _PLAIN_FIELDS = frozenset({(b"data",), (b"event", b"data"), (b"data", b"event")})
 _PLAIN = ""
 """Stands for the type of plain events of streams that are not the service's."""
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
-_MOST_PROBLEMS = 20
-"""Problems of a rule with a `noun` that are reported at once."""
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
@@ -112,7 +112,7 @@ def _is_broken(outcome: Outcome) -> TypeGuard[Sequence[Problem]]:
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class Entry:
     """A function of a rule, and where its outcomes are counted."""
 
     rule: Rule
@@ -126,154 +126,42 @@ class _Entry:
     """Whether it runs only because another rule names it in `unless`."""
 
 
-@dataclass(slots=True, eq=False)
-class _OrdinaryEvents:
-    """What is known about the ordinary events of one type."""
-
-    run: list[_Entry] = field(default_factory=list)
-    """The functions that have to run on each of them."""
-    held: list[_Entry] = field(default_factory=list)
-    """The functions whose rules hold for all of them."""
-    count: int = 0
-    """Events since the tallies were last updated."""
-    repeated: int = 0
-    """Those of them for which the functions in `run` hold without having run."""
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether all functions in `run` are steady."""
-        return all(entry.check.steady for entry in self.run)
-
-
 class Engine:
     """Runs rules, counts their outcomes, and collects findings."""
 
-    def __init__(self, rules: Iterable[Rule], settings: Settings) -> None:
+    def __init__(self, rules: Iterable[Rule], off: Collection[str], severities: Mapping[str, Severity]) -> None:
+        """`rules` are all that are counted; `off` are the codes of those that do not run.
+
+        `severities` by code replace those of the rules.
+        """
         self.catalogue = catalogue_of(rules)
         self.due_ns = FOREVER
         """The earliest time for which a rule waits."""
-        self._tallies = {code: Tally() for code in self.catalogue}
+        self.tallies = {code: Tally() for code in self.catalogue}
+        """The tally of each rule by its code."""
+        self._off, self._severities = off, severities
         self._findings: list[Finding] = []
-        self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
+        self._waiting: list[tuple[int, int, Entry, Later, Location]] = []
         self._numbers = count()
         self._reported: WeakKeyDictionary[object, set[tuple[str, Hashable]]] = WeakKeyDictionary()
-        self._ordinary: dict[str, _OrdinaryEvents] = {}
-        self._steady_deltas: dict[int, Event] = {}
-        """For each stream its last delta, if all rules held for it that are steady."""
-        self._on: dict[str, list[_Entry]] = {EVENT.name: []}
-        for entry in self._make_entries(settings):
-            self._on.setdefault(entry.check.trigger.name, []).append(entry)
-        self._on_event = self._on[EVENT.name]
-        self._on_other_event = [entry for entry in self._on_event if entry.rule.everywhere]
-        self._types = {name for entry in self._on_event for name in entry.check.types or ()}
-        self._of_kind: dict[tuple[Shape, str | None], list[_Entry]] = {}
 
-    def _make_entries(self, settings: Settings) -> list[_Entry]:
-        """Return the functions that run, in the order of the codes."""
-        off = settings.off
-        running = [rule for rule in self.catalogue.values() if rule.code not in off]
-        named = {code for rule in running for code in rule.all_superseding_codes}
+    def entries_of(self, rules: Iterable[Rule]) -> list[Entry]:
+        """Return the functions of rules that run, in the order of the codes."""
+        catalogue = catalogue_of(rules)
+        off, severities = self._off, self._severities
+        named = {code for rule in catalogue.values() if rule.code not in off for code in rule.all_superseding_codes}
         return [
-            _Entry(rule, check, _with_conditions(check), tally, settings.severities.get(code), code in off)
-            for code, rule in self.catalogue.items()
+            Entry(rule, check, _with_conditions(check), tally, severities.get(code), code in off)
+            for code, rule in catalogue.items()
             if code not in off or code in named
-            for tally in [Tally() if code in off else self._tallies[code]]
+            for tally in [Tally() if code in off else self.tallies[code]]
             for check in rule.checks
         ]
 
-    @property
-    def tallies(self) -> dict[str, Tally]:
-        """The tally of each rule by its code."""
-        for ordinary in self._ordinary.values():
-            for entry in ordinary.held:
-                entry.tally.held += ordinary.count
-            for entry in ordinary.run:
-                entry.tally.held += ordinary.repeated
-            ordinary.count = ordinary.repeated = 0
-        return self._tallies
-
-    def run_event(self, event: Event, stream: StreamState) -> None:
-        """Run the rules on an event of a stream of the service."""
-        ordinary = self._count_ordinary(event.type, event, stream) if is_ordinary(event) else None
-        entries = self._entries(event) if ordinary is None else ordinary.run
-        have_held = self._run(entries, (event, stream), event)
-        if have_held and ordinary is not None and event.is_delta and ordinary.is_steady:
-            self._steady_deltas[stream.exchange] = event
-        elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
-            event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN
-        ):
-            del self._steady_deltas[stream.exchange]
-
-    def repeat_delta(self, event: Event) -> bool:
-        """Count an ordinary delta with the type and the run of the one before for which all rules held.
-
-        Returns False for any other event: the rules have to run.
-        """
-        before = self._steady_deltas.get(event.exchange)
-        if before is None or event.type != before.type or event.run_id != before.run_id or not is_ordinary(event):
-            return False
-        ordinary = self._ordinary[event.type]
-        ordinary.count += 1
-        ordinary.repeated += 1
-        return True
-
-    def run_other_event(self, event: Event, stream: EventStream) -> None:
-        """Run the rules that apply everywhere on an event of a stream that is not the service's."""
-        entries = self._count_ordinary(_PLAIN, event, stream).run if is_plain(event) else self._on_other_event
-        self._run(entries, (event, stream), event)
-
-    def _entries(self, event: Event) -> list[_Entry]:
-        """Return the functions that run on events like this one, unless it is ordinary."""
-        shape, name = kind = event.shape, event.type if event.type in self._types else None
-        if kind not in self._of_kind:
-            self._of_kind[kind] = [
-                entry
-                for entry in self._on_event
-                if shape in entry.check.shapes and (entry.check.types is None or name in entry.check.types)
-            ]
-        return self._of_kind[kind]
-
-    def _count_ordinary(self, name: str, event: Event, stream: EventStream) -> _OrdinaryEvents:
-        """Count an ordinary event, and return what is known about such events; fast-path rules run on the first."""
-        ordinary = self._ordinary.get(name)
-        if ordinary is None:
-            ordinary = self._ordinary[name] = _OrdinaryEvents()
-            for entry in self._on_other_event if name is _PLAIN else self._entries(event):
-                outcome = entry.function(event, stream) if entry.check.fast_path else LOST_EVENTS
-                if outcome:
-                    ordinary.run.append(entry)
-                elif outcome is not None:
-                    ordinary.held.append(entry)
-        ordinary.count += 1
-        return ordinary
-
-    def end_stream(self, exchange: int) -> None:
-        """Forget a stream that has ended."""
-        self._steady_deltas.pop(exchange, None)
-
-    def count_lost_events(self, exchange: int) -> None:
-        """Count the rules about every event as inconclusive, because events of a stream were lost."""
-        self._steady_deltas.pop(exchange, None)
-        for entry in self._on_event:
-            if entry.check.shapes == ANY_SHAPE and entry.check.types is None:
-                entry.tally.add_inconclusive(LOST_EVENTS.reason)
-
-    def run(
-        self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location, *, is_service: bool = True
-    ) -> None:
-        """Run the rules of a trigger: all of them if the exchange is the service's, or those that apply everywhere."""
-        entries = self._on.get(trigger.name, [])
-        self._run([e for e in entries if is_service or e.rule.everywhere], arguments, location)
-
-    def select(self, trigger: Trigger[Any], name: str) -> RunRules:
-        """Return what runs the rules of a trigger that concern events of the type `name`."""
-        entries = self._on.get(trigger.name, [])
-        return partial(self._run, [e for e in entries if e.check.concerns is None or e.check.concerns(name)])
-
-    def _run(self, entries: Iterable[_Entry], arguments: tuple[Any, ...], at: Location | Event | Located) -> bool:
+    def run(self, entries: Iterable[Entry], arguments: tuple[Any, ...], at: Location | Event | Located) -> bool:
         """Run functions, and count and report their outcomes; return whether all rules held."""
         have_held = True
-        others: list[tuple[_Entry, Outcome]] = []
+        others: list[tuple[Entry, Outcome]] = []
         for entry in entries:
             outcome = entry.function(*arguments)
             if outcome is HELD:
@@ -290,7 +178,7 @@ class Engine:
         return have_held and not others
 
     def _settle_all(
-        self, outcomes: Sequence[tuple[_Entry, Outcome]], arguments: tuple[Any, ...], location: Location
+        self, outcomes: Sequence[tuple[Entry, Outcome]], arguments: tuple[Any, ...], location: Location
     ) -> None:
         """Settle the outcomes of a trigger, without the problems that are reported already."""
         broken = {entry.rule.code for entry, outcome in outcomes if _is_broken(outcome)}
@@ -301,22 +189,20 @@ class Engine:
             if _is_broken(outcome):
                 new = [each for each in outcome if broken.isdisjoint(rule.superseding_codes(each.subject))]
                 if rule.once_per is not None:
-                    new = self._take_unreported(rule, new, arguments)
+                    new = self._take_unreported(rule, entry.check.trigger, new, arguments)
                 if new:
                     self._settle(entry, new if rule.noun is None else _limit(new, rule.noun), location)
             elif broken.isdisjoint(rule.superseding_codes()):
                 self._settle(entry, outcome, location)
 
-    def _take_unreported(self, rule: Rule, problems: list[Problem], arguments: tuple[Any, ...]) -> list[Problem]:
+    def _take_unreported(
+        self, rule: Rule, trigger: Trigger[Any], problems: list[Problem], arguments: tuple[Any, ...]
+    ) -> list[Problem]:
         """Return the problems whose subjects the rule has not reported yet; it has after this call."""
-        holders = StreamState | SessionState | ChannelStream
-        holder: object = next((each for each in arguments if isinstance(each, holders)), None)
-        if holder is None:
+        index = trigger.holder
+        if index is None or rule.once_per is None:
             return problems
-        if rule.once_per is Scope.SESSION and isinstance(holder, StreamState):
-            holder = holder.session
-        elif rule.once_per is Scope.CHANNEL and isinstance(holder, ChannelStream):
-            holder = holder.channel
+        holder = arguments[index].holder(rule.once_per)
         reported = self._reported.setdefault(holder, set())
         new = [each for each in problems if (rule.code, each.subject) not in reported]
         reported.update((rule.code, each.subject) for each in new)
@@ -336,7 +222,7 @@ class Engine:
         findings, self._findings = self._findings, []
         return findings
 
-    def _settle(self, entry: _Entry, outcome: Outcome, location: Location) -> None:
+    def _settle(self, entry: Entry, outcome: Outcome, location: Location) -> None:
         """Count an outcome, and make findings of its problems."""
         if isinstance(outcome, Inconclusive):
             entry.tally.add_inconclusive(outcome.reason)
@@ -362,3 +248,126 @@ class Engine:
                 )
                 for problem in outcome
             ]
+
+
+@dataclass(slots=True, eq=False)
+class _OrdinaryEvents:
+    """What is known about the ordinary events of one type."""
+
+    run: list[Entry] = field(default_factory=list)
+    """The functions that have to run on each of them."""
+    held: list[Entry] = field(default_factory=list)
+    """The functions whose rules hold for all of them."""
+    count: int = 0
+    """Events since the tallies were last updated."""
+    repeated: int = 0
+    """Those of them for which the functions in `run` hold without having run."""
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether all functions in `run` are steady."""
+        return all(entry.check.steady for entry in self.run)
+
+
+class RuleBook:
+    """The rules of one contract, by trigger; an engine counts and reports what they find."""
+
+    def __init__(self, engine: Engine, rules: Iterable[Rule]) -> None:
+        self._engine = engine
+        self._ordinary: dict[str, _OrdinaryEvents] = {}
+        self._steady_deltas: dict[int, Event] = {}
+        """For each stream its last delta, if all rules held for it that are steady."""
+        self._on: dict[str, list[Entry]] = {EVENT.name: []}
+        for entry in engine.entries_of(rules):
+            self._on.setdefault(entry.check.trigger.name, []).append(entry)
+        self._on_event = self._on[EVENT.name]
+        self._on_any_event = [entry for entry in self._on_event if entry.rule.everywhere]
+        self._types = {name for entry in self._on_event for name in entry.check.types or ()}
+        self._of_kind: dict[tuple[Shape, str | None], list[Entry]] = {}
+
+    def update_tallies(self) -> None:
+        """Add the rules that held without having run to their tallies."""
+        for ordinary in self._ordinary.values():
+            for entry in ordinary.held:
+                entry.tally.held += ordinary.count
+            for entry in ordinary.run:
+                entry.tally.held += ordinary.repeated
+            ordinary.count = ordinary.repeated = 0
+
+    def run_event(self, event: Event, stream: EventStream) -> None:
+        """Run the rules on an event of a stream of the service."""
+        ordinary = self._count_ordinary(event.type, event, stream) if is_ordinary(event) else None
+        entries = self._entries(event) if ordinary is None else ordinary.run
+        have_held = self._engine.run(entries, (event, stream), event)
+        if have_held and ordinary is not None and event.is_delta and ordinary.is_steady:
+            self._steady_deltas[stream.exchange] = event
+        elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
+            event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN
+        ):
+            del self._steady_deltas[stream.exchange]
+
+    def repeat_delta(self, event: Event) -> bool:
+        """Count an ordinary delta with the type and the run of the one before for which all rules held.
+
+        Returns False for any other event: the rules have to run.
+        """
+        before = self._steady_deltas.get(event.exchange)
+        if before is None or event.type != before.type or event.run_id != before.run_id or not is_ordinary(event):
+            return False
+        ordinary = self._ordinary[event.type]
+        ordinary.count += 1
+        ordinary.repeated += 1
+        return True
+
+    def run_common(self, event: Event, stream: EventStream) -> None:
+        """Run the rules that apply to every event stream on an event."""
+        entries = self._count_ordinary(_PLAIN, event, stream).run if is_plain(event) else self._on_any_event
+        self._engine.run(entries, (event, stream), event)
+
+    def _entries(self, event: Event) -> list[Entry]:
+        """Return the functions that run on events like this one, unless it is ordinary."""
+        shape, name = kind = event.shape, event.type if event.type in self._types else None
+        if kind not in self._of_kind:
+            self._of_kind[kind] = [
+                entry
+                for entry in self._on_event
+                if shape in entry.check.shapes and (entry.check.types is None or name in entry.check.types)
+            ]
+        return self._of_kind[kind]
+
+    def _count_ordinary(self, name: str, event: Event, stream: EventStream) -> _OrdinaryEvents:
+        """Count an ordinary event, and return what is known about such events; fast-path rules run on the first."""
+        ordinary = self._ordinary.get(name)
+        if ordinary is None:
+            ordinary = self._ordinary[name] = _OrdinaryEvents()
+            for entry in self._on_any_event if name is _PLAIN else self._entries(event):
+                outcome = entry.function(event, stream) if entry.check.fast_path else LOST_EVENTS
+                if outcome:
+                    ordinary.run.append(entry)
+                elif outcome is not None:
+                    ordinary.held.append(entry)
+        ordinary.count += 1
+        return ordinary
+
+    def end_stream(self, exchange: int) -> None:
+        """Forget a stream that has ended."""
+        self._steady_deltas.pop(exchange, None)
+
+    def count_lost_events(self, exchange: int) -> None:
+        """Count the rules about every event as inconclusive, because events of a stream were lost."""
+        self._steady_deltas.pop(exchange, None)
+        for entry in self._on_event:
+            if entry.check.shapes == ANY_SHAPE and entry.check.types is None:
+                entry.tally.add_inconclusive(LOST_EVENTS.reason)
+
+    def run(self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location) -> None:
+        """Run the rules of a trigger."""
+        entries = self._on.get(trigger.name)
+        if entries:
+            self._engine.run(entries, arguments, location)
+
+    def select(self, name: str) -> RunRules:
+        """Return what runs the rules that concern events of the type `name`, without those that apply everywhere."""
+        own = [entry for entry in self._on_event if not entry.rule.everywhere]
+        found = [entry for entry in own if entry.check.concerns is None or entry.check.concerns(name)]
+        return partial(self._engine.run, found)

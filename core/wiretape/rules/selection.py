@@ -7,10 +7,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wiretape.rules.catalogue import Rule
+from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
 from wiretape.rules.families import CATALOGUE
 from wiretape.rules.finding import Severity
-from wiretape.rules.rule_set import RuleSet
 from wiretape.rules.state.service_traffic import ServiceBase
 from wiretape.safe_text import closest_match
 
@@ -31,13 +30,21 @@ class Settings:
     """Severities by rule code, if they are not those of the catalogue."""
     off: frozenset[str] = frozenset()
     """Codes of rules that do not run; their verdict is always `not-exercised`."""
-    contract: RuleSet | None = None
-    """The rules to check instead of the built-in ones, and the traffic that they apply to."""
+    contracts: tuple[RuleSet, ...] = ()
+    """What to check instead of the service: each exchange belongs to the first contract that has its operation."""
 
     @property
     def catalogue(self) -> Mapping[str, Rule]:
-        """The rules to check, by code."""
-        return CATALOGUE if self.contract is None else self.contract.catalogue
+        """The rules to check, by code.  Raises ValueError if rules of two contracts have the same code or name."""
+        if not self.contracts:
+            return CATALOGUE
+        # Contracts that extend the same one have its rules, each its own copy.
+        rules = {(rule.code, rule.name): rule for each in self.contracts for rule in each.rules}
+        return catalogue_of(rules.values())
+
+    def contract_of(self, code: str) -> RuleSet | None:
+        """Return the first contract with a rule; None for a built-in rule."""
+        return next((each for each in self.contracts if code in each.catalogue), None)
 
 
 class UnknownCodeError(ValueError):

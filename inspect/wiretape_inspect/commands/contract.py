@@ -73,7 +73,7 @@ def new(*, output: Path | None, force: bool) -> None:
 
 
 def _row(each: Contract) -> str:
-    return f"{each.name:<12} {each.title}  ({count_of(len(each.rules), 'rule')})"
+    return f"{each.name:<15} {each.title}  ({count_of(len(each.rules), 'rule')})"
 
 
 def _lines(shown: Contract) -> Iterator[str]:

@@ -385,7 +385,7 @@ def applicable(recording: Recording, settings: Settings, selected: frozenset[str
     A probe breaks the rules about clients on purpose, and knows the base of the service.
     """
     stored = _decode(recording)
-    if stored is None or settings.contract is not None:
+    if stored is None or settings.contracts:
         return settings, selected
     return replace(settings, base=settings.base or parse_service_base(stored.base_url)), selected & SERVICE_RULES
 

@@ -16,7 +16,7 @@ import msgspec
 from wiretape import __version__
 from wiretape.event import Event
 from wiretape.json_codec import members_of
-from wiretape.rules import EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
+from wiretape.rules import Rule, ScopeCount, Severity, Tally
 from wiretape.safe_text import printable
 from wiretape_inspect.report.baseline import fingerprint_of
 from wiretape_inspect.report.case_results import case_document, probe_document
@@ -201,7 +201,7 @@ def _summary(report: Report) -> dict[str, Any]:
 
 def _scope(report: Report, scope: ScopeCount) -> dict[str, Any]:
     return {
-        "families": family_names(report.catalogue) if scope.reason.is_service else list(EVERYWHERE),
+        "families": report.families(scope),
         "exchanges": scope.exchanges,
         "reason": printable(scope.text),
     }

@@ -14,7 +14,18 @@ import msgspec
 from wiretape.errors import InputError
 from wiretape.observations import Observation, header
 from wiretape.recording import Recording
-from wiretape.rules import CATALOGUE, Checker, Finding, Rule, ScopeCount, Settings, Severity, Tally, Verdict
+from wiretape.rules import (
+    CATALOGUE,
+    Checker,
+    Finding,
+    Rule,
+    ScopeCount,
+    Settings,
+    Severity,
+    Tally,
+    Verdict,
+    family_names,
+)
 from wiretape_inspect.report.case_results import (
     CaseResults,
     Coverage,
@@ -167,6 +178,11 @@ class Report:
         """The rules by code: the built-in ones, or those of the contract."""
         return self.settings.catalogue
 
+    def families(self, scope: ScopeCount) -> list[str]:
+        """Return the families of the rules that judged the exchanges of a scope."""
+        is_service = scope.reason.is_service
+        return family_names({code: rule for code, rule in self.catalogue.items() if is_service or rule.everywhere})
+
     @property
     def notice(self) -> str:
         """Why no exchange is checked as the service's, and what to do; empty if one is, or if there is none."""
@@ -174,7 +190,7 @@ class Report:
         if not scopes or any(scope.reason.is_service for scope in scopes):
             return ""
         reason = " and ".join(scope.text for scope in scopes)
-        if self.settings.contract is not None:
+        if self.settings.contracts:
             return f"Only the framing of streams is checked, because {reason}."
         return (
             f"No exchange is checked as the service's, because {reason}. Use --base PATH_OR_URL: the part before /v1."

@@ -36,7 +36,7 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     yield f'"name": "wiretape", "version": {version}, "semanticVersion": {version}, "rules": ['
     cases = [(report, result) for report in reports if report.cases for result in report.cases.unexplained]
     settings = reports[0].settings
-    rules = [_rule(rule, options, settings.contract) for rule in settings.catalogue.values()]
+    rules = [_rule(rule, options, settings.contract_of(rule.code)) for rule in settings.catalogue.values()]
     by_name = {result.case.name: result for _, result in cases}
     yield from array_items([*rules, *map(_case_rule, by_name.values())])
     yield "]}},"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from unicodedata import combining, east_asian_width
 
 from wiretape.labels import count_of
-from wiretape.rules import EVERYWHERE, Finding, Severity, Verdict
+from wiretape.rules import Finding, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape.units import format_time
 from wiretape_inspect.report.case_results import case_lines
@@ -107,7 +107,7 @@ def scope_lines(report: Report) -> Iterator[Line]:
     if all(scope.reason.is_service for scope in report.outcomes.scopes):
         return
     for scope in report.outcomes.scopes:
-        rules = "all rules" if scope.reason.is_service else f"{' and '.join(EVERYWHERE)} only"
+        rules = "all rules" if scope.reason.is_service else f"{' and '.join(report.families(scope))} only"
         judged = f"{count_of(scope.exchanges, 'exchange')} judged by {rules}"
         yield labelled(("scope: ", "dim"), (f"{judged}, because {scope.text}", "dim"))
 

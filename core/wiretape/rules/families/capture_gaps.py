@@ -12,15 +12,15 @@ from wiretape.rules.catalogue import (
     check,
     problem,
 )
+from wiretape.rules.exchange import Exchange
 from wiretape.rules.finding import Location, format_number
-from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.stream_state import StreamState
 from wiretape.safe_text import printable
 from wiretape.sse import DEFAULT_LIMIT
 
 
 @check(EXCHANGE_END)
-def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:
+def capture_incomplete(exchange: Exchange, ending: Ending) -> Outcome:
     """Bytes of a request or a response were not recorded.  One finding for each of the two."""
     if not exchange.lost:
         # What follows in an exchange that is open at the end of the recording is unknown.
@@ -50,9 +50,9 @@ def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EXCHANGE_END)
-def stream_not_checked(exchange: ExchangeState, ending: Ending) -> Outcome:
+def stream_not_checked(exchange: Exchange, ending: Ending) -> Outcome:
     """A part of a stream was recorded, but not checked: an event is too large, or the stream cannot be decoded."""
-    stream = exchange.stream or exchange.other_stream
+    stream = exchange.stream
     if stream is None:
         return None
     limit = f"{DEFAULT_LIMIT >> 20} MiB"

@@ -13,8 +13,9 @@ from wiretape.rules.catalogue import (
     check,
     problem,
 )
+from wiretape.rules.exchange import Silence
 from wiretape.rules.finding import quote
-from wiretape.rules.state.stream_state import Silence, StreamState
+from wiretape.rules.state.stream_state import StreamState
 from wiretape.sse import FrameKind
 
 _NAMES = frozenset({"ping", "keepalive", "heartbeat"})
@@ -22,7 +23,7 @@ _SEPARATORS = str.maketrans("", "", "-_. ")
 
 
 @check(SILENCE)
-def silent_too_long(silence: Silence) -> Outcome:
+def silent_too_long(silence: Silence, _stream: StreamState) -> Outcome:
     """No byte arrives on an open stream for longer than the keep-alive interval and its tolerance.
 
     One finding per silence, when it has ended.  A stream that is open for a shorter time does not exercise the rule.

@@ -24,10 +24,11 @@ from wiretape.rules.catalogue import (
     check,
     problem,
 )
+from wiretape.rules.exchange import EventStream, Exchange, StreamEnd
 from wiretape.rules.finding import Location, quote, quote_bytes, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import SuccessBody
-from wiretape.rules.state.stream_state import EventStream, StreamEnd, StreamState
+from wiretape.rules.state.stream_state import StreamState
 
 _ENDED_BY_SERVICE = {
     Ending.SERVICE_CLOSED: "the service closed the connection",
@@ -50,7 +51,7 @@ def invalid_utf8(event: Event, _stream: EventStream) -> Outcome:
 
 
 @check(STREAM_END)
-def message_cut_off(end: StreamEnd) -> Outcome:
+def message_cut_off(end: StreamEnd[EventStream]) -> Outcome:
     """The service ended the response in the middle of an event."""
     how = _ENDED_BY_SERVICE.get(end.ending)
     if how is None:
@@ -138,7 +139,7 @@ def message_without_data(event: Event, _stream: EventStream) -> Outcome:
 
 
 @check(STREAM_RESPONSE)
-def compressed_stream(exchange: ExchangeState) -> Outcome:
+def compressed_stream(exchange: Exchange) -> Outcome:
     """A stream has a Content-Encoding, which may delay events and which some clients do not decode."""
     if not is_event_stream(exchange.response_header("content-type")):
         return None

@@ -1,10 +1,9 @@
-"""State of one open exchange, and what it changes in the state of its client and session."""
+"""State of one open exchange of the service, and what it changes in the state of its client and session."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from wiretape.agent_sessions import (
     CURSOR_HEADER,
@@ -19,13 +18,13 @@ from wiretape.agent_sessions import (
     Match,
     bearer_keys,
     cursor_in,
-    is_event_stream,
     is_preflight,
     is_session,
     session_in,
 )
 from wiretape.bounded_dict import put_bounded
-from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
+from wiretape.observations import BytesArrived, Ending, RequestStarted, Side, header
+from wiretape.rules.exchange import Exchange, SilenceMonitor
 from wiretape.rules.state.client_state import (
     MOST_REQUESTS,
     ClientState,
@@ -38,7 +37,7 @@ from wiretape.rules.state.client_state import (
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.runs import Run
 from wiretape.rules.state.session_state import SessionRegistry, SessionState
-from wiretape.rules.state.stream_state import EventStream, SilenceMonitor, StreamState
+from wiretape.rules.state.stream_state import StreamState
 
 _SECOND = 1_000_000_000
 _TOO_MANY_REQUESTS = ERROR_CODES[RATE_LIMITED].status
@@ -97,60 +96,51 @@ def _shorten(request_id: str) -> str | bytes:
     return blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-@dataclass(slots=True)
-class ExchangeState:
-    """One exchange that has not ended."""
+class ExchangeState(Exchange):
+    """One exchange of the service that has not ended."""
 
-    request: RequestStarted
-    match: Match | None
-    """Its operation, if it is one of the specification."""
-    session: SessionState | None
-    request_ids: RequestIds
-    """Those of the whole recording."""
-    sessions: SessionRegistry
-    """Those of the whole recording."""
-    client: ClientState
-    reader: SessionReader | None
-    """The client as a reader of the session."""
-    base: str | None
-    """The base path of the service; None if the exchange is not the service's."""
-    idempotency_key: str | None = None
-    must_resume: bool = False
-    """Whether it requested a stream and had to resume where the client stopped reading."""
-    other_call: ResolvedCall | None = None
-    """The call that was already resolved, if this request resumes the same run but may be about another call."""
-    ended_ns: int = 0
-    lost: dict[Side, BytesLost] = field(default_factory=dict)
-    """The lost bytes of its bodies: the first location, and the count of all."""
-    response: ResponseStarted | None = None
-    stream: StreamState | None = None
-    """The state of its stream, if it is a stream of the service."""
-    other_stream: EventStream | None = None
-    """Its event stream, if that is not a stream of the service."""
-    body: ErrorBody | None = None
-    """The body of its response, if that may contain an error envelope."""
-    key: RequestKey = field(init=False)
-    """What the request and its repetitions have in common."""
-    _request_hash: blake2b | None = field(init=False, default=None)
-    """A hash of the request body, if it is a resume with one."""
-
-    def __post_init__(self) -> None:
-        self.key = self.request.method, self.request.authority, self.request.target.partition("#")[0]
-
-    @property
-    def number(self) -> int:
-        """The number of the exchange."""
-        return self.request.exchange
-
-    @property
-    def is_service(self) -> bool:
-        """Whether the exchange is the service's own."""
-        return self.base is not None
+    def __init__(
+        self,
+        request: RequestStarted,
+        traffic: Any,
+        *,
+        match: Match | None,
+        base: str,
+        client: ClientState,
+        request_ids: RequestIds,
+        sessions: SessionRegistry,
+        idempotency_key: str | None,
+    ) -> None:
+        super().__init__(request, traffic)
+        self.match = match
+        """Its operation, if it is one of the specification."""
+        self.base = base
+        """The base path of the service."""
+        self.client = client
+        self.request_ids = request_ids
+        """Those of the whole recording."""
+        self.sessions = sessions
+        """Those of the whole recording."""
+        self.session: SessionState | None = None
+        self.reader: SessionReader | None = None
+        """The client as a reader of the session."""
+        if match is not None:
+            self.session = self.sessions.open((request.authority, match.base, match.session_id))
+            self.reader = self.session.reader(client.key)
+        self.idempotency_key = idempotency_key
+        self.must_resume = False
+        """Whether it requested a stream and had to resume where the client stopped reading."""
+        self.other_call: ResolvedCall | None = None
+        """The call that was already resolved, if this request resumes the same run but may be about another call."""
+        self.key: RequestKey = (request.method, request.authority, request.target.partition("#")[0])
+        """What the request and its repetitions have in common."""
+        self._request_hash: blake2b | None = None
+        """A hash of the request body, if it is a resume with one."""
 
     @property
     def place(self) -> Place:
         """Where the service is."""
-        return self.request.authority, self.base or ""
+        return self.request.authority, self.base
 
     @property
     def cursor(self) -> str | None:
@@ -176,10 +166,6 @@ class ExchangeState:
         if request.is_invented or is_preflight(request.method, request.headers):
             return False
         return not bearer_keys(request.headers)
-
-    def response_header(self, name: str) -> str | None:
-        """Return the value of the first response header with that name."""
-        return header(self.response.headers, name) if self.response else None
 
     @property
     def resolved_call(self) -> ResolvedCall | None:
@@ -229,15 +215,16 @@ class ExchangeState:
                 wait = RetryWait(response.time_ns + int(seconds) * _SECOND, self.number, int(seconds))
                 self.client.add_wait(self.key, wait, response.time_ns)
 
-    def open_stream(self, silence: SilenceMonitor) -> None:
-        """Open the stream, if the response is one of a session."""
+    def open_stream(self, silence: SilenceMonitor) -> StreamState | None:
+        """Return the stream, if the response is one of a session."""
         session, reader = self.session, self.reader
-        if session is None or reader is None or not is_event_stream(self.response_header("content-type")):
-            return
+        if session is None or reader is None or not self.has_event_stream:
+            return None
         session.open_stream(self.cursor, self.number)
         reader.open_stream(self.cursor, parallel=any(self._is_parallel(stream) for stream in session.streams))
-        self.stream = StreamState(session, reader, self.request, self.cursor, silence)
-        session.streams.append(self.stream)
+        stream = StreamState(self.request, self.traffic, silence, session=session, reader=reader, cursor=self.cursor)
+        session.streams.append(stream)
+        return stream
 
     def _is_parallel(self, stream: StreamState) -> bool:
         """Whether the same client reads an open stream that this one does not resume."""
@@ -278,7 +265,7 @@ class ExchangeState:
 
     def after_end(self, ending: Ending) -> None:
         """Update the client and the session, after the rules about the end have run."""
-        if self.stream is not None:
+        if isinstance(self.stream, StreamState):
             self.stream.end(ending, self.ended_ns)
             self.stream.session.streams.remove(self.stream)
         if self.is_stream_request and self.reader is not None:
@@ -289,10 +276,3 @@ class ExchangeState:
         if ending is not Ending.COMPLETE and wait is not None and wait.exchange == self.number:
             # The client may not have read it.
             del self.client.waits[self.key]
-
-    def lose(self, lost: BytesLost) -> None:
-        """Bytes of a body were lost."""
-        first = self.lost.get(lost.side)
-        count = lost.count + (first.count if first is not None else 0)
-        at = first or lost
-        self.lost[lost.side] = BytesLost(at.exchange, at.time_ns, at.side, at.start, count, at.why)

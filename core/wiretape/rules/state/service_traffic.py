@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from urllib.parse import urlsplit
 
 from wiretape.addresses import split_upstreams
 from wiretape.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 from wiretape.bounded_dict import cache_short
 from wiretape.observations import RequestStarted
+from wiretape.rules.exchange import ScopeCount, ScopeReason
 
 _PORTS = {"http": "80", "https": "443"}
 
@@ -62,34 +62,7 @@ def _services_of(upstream: str) -> list[ServiceBase]:
     return [service for service in found if service.origin is not None]
 
 
-class ScopeReason(StrEnum):
-    """Why exchanges are judged by the rules of the specification, or are not."""
-
-    CONFIGURED = "their paths are under the configured base {base}"
-    UPSTREAM = "their paths are under {sessions} on the upstream"
-    SESSION_PART = "their paths are under {parts}"
-    OUTSIDE = "their paths are not under the configured base {base}"
-    OTHER = "their paths are not under {known}"
-    OPERATION = "they match an operation of the contract {contract}"
-    NO_OPERATION = "they match no operation of the contract {contract}"
-
-    @property
-    def is_service(self) -> bool:
-        """Whether all rules apply to the exchanges."""
-        return self not in {ScopeReason.OUTSIDE, ScopeReason.OTHER, ScopeReason.NO_OPERATION}
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeCount:
-    """How many exchanges are judged by which rules for one reason."""
-
-    reason: ScopeReason
-    exchanges: int
-    text: str
-    """The reason as a clause that can follow `because`."""
-
-
-class ServiceTraffic:
+class ServicePaths:
     """Decides which exchanges are the service's, and counts them."""
 
     def __init__(self, base: ServiceBase | None = None, upstream: str | None = None) -> None:
@@ -103,18 +76,18 @@ class ServiceTraffic:
         self._counts: Counter[ScopeReason] = Counter()
 
     def add(self, request: RequestStarted) -> tuple[str | None, Match | None]:
-        """Count a request; return the base path of the service and the operation, if the request is for them."""
+        """Return the base path of the service and the operation, if a request is for them, and count it."""
         reason, bases = self._find_bases(request)
-        self._counts[reason] += 1
         if not bases:
             return None, None
+        self._counts[reason] += 1
         match = operation_of(request.method, request.target)
         if match is not None and (base := match.base.rstrip("/")) in bases:
             return base, match
         return bases[-1], None
 
-    def counts(self) -> list[ScopeCount]:
-        """Return how many exchanges are judged by which rules, and why."""
+    def scopes(self, others: int) -> list[ScopeCount]:
+        """Return how many exchanges are judged by which rules, and why; `others` are not the service's."""
         sessions, parts = SESSIONS, " or ".join(SESSION_PARTS)
         known = f"{sessions} on the upstream" if self._services else parts
         texts = {
@@ -123,11 +96,9 @@ class ServiceTraffic:
             "parts": parts,
             "known": known,
         }
-        return [
-            ScopeCount(reason, self._counts[reason], reason.value.format_map(texts))
-            for reason in ScopeReason
-            if self._counts[reason]
-        ]
+        counts = {**self._counts, ScopeReason.OTHER if self._base is None else ScopeReason.OUTSIDE: others}
+        found = [(reason, count) for reason in ScopeReason if (count := counts.get(reason, 0))]
+        return [ScopeCount(reason, count, reason.value.format_map(texts)) for reason, count in found]
 
     def _find_bases(self, request: RequestStarted) -> tuple[ScopeReason, Sequence[str]]:
         """Return the base paths of the service that a path allows; none if the request is not for the service."""

@@ -57,6 +57,10 @@ class SessionState:
         self.runs = SessionRuns(self.log)
         self.began_earlier |= self.was_dropped
 
+    def holder(self, _scope: object) -> object:
+        """Return what there is one of for each scope: itself."""
+        return self
+
     @property
     def is_from_start(self) -> bool:
         """Whether it was recorded from its first event, as far as that is known."""

@@ -1,11 +1,8 @@
 """State of one stream: the order of its events, its silences, its replay, and what it adds to its session."""
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wiretape.agent_sessions import (
     EVENT_TYPES,
@@ -17,107 +14,21 @@ from wiretape.agent_sessions import (
     TOOL_TYPES,
     deltas_requested,
 )
-from wiretape.event import Event, Shape, TimedFrame
-from wiretape.frame_reader import Undecodable
-from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted
+from wiretape.event import Event, Shape
+from wiretape.observations import Ending, RequestStarted
+from wiretape.rules.exchange import EventStream, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
 from wiretape.rules.state.event_log import LEAST_EVENTS, EventLog, KnownEvent, json_hash
 from wiretape.rules.state.runs import Position, StreamRuns
 from wiretape.rules.state.session_state import SessionState
-from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind
+from wiretape.sse import Frame
 
 _MOST_IDS = 50_000
 """Ids kept for each connection, if there are not too many in all."""
 _LIVE_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
 """Types whose ephemeral events are live output of the session."""
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """A time without bytes on a stream."""
-
-    ended_ns: int
-    length_ns: int
-    limit_ns: int
-    has_losses: bool = False
-    """Whether bytes were lost during it, so that there may have been no silence."""
-
-    @property
-    def is_too_long(self) -> bool:
-        """Whether it exceeds the limit."""
-        return self.length_ns > self.limit_ns
-
-
-class SilenceMonitor:
-    """Measures the silences of one stream, from the response headers on, by the arrival times of its chunks."""
-
-    def __init__(self, begun_ns: int, limit_ns: int) -> None:
-        self._begun_ns = self._last_ns = begun_ns
-        self._limit_ns = limit_ns
-        self._lost = False
-        self._has_reported = False
-
-    def feed(self, span: BytesArrived) -> list[Silence]:
-        """Return the silences before and between the chunks that are too long."""
-        if span.times[-1] - self._last_ns > self._limit_ns:
-            return list(self._silences(span))
-        if span.ends[-1] > span.start:
-            # It may end with empty chunks.
-            self._last_ns = span.times[bisect_left(span.ends, span.ends[-1])]
-            self._lost = False
-        return []
-
-    def lose(self) -> None:
-        """Bytes were lost."""
-        self._lost = True
-
-    def end(self, time_ns: int) -> Silence | None:
-        """Return the last silence if it is too long, or an empty one if none was and one could have been."""
-        silence = self._silence(time_ns)
-        if silence is not None or self._has_reported or time_ns - self._begun_ns <= self._limit_ns:
-            return silence
-        return Silence(time_ns, 0, self._limit_ns)
-
-    def _silences(self, span: BytesArrived) -> Iterator[Silence]:
-        before = span.start
-        for end, time_ns in zip(span.ends, span.times, strict=True):
-            if end > before:
-                silence = self._silence(time_ns)
-                if silence is not None:
-                    yield silence
-                self._last_ns, self._lost, before = time_ns, False, end
-
-    def _silence(self, until_ns: int) -> Silence | None:
-        silence = Silence(until_ns, until_ns - self._last_ns, self._limit_ns, self._lost)
-        if not silence.is_too_long:
-            return None
-        self._has_reported = True
-        return silence
-
-
-class EventStream:
-    """A connection with an event stream, of the service or of another."""
-
-    def __init__(self, exchange: int) -> None:
-        self.exchange = exchange
-        self.has_unknown_end = False
-        """Whether it is unknown if the last bytes seen end an event."""
-        self.oversized: list[Location] = []
-        """Where events begin that are too large to be read."""
-        self.undecodable: Undecodable | None = None
-        self._oversized_end: int | None = None
-
-    def add_oversized(self, seen: TimedFrame) -> bool:
-        """Add a piece of a block that is too large to be read; return whether it begins an event."""
-        frame, before = seen.frame, self._oversized_end
-        # Only the last piece of a block is smaller than the limit.
-        self._oversized_end = frame.end if len(frame.raw) == DEFAULT_LIMIT else None
-        if frame.start == before or frame.raw.startswith((b":", b"\n:")):
-            return False
-        self.oversized.append(Location(self.exchange, seen.time_ns, byte_offset=frame.start))
-        return True
 
 
 class Arrival(NamedTuple):
@@ -237,13 +148,15 @@ class StreamState(EventStream):
 
     def __init__(
         self,
+        request: RequestStarted,
+        traffic: Any,
+        silence: SilenceMonitor,
+        *,
         session: SessionState,
         reader: SessionReader,
-        request: RequestStarted,
         cursor: str | None,
-        silence: SilenceMonitor,
     ) -> None:
-        super().__init__(request.exchange)
+        super().__init__(request.exchange, traffic, [silence])
         self.session = session
         self.reader = reader
         self.opened_ns = request.time_ns
@@ -253,18 +166,11 @@ class StreamState(EventStream):
         self.cursor = cursor
         self.deltas_requested = None if request.is_invented else deltas_requested(request.target)
         """Whether the request asks for deltas; None if an import invented it."""
-        self.silence = silence
-
         self.arrival = _EPHEMERAL_ARRIVAL
         """What is known of the event for which the rules run."""
-        self.last_event: Event | None = None
-        self.last_comment: TimedFrame | None = None
-        """The last comment, if nothing has followed it."""
         self.event_numbers: dict[str, int | None] = {}
         """For each id the number of the first event with it; if there are very many, the oldest are dropped."""
         self.dropped_ids = False
-        self.sequence: int | None = None
-        """The last integer sequence of a durable event."""
         self.created_at: datetime | None = None
         """The last valid `created_at` of a durable event."""
         self.is_out_of_step = False
@@ -286,6 +192,10 @@ class StreamState(EventStream):
         self.delivered = DeliveredIds()
         self.resync: PendingResync | None = None
         """The first `stream.resync` that was live output."""
+
+    def holder(self, scope: object) -> object:
+        """Return itself, or its session for a finding per session."""
+        return self.session if scope == "session" else self
 
     @property
     def is_clear(self) -> bool:
@@ -490,20 +400,3 @@ class StreamState(EventStream):
         cursors = dict.fromkeys([last, event.cursor or last])
         self.resync = PendingResync(event.time_ns, cursors, is_unsure=self.delivered.is_unsure)
         self.reader.add_resync(self.resync)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEnd:
-    """The end of a stream."""
-
-    stream: EventStream
-    ending: Ending
-    time_ns: int
-    tail: Frame | None
-    """The unfinished event at the end, if there is one."""
-
-    @classmethod
-    def of(cls, stream: EventStream, ended: ExchangeEnded, frames: Iterable[TimedFrame]) -> "StreamEnd":
-        """Return the end of a stream, with the frames that it completes or cuts off."""
-        tails = [seen.frame for seen in frames if seen.frame.kind is FrameKind.TAIL and seen.frame.fields]
-        return cls(stream, ended.ending, ended.time_ns, tails[0] if tails else None)
