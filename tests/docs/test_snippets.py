@@ -85,6 +85,7 @@ ELSEWHERE = {
 """The test that runs the blocks of a kind, or the commands of a program, of a page."""
 NOT_TRIED = {
     ("CONTRIBUTING.md", "python"): "a rule without its imports; it is compiled",
+    ("CONTRIBUTING.md", "toml"): "a rule of the contract of the service",
     ("docs/proxy.md", "text"): "live views and a drawing",
     ("docs/replay.md", "text"): "output about recordings that do not exist; tests/replay tests the messages",
     ("docs/trim.md", "text"): "output about a recording with 61 streams; tests/inspect/parts tests the messages",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from wiretape.agent_sessions import DELTA_TYPES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.rules import CATALOGUE, Checker, engine
-from wiretape.rules.engine import RuleBook
+from wiretape.rules import CATALOGUE, Checker, session_traffic
+from wiretape.rules.session_traffic import SessionRules
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
 
@@ -97,7 +97,7 @@ def is_safe(message):
 def by_the_long_way(judge):
     """What comes of it when no message counts as plain."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "is_ordinary", lambda _event: False)
+        patch.setattr(session_traffic, "is_ordinary", lambda _event: False)
         return judge()
 
 
@@ -165,13 +165,13 @@ def test_deltas_that_are_only_counted_have_the_same_findings_as_all_others(query
 
 def test_repeated_deltas_are_only_counted(monkeypatch):
     judged_by_rules = []
-    run_event = RuleBook.run_event
+    run_event = SessionRules.run_event
 
     def note(runner, event, stream):
         judged_by_rules.append(event.number)
         run_event(runner, event, stream)
 
-    monkeypatch.setattr(RuleBook, "run_event", note)
+    monkeypatch.setattr(SessionRules, "run_event", note)
     found, _ = judged(3 * _DELTA + durable(1, b"message.completed") + 3 * _DELTA)
     assert {finding.code for finding in found} == {"CLI001", "AUTH001"}
     assert judged_by_rules == [1, 4]

@@ -1,6 +1,6 @@
 """The contract: operations, how facts are read, entities and rules.  Immutable, and checked when it is built."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,11 @@ from wiretape.contract.facts import Entity, EventFormat
 from wiretape.contract.patterns import RequestPattern
 from wiretape.observations import RequestStarted, header, is_header_name
 from wiretape.rules.catalogue import Rule, catalogue_of
+from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.traffic import Traffic
 from wiretape.rules.vectors import Vector, vectors_of
 
 if TYPE_CHECKING:
-    from wiretape.rules.engine import RuleBook
     from wiretape.rules.selection import Settings
 
 _MOST_PARAMETERS = 1000
@@ -93,7 +93,7 @@ class Contract:
     """The longest silences of its rules, in nanoseconds."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
-    traffic: "Callable[[RuleBook, Settings, str | None], Traffic[Any, Any]] | None" = None
+    traffic: "Callable[[Engine, Iterable[Rule], Settings, str | None], Traffic[Any, Any]] | None" = None
     """What makes its traffic, if that is in Python."""
     rebuild: tuple[Callable[..., "Contract"], tuple[Any, ...]] | None = None
     """What builds it again in another process."""
@@ -126,9 +126,13 @@ class Contract:
                 return operation, parameters
         return None, {}
 
-    def follow(self, rules: "RuleBook", settings: "Settings", upstream: str | None) -> Traffic[Any, Any]:
-        """Return the traffic of one recording; `rules` are those to run on it."""
-        return ContractTraffic(self, rules) if self.traffic is None else self.traffic(rules, settings, upstream)
+    def follow(
+        self, engine: Engine, rules: Iterable[Rule], settings: "Settings", upstream: str | None
+    ) -> Traffic[Any, Any]:
+        """Return the traffic of one recording; the engine runs the rules on it."""
+        if self.traffic is not None:
+            return self.traffic(engine, rules, settings, upstream)
+        return ContractTraffic(self, RuleBook(engine, rules))
 
     def __reduce__(self) -> Any:
         if self.rebuild is None:

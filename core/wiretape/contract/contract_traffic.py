@@ -12,10 +12,9 @@ from wiretape.contract.patterns import LONGEST, MISSING
 from wiretape.event import Event
 from wiretape.json_codec import UnreadableJson
 from wiretape.observations import RequestStarted, ResponseStarted, header
-from wiretape.rules.catalogue import Scope, Trigger
-from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, Silence, SilenceMonitor, StreamEnd
+from wiretape.rules.catalogue import LOSS, Scope, Trigger
+from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, SilenceMonitor
 from wiretape.rules.finding import Location
-from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -127,17 +126,8 @@ class ContractStream(EventStream):
             tracker.lose()
 
 
-# The triggers of all contracts, with the classes that the functions of primitives get.
 EVENT: Trigger[[EventFacts, ContractStream]] = Trigger("event", Scope.MESSAGE, 1)
 """An event with data arrived on a stream of an operation."""
-LOSS: Trigger[[ContractStream]] = Trigger("loss", Scope.STREAM, 0)
-"""Bytes of a stream were lost, or cannot be understood."""
-STREAM_END: Trigger[[StreamEnd[ContractStream]]] = Trigger("stream end", Scope.STREAM, 0)
-SILENCE: Trigger[[Silence, ContractStream]] = Trigger("silence", Scope.STREAM, 1)
-"""A stream was silent for too long, or ended without being so."""
-REQUEST: Trigger[[ContractExchange]] = Trigger("request", Scope.EXCHANGE)
-RESPONSE: Trigger[[ContractExchange]] = Trigger("response", Scope.EXCHANGE)
-ERROR_RESPONSE: Trigger[[ErrorBody, ContractExchange]] = Trigger("error response", Scope.EXCHANGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.contract.contract_traffic import EVENT, LOSS, ContractStream
+from wiretape.contract.contract_traffic import EVENT, ContractStream
 from wiretape.contract.facts import EventFacts
 from wiretape.contract.patterns import Globs
-from wiretape.rules.catalogue import LOST_EVENTS, Check, Inconclusive, Outcome, Scope
+from wiretape.rules.catalogue import LOSS, LOST_EVENTS, Check, Inconclusive, Outcome, Scope
 from wiretape.rules.finding import Party
 
 UNKNOWN_BEGINNING: Final = Inconclusive("the recording does not show the stream from its beginning, without losses")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wiretape.contract.contract_tables import Aspect
-from wiretape.contract.contract_traffic import SILENCE, STREAM_END, ContractStream
+from wiretape.contract.contract_traffic import ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
 from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
 from wiretape.contract.patterns import Globs, Pointer
@@ -13,6 +13,8 @@ from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     HELD,
     LOST_EVENTS,
+    SILENCE,
+    STREAM_END,
     Check,
     Inconclusive,
     Outcome,

@@ -25,13 +25,9 @@ from typing import Any, Final, Generic, ParamSpec, Protocol
 
 from wiretape.event import Event, Shape
 from wiretape.observations import Ending
-from wiretape.rules.exchange import EventStream, Silence, StreamEnd
+from wiretape.rules.exchange import Silence, StreamEnd
 from wiretape.rules.finding import Location, Party, Severity
-from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
-from wiretape.rules.state.runs import Overlap
-from wiretape.rules.state.session_state import SessionState
-from wiretape.rules.state.stream_state import ResumeState, StreamState
 from wiretape.rules.vectors import Vector
 from wiretape.sse import FrameKind
 
@@ -153,29 +149,28 @@ class Trigger(Generic[P]):
     """Which parameter knows its stream, session or channel: findings can be limited to one for each."""
 
 
-EVENT: Trigger[[Event, StreamState]] = Trigger("event", Scope.MESSAGE, 1)
-"""An event arrived on a stream of the service (or of another, for rules that apply everywhere)."""
-REQUEST: Trigger[[ExchangeState]] = Trigger("request", Scope.EXCHANGE)
+# Exchanges and streams are Any here: the traffic of each contract makes them, in classes of its own.
+EVENT: Trigger[[Event, Any]] = Trigger("event", Scope.MESSAGE, 1)
+"""An event arrived on a stream."""
+LOSS: Trigger[[Any]] = Trigger("loss", Scope.STREAM, 0)
+"""Bytes of a stream were lost, or cannot be understood."""
+REQUEST: Trigger[[Any]] = Trigger("request", Scope.EXCHANGE)
 """The headers of a request arrived, unless an import invented it."""
-RESPONSE: Trigger[[ExchangeState]] = Trigger("response", Scope.EXCHANGE)
+RESPONSE: Trigger[[Any]] = Trigger("response", Scope.EXCHANGE)
 """The headers of a response arrived."""
-STREAM_RESPONSE: Trigger[[ExchangeState]] = Trigger("stream response", Scope.EXCHANGE)
-"""The headers of a response with status 200 to a stream request arrived, or of another event stream."""
-ERROR_RESPONSE: Trigger[[ErrorBody, ExchangeState]] = Trigger("error response", Scope.EXCHANGE)
+STREAM_RESPONSE: Trigger[[Any]] = Trigger("stream response", Scope.EXCHANGE)
+"""The headers of a response arrived that is an event stream, or should be one."""
+ERROR_RESPONSE: Trigger[[ErrorBody, Any]] = Trigger("error response", Scope.EXCHANGE)
 """A response with a status of 400 or above ended."""
-SUCCESS_RESPONSE: Trigger[[SuccessBody, ExchangeState]] = Trigger("success response", Scope.EXCHANGE)
+SUCCESS_RESPONSE: Trigger[[SuccessBody, Any]] = Trigger("success response", Scope.EXCHANGE)
 """A 2xx response ended that has a body and is not an event stream."""
-AFTER_COMMENT: Trigger[[StreamState, FrameKind]] = Trigger("after comment", Scope.STREAM, 0)
-"""A frame of that kind followed a comment on a stream of the service."""
-SILENCE: Trigger[[Silence, StreamState]] = Trigger("silence", Scope.STREAM, 1)
-"""A stream of the service was silent for too long, or ended without being so."""
-REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end", Scope.SESSION)
-"""The replay on a stream with a cursor is over, or the stream ended."""
-OVERLAP: Trigger[[Overlap, SessionState]] = Trigger("overlap", Scope.SESSION, 1)
-"""Another event proves that a run was active when another one started, or when the session was announced as idle."""
-STREAM_END: Trigger[[StreamEnd[EventStream]]] = Trigger("stream end", Scope.STREAM, 0)
+AFTER_COMMENT: Trigger[[Any, FrameKind]] = Trigger("after comment", Scope.STREAM, 0)
+"""A frame of that kind followed a comment on a stream."""
+SILENCE: Trigger[[Silence, Any]] = Trigger("silence", Scope.STREAM, 1)
+"""A stream was silent for too long, or ended without being so."""
+STREAM_END: Trigger[[StreamEnd[Any]]] = Trigger("stream end", Scope.STREAM, 0)
 """An event stream ended."""
-EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end", Scope.EXCHANGE)
+EXCHANGE_END: Trigger[[Any, Ending]] = Trigger("exchange end", Scope.EXCHANGE)
 """An exchange ended, and all other rules about its response have run."""
 
 ANY_SHAPE = frozenset(Shape)
@@ -381,5 +376,5 @@ class RuleSet(Protocol):
     def examples_of(self, code: str) -> Sequence[Vector]:
         """Return the examples of a rule."""
 
-    def follow(self, rules: Any, settings: Any, upstream: str | None) -> Any:
-        """Return the `Traffic` of one recording, with the `RuleBook` to run on it and the `Settings`."""
+    def follow(self, engine: Any, rules: Iterable[Rule], settings: Any, upstream: str | None) -> Any:
+        """Return the `Traffic` of one recording; the `Engine` runs the rules on it, with these `Settings`."""

@@ -73,13 +73,11 @@ class Checker:
         given = self.settings.contracts
         rules = tuple(self.settings.catalogue.values() if given else rules)
         self._engine = Engine(rules, self.settings.off, self.settings.severities)
-        common = RuleBook(self._engine, [rule for rule in rules if rule.everywhere])
-        self._books, self._others = [common], OtherTraffic(common)
-        self._traffics: list[Traffic[Any, Any]] = []
-        for contract in given or (load_service(),):
-            book = RuleBook(self._engine, contract.rules if given else rules)
-            self._books.append(book)
-            self._traffics.append(contract.follow(book, self.settings, upstream))
+        self._others = OtherTraffic(RuleBook(self._engine, [rule for rule in rules if rule.everywhere]))
+        self._traffics: list[Traffic[Any, Any]] = [
+            contract.follow(self._engine, contract.rules if given else rules, self.settings, upstream)
+            for contract in given or (load_service(),)
+        ]
         self._other_exchanges = 0
         self._open: dict[int, Exchange] = {}
         self._now_ns = 0
@@ -126,8 +124,8 @@ class Checker:
 
     def tallies(self) -> dict[str, Tally]:
         """Return for each rule how often it was exercised, and with which results."""
-        for book in self._books:
-            book.update_tallies()
+        for traffic in (self._others, *self._traffics):
+            traffic.rules.update_tallies()
         return dict(self._engine.tallies)
 
     def verdicts(self) -> dict[str, Verdict]:
@@ -250,14 +248,13 @@ class Checker:
     def _add_frames(self, stream: EventStream, frames: Iterable[TimedFrame]) -> None:
         add_event = stream.traffic.add_event
         for seen in frames:
-            kind = seen.frame.kind
             if stream.last_comment is not None:
-                self._follow_comment(stream, stream.last_comment, kind)
+                self._follow_comment(stream, stream.last_comment, seen.frame.kind)
             if isinstance(seen, Event):
                 self.events += 1
                 add_event(stream, seen)
                 stream.last_event = seen
-            elif kind is _OVERSIZED:
+            elif (kind := seen.frame.kind) is _OVERSIZED:
                 self.events += stream.add_oversized(seen)
                 stream.traffic.lose(stream, seen.time_ns)
                 continue

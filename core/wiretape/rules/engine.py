@@ -6,9 +6,6 @@ Most events are ordinary: nothing about their framing and their JSON is remarkab
 the same outcome, without a problem, for all ordinary events of one type.  So it runs only on the first ordinary event
 of each type, and its outcome is counted for the others.
 
-Most ordinary events are deltas that follow another one of the same type and run.  If all rules that have to run on them
-are `steady`, and held for the one before, they hold for this as well: it is only counted.
-
 All rules run at a trigger before their problems are reported, so that one cause is one finding: problems that an
 earlier finding has reported (`once_per`), or another rule at the same trigger (`unless`), are dropped.  A rule that is
 switched off still runs if another one names it in `unless`.
@@ -22,12 +19,8 @@ from itertools import count
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
-from wiretape.agent_sessions import EVENT_TYPES, RUN_STARTED, TERMINAL_RUN_TYPES
-from wiretape.agent_sessions.schemas import NO_SCHEMA_ERRORS, is_valid_delta
-from wiretape.event import Event, Shape, is_header_safe
-from wiretape.json_codec import find_repeated_keys
+from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
-    ANY_SHAPE,
     EVENT,
     HELD,
     INCOMPLETE_BODY,
@@ -52,35 +45,13 @@ RunRules = Callable[[tuple[Any, ...], Located], object]
 """Runs rules with arguments."""
 _PLAIN_FIELDS = frozenset({(b"data",), (b"event", b"data"), (b"data", b"event")})
 _PLAIN = ""
-"""Stands for the type of plain events of streams that are not the service's."""
-_TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
-_ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
-
-
-def is_ordinary(event: Event) -> bool:
-    """Whether an event is a delta or a durable event with unremarkable framing and JSON."""
-    name = _ENCODED_TYPES.get(event.type)
-    if name is None or event.event_line != name or event.has_rare_fields or event.has_unusual_json:
-        return False
-    if event.is_delta:
-        if event.id_line is not None or not is_valid_delta(event.document):
-            return False
-    elif not (event.is_durable and _has_ordinary_id(event) and event.find_schema_errors() is NO_SCHEMA_ERRORS):
-        return False
-    return (event.frame[2].isascii() or event.is_utf8) and find_repeated_keys(event.data, event.document) == []
+"""Stands for the type of events with plain framing, if only the common rules run on them."""
 
 
 def is_plain(event: Event) -> bool:
     """Whether the framing of an event is unremarkable: ASCII, one data line, and at most one other, the name."""
     frame = event.frame
     return tuple([name for name, _ in frame.fields]) in _PLAIN_FIELDS and frame.raw.isascii()
-
-
-def _has_ordinary_id(event: Event) -> bool:
-    identity = event.cursor
-    if event.sequence is None or identity is None or not is_header_safe(identity):
-        return False
-    return bool(event.document.get("id") == identity)
 
 
 def _with_conditions(check: Check[Any]) -> Callable[..., Outcome]:
@@ -275,8 +246,6 @@ class RuleBook:
     def __init__(self, engine: Engine, rules: Iterable[Rule]) -> None:
         self._engine = engine
         self._ordinary: dict[str, _OrdinaryEvents] = {}
-        self._steady_deltas: dict[int, Event] = {}
-        """For each stream its last delta, if all rules held for it that are steady."""
         self._on: dict[str, list[Entry]] = {EVENT.name: []}
         for entry in engine.entries_of(rules):
             self._on.setdefault(entry.check.trigger.name, []).append(entry)
@@ -293,31 +262,6 @@ class RuleBook:
             for entry in ordinary.run:
                 entry.tally.held += ordinary.repeated
             ordinary.count = ordinary.repeated = 0
-
-    def run_event(self, event: Event, stream: EventStream) -> None:
-        """Run the rules on an event of a stream of the service."""
-        ordinary = self._count_ordinary(event.type, event, stream) if is_ordinary(event) else None
-        entries = self._entries(event) if ordinary is None else ordinary.run
-        have_held = self._engine.run(entries, (event, stream), event)
-        if have_held and ordinary is not None and event.is_delta and ordinary.is_steady:
-            self._steady_deltas[stream.exchange] = event
-        elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
-            event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN
-        ):
-            del self._steady_deltas[stream.exchange]
-
-    def repeat_delta(self, event: Event) -> bool:
-        """Count an ordinary delta with the type and the run of the one before for which all rules held.
-
-        Returns False for any other event: the rules have to run.
-        """
-        before = self._steady_deltas.get(event.exchange)
-        if before is None or event.type != before.type or event.run_id != before.run_id or not is_ordinary(event):
-            return False
-        ordinary = self._ordinary[event.type]
-        ordinary.count += 1
-        ordinary.repeated += 1
-        return True
 
     def run_common(self, event: Event, stream: EventStream) -> None:
         """Run the rules that apply to every event stream on an event."""
@@ -348,17 +292,6 @@ class RuleBook:
                     ordinary.held.append(entry)
         ordinary.count += 1
         return ordinary
-
-    def end_stream(self, exchange: int) -> None:
-        """Forget a stream that has ended."""
-        self._steady_deltas.pop(exchange, None)
-
-    def count_lost_events(self, exchange: int) -> None:
-        """Count the rules about every event as inconclusive, because events of a stream were lost."""
-        self._steady_deltas.pop(exchange, None)
-        for entry in self._on_event:
-            if entry.check.shapes == ANY_SHAPE and entry.check.types is None:
-                entry.tally.add_inconclusive(LOST_EVENTS.reason)
 
     def run(self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location) -> None:
         """Run the rules of a trigger."""

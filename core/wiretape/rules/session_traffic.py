@@ -1,31 +1,109 @@
 """Traffic of the service: what its rules remember about the sessions and clients of one recording."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from wiretape.agent_sessions import KEEP_ALIVE_SECONDS, may_create_session
-from wiretape.event import Event
+from wiretape.agent_sessions import EVENT_TYPES, KEEP_ALIVE_SECONDS, RUN_STARTED, TERMINAL_RUN_TYPES, may_create_session
+from wiretape.agent_sessions.schemas import NO_SCHEMA_ERRORS, is_valid_delta
+from wiretape.event import Event, is_header_safe
+from wiretape.json_codec import find_repeated_keys
 from wiretape.observations import RequestStarted, ResponseStarted, header
-from wiretape.rules.catalogue import OVERLAP, REPLAY_END
-from wiretape.rules.engine import RuleBook
+from wiretape.rules.catalogue import ANY_SHAPE, LOST_EVENTS, Rule
+from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import ScopeCount, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.service_traffic import ServicePaths
-from wiretape.rules.state.session_state import SessionRegistry
-from wiretape.rules.state.stream_state import ResumeState, StreamState
+from wiretape.rules.state.session_state import OVERLAP, SessionRegistry
+from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamState
 from wiretape.rules.traffic import Traffic
 
 if TYPE_CHECKING:
     from wiretape.rules.selection import Settings
 
 
+_TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
+_ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
+
+
+def is_ordinary(event: Event) -> bool:
+    """Whether an event is a delta or a durable event with unremarkable framing and JSON."""
+    name = _ENCODED_TYPES.get(event.type)
+    if name is None or event.event_line != name or event.has_rare_fields or event.has_unusual_json:
+        return False
+    if event.is_delta:
+        if event.id_line is not None or not is_valid_delta(event.document):
+            return False
+    elif not (event.is_durable and _has_ordinary_id(event) and event.find_schema_errors() is NO_SCHEMA_ERRORS):
+        return False
+    return (event.frame[2].isascii() or event.is_utf8) and find_repeated_keys(event.data, event.document) == []
+
+
+def _has_ordinary_id(event: Event) -> bool:
+    identity = event.cursor
+    if event.sequence is None or identity is None or not is_header_safe(identity):
+        return False
+    return bool(event.document.get("id") == identity)
+
+
+class SessionRules(RuleBook):
+    """The rules of the service.
+
+    Most ordinary events are deltas that follow another one of the same type and run.  If all rules that have to run on
+    them are `steady`, and held for the one before, they hold for this as well: it is only counted.
+    """
+
+    def __init__(self, engine: Engine, rules: Iterable[Rule]) -> None:
+        super().__init__(engine, rules)
+        self._steady_deltas: dict[int, Event] = {}
+        """For each stream its last delta, if all rules held for it that are steady."""
+
+    def run_event(self, event: Event, stream: StreamState) -> None:
+        """Run the rules on an event of a stream of the service."""
+        ordinary = self._count_ordinary(event.type, event, stream) if is_ordinary(event) else None
+        entries = self._entries(event) if ordinary is None else ordinary.run
+        have_held = self._engine.run(entries, (event, stream), event)
+        if have_held and ordinary is not None and event.is_delta and ordinary.is_steady:
+            self._steady_deltas[stream.exchange] = event
+        elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
+            event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN
+        ):
+            del self._steady_deltas[stream.exchange]
+
+    def repeat_delta(self, event: Event) -> bool:
+        """Count an ordinary delta with the type and the run of the one before for which all rules held.
+
+        Returns False for any other event: the rules have to run.
+        """
+        before = self._steady_deltas.get(event.exchange)
+        if before is None or event.type != before.type or event.run_id != before.run_id or not is_ordinary(event):
+            return False
+        ordinary = self._ordinary[event.type]
+        ordinary.count += 1
+        ordinary.repeated += 1
+        return True
+
+    def end_stream(self, exchange: int) -> None:
+        """Forget a stream that has ended."""
+        self._steady_deltas.pop(exchange, None)
+
+    def count_lost_events(self, exchange: int) -> None:
+        """Count the rules about every event as inconclusive, because events of a stream were lost."""
+        self._steady_deltas.pop(exchange, None)
+        for entry in self._on_event:
+            if entry.check.shapes == ANY_SHAPE and entry.check.types is None:
+                entry.tally.add_inconclusive(LOST_EVENTS.reason)
+
+
 class SessionTraffic(Traffic[ExchangeState, StreamState]):
     """The exchanges and streams of the service in one recording."""
 
-    def __init__(self, rules: RuleBook, settings: "Settings", upstream: str | None) -> None:
-        super().__init__(rules)
+    rules: SessionRules
+
+    def __init__(self, engine: Engine, rules: Iterable[Rule], settings: "Settings", upstream: str | None) -> None:
+        super().__init__(SessionRules(engine, rules))
         self._paths = ServicePaths(settings.base, upstream)
         self._idempotency_header = settings.idempotency_header
         self._silence_ns = round((KEEP_ALIVE_SECONDS + settings.keep_alive_tolerance_s) * 1e9)

@@ -7,7 +7,6 @@ from wiretape.rules.catalogue import (
     EVENT,
     HELD,
     INCOMPARABLE_JSON,
-    REPLAY_END,
     SHARED_IDS,
     STREAM_RESPONSE,
     UNKNOWN_CURSOR,
@@ -21,7 +20,7 @@ from wiretape.rules.finding import format_number, quote
 from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
-from wiretape.rules.state.stream_state import ResumeState, StreamState
+from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamState
 
 _REPLAY = (
     f'Stream rule 1: "When `{CURSOR_HEADER}` is sent, persisted events after that id are replayed first, '

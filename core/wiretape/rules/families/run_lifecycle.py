@@ -17,7 +17,6 @@ from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
     HELD,
-    OVERLAP,
     UNKNOWN_ORDER,
     UNKNOWN_RUN,
     WITH_OBJECT,
@@ -30,7 +29,7 @@ from wiretape.rules.finding import quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.runs import RUN_EVENT_TYPES, Overlap, Run
-from wiretape.rules.state.session_state import SessionState
+from wiretape.rules.state.session_state import OVERLAP, SessionState
 from wiretape.rules.state.stream_state import StreamState
 
 GRACE_NS = 2_000_000_000

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from wiretape.agent_sessions import session_in
 from wiretape.bounded_dict import put_bounded
 from wiretape.event import Event
+from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.state.client_state import ClientKey, SessionReader
 from wiretape.rules.state.event_log import EventBudget, EventLog
-from wiretape.rules.state.runs import SessionRuns
+from wiretape.rules.state.runs import Overlap, SessionRuns
 
 if TYPE_CHECKING:
     from wiretape.rules.state.stream_state import StreamState
@@ -96,6 +97,10 @@ class SessionState:
                 del self.readers[other]
         self.readers[key] = reader
         return reader
+
+
+OVERLAP: Trigger[[Overlap, SessionState]] = Trigger("overlap", Scope.SESSION, 1)
+"""Another event proves that a run was active when another one started, or when the session was announced as idle."""
 
 
 class SessionRegistry:

@@ -16,6 +16,7 @@ from wiretape.agent_sessions import (
 )
 from wiretape.event import Event, Shape
 from wiretape.observations import Ending, RequestStarted
+from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.exchange import EventStream, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
@@ -141,6 +142,10 @@ class ResumeState:
             if other < sequence:
                 self.missing[identity] = None
                 self.location = self.location or Location.of(event)
+
+
+REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end", Scope.SESSION)
+"""The replay on a stream with a cursor is over, or the stream ended."""
 
 
 class StreamState(EventStream):
