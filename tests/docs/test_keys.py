@@ -9,9 +9,9 @@ import pytest
 
 from wiretape.config import ConfigTable
 from wiretape.contract.contract_tables import ContractTable
+from wiretape_contracts.agent_sessions.probe.probe_file import ProbeFile
 from wiretape_contracts.agent_sessions.stand_in.assumptions import Assumptions
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import Scenario
-from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_replay.access.access_settings import AccessFile
 from wiretape_replay.faults.fault_script import FaultScript
 

@@ -28,8 +28,8 @@ from wiretape import __version__
 from wiretape.cli import subcommand, wiretape
 from wiretape.config import load_config
 from wiretape.recording import open_recording
+from wiretape_contracts.agent_sessions.probe.probe_file import read_probe_file
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import read_scenario
-from wiretape_inspect.probe.probe_file import read_probe_file
 from wiretape_inspect.report import baseline
 from wiretape_proxy.proxy_options import OPTIONS
 from wiretape_replay.server_options import fault_script

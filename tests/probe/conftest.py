@@ -13,8 +13,9 @@ import pytest
 from wiretape.config import override_base
 from wiretape.recording import open_recording
 from wiretape.rules import Settings
+from wiretape_contracts.agent_sessions.probe.probe_file import decode_probe_file, initial_file
+from wiretape_contracts.agent_sessions.probe.suite import SUITE
 from wiretape_inspect.probe.probe_client import ProbeClock
-from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file
 from wiretape_inspect.probe.probe_runner import ProbeOptions, ProbeSetup, run_probe, select_cases
 from wiretape_inspect.probe.reproduction import judge
 from wiretape_inspect.report import baseline
@@ -108,8 +109,9 @@ def probe(tmp_path_factory, probe_file):
         options = ProbeOptions(**({"jobs": 1, "timeout_s": 20} | options))
         record = tmp_path_factory.mktemp("probe") / "run.db"
         settings = override_base(Settings(), file.base_url)
-        setup = ProbeSetup(file, keys, record, settings, SERVICE_RULES, options, through_proxy, clock or ProbeClock())
-        results, runner = await run_probe(setup, cases or select_cases(options))
+        clock = clock or ProbeClock()
+        setup = ProbeSetup(SUITE, file, keys, record, settings, SERVICE_RULES, options, through_proxy, clock)
+        results, runner = await run_probe(setup, cases or select_cases(SUITE.cases, options))
         with open_recording(record) as recording:
             report = await judge(recording, results, runner, partial(baseline.apply, known))
             yield Probed(report, runner, record)

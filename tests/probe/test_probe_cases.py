@@ -10,9 +10,11 @@ from wiretape.agent_sessions import CLAUSES, ERROR_CODES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import open_recording
 from wiretape.rules import CATALOGUE
-from wiretape_inspect.probe.probe_case import NotPossible, Prober
-from wiretape_inspect.probe.probe_file import initial_file
-from wiretape_inspect.probe.probe_runner import CASES, ProbeOptions, select_cases
+from wiretape_contracts.agent_sessions.probe.probe_file import initial_file
+from wiretape_contracts.agent_sessions.probe.prober import Prober
+from wiretape_contracts.agent_sessions.probe.suite import SUITE
+from wiretape_inspect.probe.probe_case import NotPossible
+from wiretape_inspect.probe.probe_runner import ProbeOptions, select_cases
 from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict, decode_results
 
 PAGE = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
@@ -91,7 +93,7 @@ async def test_the_proxy_gives_the_same_findings(serve, probe, clock_of):
 
 
 def test_every_service_rule_is_meant_to_be_exercised_by_a_case():
-    meant = {code for case in CASES.values() for code in case.rules}
+    meant = {code for case in SUITE.cases.values() for code in case.rules}
     assert meant - CATALOGUE.keys() == set()
     assert SERVICE_RULES - meant == NOT_REACHED.keys()
 
@@ -102,32 +104,32 @@ def test_the_page_lists_the_rules_that_the_stand_in_does_not_exercise():
 
 
 def test_cases_state_what_they_do():
-    for case in CASES.values():
+    for case in SUITE.cases.values():
         assert case.about.endswith(".")
         assert case.steps.endswith(".")
         assert case.clause.partition(": ")[0] in CLAUSES
         assert case.leaves
         assert case.group == case.name.split("/")[0]
-    assert len({case.about for case in CASES.values()}) == len(CASES)
+    assert len({case.about for case in SUITE.cases.values()}) == len(SUITE.cases)
 
 
 def test_the_page_lists_all_cases_and_the_initial_file():
     rows = re.findall(r"^\| `([a-z/-]+)`( ⚠)? \| (.+) \| ([A-Z0-9 ]*) \|$", PAGE, re.MULTILINE)
     listed = {name: (not unsafe, about, tuple(rules.split())) for name, unsafe, about, rules in rows}
-    assert listed == {case.name: (case.is_safe, case.about, case.rules) for case in CASES.values()}
-    assert f"There are {len(CASES)} cases" in PAGE
+    assert listed == {case.name: (case.is_safe, case.about, case.rules) for case in SUITE.cases.values()}
+    assert f"There are {len(SUITE.cases)} cases" in PAGE
     assert initial_file("http://127.0.0.1:8090") in PAGE
 
 
 def test_patterns_select_cases():
     def names(**options):
-        return {case.name for case in select_cases(ProbeOptions(**options))}
+        return {case.name for case in select_cases(SUITE.cases, ProbeOptions(**options))}
 
     assert names(only=("tenancy",)) == {f"tenancy/{name}" for name in ("commands", "records", "replay", "stream")}
     assert names(only=("RES006",)) == {"replay/foreign-cursor"}
     assert names(only=("tenancy/re*",), skip=("tenancy/replay",)) == {"tenancy/records"}
     assert "replay/thousand-events" not in names(skip=("unsafe",))
-    assert [case.needs_limits for case in select_cases(ProbeOptions(seed=5))][-3:] == [True] * 3
+    assert [case.needs_limits for case in select_cases(SUITE.cases, ProbeOptions(seed=5))][-3:] == [True] * 3
 
 
 async def test_an_id_that_is_elsewhere_is_found(serve, probe, clock_of):

@@ -16,8 +16,8 @@ from wiretape_process import WiretapeProcess
 from wiretape import check
 from wiretape.cli import wiretape
 from wiretape.recording import mark_as_probe, open_recording
-from wiretape_inspect.probe.probe_case import CASES
-from wiretape_inspect.probe.probe_file import initial_file
+from wiretape_contracts.agent_sessions.probe.probe_file import initial_file
+from wiretape_contracts.agent_sessions.probe.suite import SUITE
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.json_format import schema
 from wiretape_replay.stand_in import ServeOptions, serve_scenario
@@ -173,7 +173,7 @@ def test_an_invalid_file_is_refused(text, message, tmp_path, monkeypatch):
 def test_the_list_describes_every_case():
     result = CliRunner().invoke(wiretape, ["probe", "--list"])
     assert result.exit_code == 0
-    for case in CASES.values():
+    for case in SUITE.cases.values():
         assert case.name in result.output
         assert case.steps in result.output
 

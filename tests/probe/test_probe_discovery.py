@@ -8,8 +8,9 @@ from second_service import DESCRIPTION, Service, Traits, listening
 from test_probe_command import run
 from test_probe_hostile import SERVERS
 
-from wiretape_inspect.probe import discovery, probe_client
-from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file, probe_file_text
+from wiretape_contracts.agent_sessions.probe import discovery
+from wiretape_contracts.agent_sessions.probe.probe_file import decode_probe_file, initial_file, probe_file_text
+from wiretape_inspect.probe import probe_client
 from wiretape_replay.stand_in import ServeOptions, serve_scenario
 
 KEY = '[[keys]]\nkey = "main-key"\n'

@@ -6,18 +6,20 @@ import re
 import signal
 import subprocess
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from programs import find_program
 from rule_mutations import MUTATIONS, mutated
 
+from wiretape_contracts.agent_sessions.probe.suite import SUITE
 from wiretape_inspect.probe import reproduction_script
-from wiretape_inspect.probe.probe_runner import CASES
 from wiretape_inspect.probe.probe_steps import Close, Read, Send
-from wiretape_inspect.probe.reproduction_script import DEFECT_CHECKS, Defect, curl_lines
+from wiretape_inspect.probe.reproduction_script import Defect
 from wiretape_inspect.report.case_results import SERVICE_RULES
 
 LONGEST_S = 100
+curl_lines = partial(reproduction_script.curl_lines, SUITE.script)
 
 
 async def start_script(lines, url, folder, *shell):
@@ -127,7 +129,7 @@ async def test_a_script_tells_a_key_that_is_refused_from_a_correct_service(serve
 
 
 def test_each_rule_about_the_service_has_a_check():
-    assert DEFECT_CHECKS.keys() == SERVICE_RULES
+    assert SUITE.script.checks.keys() == SERVICE_RULES
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ async def test_the_smallest_run_and_one_reader_are_enough(case, code, run, serve
     async with (
         serve() as service,
         mutated(service.url, {case: MUTATIONS[code]}) as url,
-        probe(url, clock=clock_of(service), cases=[CASES[case]]) as probed,
+        probe(url, clock=clock_of(service), cases=[SUITE.cases[case]]) as probed,
     ):
         (found,) = probed.report.cases.reproductions
     commands = [line for line in found.curl if line.startswith("curl -sSND-")]

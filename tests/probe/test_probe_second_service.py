@@ -20,8 +20,10 @@ from slow_path import slow_path
 from test_probe_reproductions import run_script
 
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import CASES, ENDED_BEFORE_COMMENT, LOST
-from wiretape_inspect.probe.probe_file import decode_probe_file
+from wiretape_contracts.agent_sessions.probe.probe_file import decode_probe_file
+from wiretape_contracts.agent_sessions.probe.prober import ENDED_BEFORE_COMMENT
+from wiretape_contracts.agent_sessions.probe.suite import SUITE
+from wiretape_inspect.probe.probe_case import LOST
 from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict
 from wiretape_inspect.report.ci_formats import junit_lines
@@ -119,7 +121,7 @@ def test_cases_go_on_when_the_service_ends_a_stream(ends, probe_second):
     """If all events are stored, nothing is lost, and every case holds."""
     probed, _ = probe_second(replace(FEW, **ends))
     assert set(probed.reasons(CaseVerdict.NOT_POSSIBLE).values()) == {NEEDS_LIMITS}
-    assert len(probed.reasons(CaseVerdict.HELD)) == len(CASES) + 1 - 3
+    assert len(probed.reasons(CaseVerdict.HELD)) == len(SUITE.cases) + 1 - 3
 
 
 def test_no_case_blames_a_service_for_a_slow_path(probe_second):
@@ -316,7 +318,7 @@ def defects(probe_second):
         probed, _ = probe_second(
             replace(FEW, has_limits=mutations in limited, ids="uuid"),
             proxied={names[code]: mutation for code, mutation in mutations.items()},
-            cases=[replace(CASES[mutations[code].case], name=name) for code, name in names.items()],
+            cases=[replace(SUITE.cases[mutations[code].case], name=name) for code, name in names.items()],
             limits=True,
         )
         assert probed.cases[SETUP].outcome is CaseVerdict.HELD
@@ -336,7 +338,7 @@ def test_a_rule_that_the_second_service_breaks_is_found_and_nothing_else(code, d
 def test_there_is_a_mutation_for_each_rule_and_its_case_is_meant_to_find_it():
     assert DEFECTS.keys() == SERVICE_RULES
     for code, mutation in DEFECTS.items():
-        assert code in CASES[mutation.case].rules or code in {"SSE010", "RUN007"}, code
+        assert code in SUITE.cases[mutation.case].rules or code in {"SSE010", "RUN007"}, code
 
 
 def test_the_page_lists_the_case_that_finds_each_rule():
@@ -349,7 +351,7 @@ def test_the_page_lists_the_case_that_finds_each_rule():
 def test_the_printed_script_shows_the_defect_and_no_defect_of_a_correct_service(code, probe_second, tmp_path):
     """With both ends of lines, and ids that have to be encoded in URLs."""
     mutation, traits = DEFECTS[code], Traits(ids="text", step_s=0.001, has_limits=DEFECTS[code].is_limited)
-    options = {"shrink": True, "limits": True, "cases": [CASES[mutation.case]]}
+    options = {"shrink": True, "limits": True, "cases": [SUITE.cases[mutation.case]]}
     probed, _ = probe_second(replace(traits, step_s=0.02), proxied={mutation.case: mutation}, **options)
     found = {each.code: each for each in probed.report.cases.reproductions}[code]
 

@@ -3,7 +3,6 @@
 import asyncio
 import shlex
 import sys
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -11,24 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from wiretape.config import override_base
 from wiretape.errors import InputError
 from wiretape.files import PATH, path_exists, write_error
+from wiretape.installed_parts import load_part
 from wiretape.recording import delete_recording, open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output
 from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
 from wiretape_inspect.demo.child_process import DemoError
-from wiretape_inspect.probe.discovery import discover
-from wiretape_inspect.probe.probe_file import (
-    decode_probe_file,
-    initial_file,
-    keys_of,
-    probe_file_text,
-    read_probe_file,
-)
+from wiretape_inspect.probe.probe_case import SUITES, ProbeSuite
 from wiretape_inspect.probe.probe_runner import (
     OnChange,
     ProbeOptions,
@@ -52,6 +44,7 @@ _STYLES = {
 
 @click.command(cls=OrderedCommand)
 @click.argument("file", type=PATH, default=_DEFAULT_FILE, metavar="[FILE]")
+@click.option("--contract", metavar="NAME", help="Contract whose cases to run, if several have some.")
 @click.option("--discover", "url", metavar="URL", help="Try out the service at URL, write a FILE for it, and exit.")
 @click.option("--list", "lists", is_flag=True, help="List the cases, and exit.")
 @click.option(
@@ -96,6 +89,7 @@ def probe(
     /,
     *,
     file: Path,
+    contract: str | None,
     url: str | None,
     lists: bool,
     only: tuple[str, ...],
@@ -127,15 +121,16 @@ def probe(
         wiretape probe --only replay,RES002 --skip unsafe
         wiretape probe --write-baseline known.json
     """
+    suite = load_part(SUITES, "probe suite", ProbeSuite, contract)
     if url is not None:
-        ctx.exit(_discover(file, url, timeout, force=force))
+        ctx.exit(_discover(suite, file, url, timeout, force=force))
     options = ProbeOptions(_split("--only", only), _split("--skip", skip), seed, jobs, timeout, limits, shrink)
-    cases = select_cases(options)
+    cases = select_cases(suite.cases, options)
     if lists:
         write_lines(line for case in sorted(cases, key=lambda each: each.name) for line in _describe(case))
         return
-    described = read_probe_file(file)
-    keys = keys_of(described)
+    described = suite.read_file(file)
+    keys = suite.read_keys(described)
     # With microseconds, so that several probes can begin in one second.
     record = record or Path(f"wiretape-probe-{datetime.now():%Y-%m-%d-%H%M%S-%f}.db")  # noqa: DTZ005 - for people
     check_recording_output(record, [file], force=force, option="--record")
@@ -144,7 +139,7 @@ def probe(
     codes = writing.config.rule_codes() & SERVICE_RULES
     if path_exists(record):
         _delete(record)
-    setup = ProbeSetup(described, keys, record, settings, codes, options, through_proxy=through_proxy)
+    setup = ProbeSetup(suite, described, keys, record, settings, codes, options, through_proxy=through_proxy)
 
     async def run() -> bool:
         with _progress() as on_change:
@@ -164,26 +159,20 @@ def probe(
     ctx.exit(int(fails))
 
 
-def _discover(path: Path, url: str, timeout_s: float, *, force: bool) -> int:
-    """Write a file for the service at a URL; return the exit status.  Raises InputError.
-
-    What an existing file says is tried first, and replaced if `force`.
-    """
-    text = initial_file(url)
+def _discover(suite: ProbeSuite, path: Path, url: str, timeout_s: float, *, force: bool) -> int:
+    """Write a file for the service at a URL; return the exit status.  Raises InputError."""
     if path_exists(path) and not force:
         raise InputError(f"{path} already exists: add --force to complete it (its comments are replaced).")
-    described = read_probe_file(path) if path_exists(path) else decode_probe_file(tomllib.loads(text), str(path))
-    described = replace(described, base_url=url.rstrip("/"))
-    found = asyncio.run(discover(described, keys_of(described), timeout_s))
+    found = asyncio.run(suite.discover(url, path, timeout_s))
     try:
-        path.write_text(probe_file_text(url, found.values, found.rejected, found.problems), "utf-8")
+        path.write_text(found.text, "utf-8")
     except OSError as error:
         raise InputError(write_error(path, error)) from None
-    for sentence in found.sentences():
+    for sentence in found.sentences:
         click.echo(printable(sentence))
     name = "" if path == _DEFAULT_FILE else f" {shlex.quote(str(path))}"
     again = f"correct {found.blocker} in it, and run wiretape probe --discover {url} --force{name}"
-    missing = "add what was not found and your service has, and " if found.problems else ""
+    missing = "add what was not found and your service has, and " if not found.is_complete else ""
     rest = again if found.blocker else f"{missing}run wiretape probe{name}"
     click.echo(printable(f"Wrote {path}: {rest}."))
     return 2 if found.blocker else 0

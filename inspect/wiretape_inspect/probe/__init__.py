@@ -1,1 +1,1 @@
-"""The conformance suite: test a running service in every situation that the specification describes."""
+"""`wiretape probe`: run the cases of a contract against a service, record them, and reproduce broken rules."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import h11
@@ -33,7 +33,6 @@ from wiretape.observations import (
     header,
 )
 from wiretape.sse import FrameKind, Parser
-from wiretape_inspect.probe.probe_file import ProbeFile
 
 MOST_BYTES, MOST_EVENTS = 16 * 1024 * 1024, 20_000
 """Bytes, also decoded ones, and events of a response after which the probe closes the connection."""
@@ -43,6 +42,25 @@ _LONGEST_HEAD = 256 * 1024
 _CLOSED = (Ending.SERVICE_CLOSED, "the service closed the connection")
 _STEP_NS = 10
 """Time between two observations at least; a recording needs room for those that it inserts."""
+
+
+class ProbeTarget(Protocol):
+    """How to reach a service."""
+
+    @property
+    def base_url(self) -> str:
+        """Its URL, with what precedes the paths of its operations."""
+
+    @property
+    def origin(self) -> str:
+        """`http://host:port`."""
+
+    @property
+    def ca_file(self) -> str | None:
+        """Certificates to trust instead of the system's."""
+
+    def key_variable(self, key: str) -> str | None:
+        """Return the environment variable of a key, by its name; None if there is no such key."""
 
 
 class ProbeClock:
@@ -211,15 +229,15 @@ class HttpExchange:
 class ProbeClient:
     """Sends requests to a service, or to a proxy in front of it, and observes them."""
 
-    def __init__(self, file: ProbeFile, *, proxy: str | None = None) -> None:
+    def __init__(self, target: ProbeTarget, *, proxy: str | None = None) -> None:
         """`proxy` is the origin to connect to instead.  Raises InputError if `ca_file` cannot be used."""
-        parts, there = urlsplit(file.origin), urlsplit(proxy or file.origin)
+        parts, there = urlsplit(target.origin), urlsplit(proxy or target.origin)
         self.scheme = parts.scheme
         self.authority = parts.netloc
         self._host = there.hostname or ""
         self._port = there.port or (443 if there.scheme == "https" else 80)
         self._host_header = there.netloc
-        self._tls = _tls_context(file.ca_file) if there.scheme == "https" else None
+        self._tls = _tls_context(target.ca_file) if there.scheme == "https" else None
 
     async def check_reachable(self, timeout_s: float) -> None:
         """Connect once.  Raises InputError if the service cannot be reached."""

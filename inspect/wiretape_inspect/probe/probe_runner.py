@@ -7,41 +7,31 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from wiretape.agent_sessions import AGENT_CUSTOM_TOOL_USE
 from wiretape.errors import InputError
 from wiretape.files import path_exists
 from wiretape.observations import Ending, Observation
 from wiretape.recording import Writer, delete_recording, mark_as_probe
-from wiretape.rules import Checker, Settings, Severity
+from wiretape.rules import Checker, Settings
 from wiretape_inspect.demo.child_process import run_wiretape
-from wiretape_inspect.probe import (  # noqa: F401 - they register the cases
-    refusal_cases,
-    replay_cases,
-    run_cases,
-    stream_cases,
-    tool_cases,
-)
 from wiretape_inspect.probe.probe_case import (
-    CASES,
     Case,
     NotPossible,
-    Pace,
     Prober,
-    ReadySession,
+    ProbeSuite,
     RefusedKey,
+    SharedSetup,
     TimedOut,
     Unexpected,
-    make_ready_session,
 )
-from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, ProbeClock
-from wiretape_inspect.probe.probe_file import ProbeFile
+from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, ProbeClock, ProbeTarget
 from wiretape_inspect.probe.probe_steps import Send, Step, StepRunner, UnknownNameError, names_in
 from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseResults, CaseVerdict, encode_results, user_agent
 from wiretape_inspect.report.recording_report import ALL_RULES, check_observations
 
 READY_PREFIX = "ready-"
-"""What the names of its session, run and stream begin with."""
+"""What the names that the setup gives begin with."""
 UNSAFE = "unsafe"
 """A pattern for the cases that are not safe in production."""
 _MOST_ATTEMPTS = 3
@@ -73,7 +63,8 @@ class ProbeOptions:
 class ProbeSetup:
     """What to probe, and how."""
 
-    file: ProbeFile
+    suite: ProbeSuite
+    file: ProbeTarget
     keys: Mapping[str, str]
     """The bearer keys by their names in the probe file."""
     record: Path
@@ -90,13 +81,16 @@ class ProbeSetup:
         return replace(self.settings, off=ALL_RULES - self.selected | self.settings.off)
 
 
-def select_cases(options: ProbeOptions) -> list[Case]:
-    """Return the cases to run, in the order that the seed gives.  Raises InputError for a pattern without a case."""
-    chosen = sorted(CASES.values(), key=lambda each: each.name)
+def select_cases(cases: Mapping[str, Case], options: ProbeOptions) -> list[Case]:
+    """Return the cases to run, in the order that the seed gives.
+
+    Raises InputError for a pattern without a case.
+    """
+    chosen = sorted(cases.values(), key=lambda each: each.name)
     for patterns, is_included in ((options.only, True), (options.skip, False)):
         for pattern in patterns:
-            if not any(_matches(case, pattern) for case in CASES.values()):
-                groups = ", ".join(dict.fromkeys(case.group for case in CASES.values()))
+            if not any(_matches(case, pattern) for case in cases.values()):
+                groups = ", ".join(dict.fromkeys(case.group for case in cases.values()))
                 raise InputError(
                     f"No cases match '{pattern}': specify names, groups ({groups}), rule codes, or {UNSAFE}; "
                     "wiretape probe --list lists the cases."
@@ -124,26 +118,23 @@ class ProbeRunner:
     client: ProbeClient
     log: ObservationLog
     on_change: OnChange
-    ready: ReadySession | None = None
+    shared: SharedSetup | None = None
     steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     """The steps of each case that has run."""
     _setup_observations: Sequence[Observation] = ()
-    """The observations of the ready session."""
+    """The observations of the setup."""
     _exercised_before: Mapping[str, int] = field(default_factory=dict)
     """How often these exercise each rule."""
-    _pace: Pace = field(default_factory=Pace)
-    _not_ready: str = ""
-    _can_create: bool = True
     _unreachable: int = 0
 
     async def run(self, cases: Sequence[Case]) -> list[CaseResult]:
-        """Make the ready session, and run cases; return the results, in the same order.  Always ends.
+        """Run the setup, and then cases; return the results, in the same order.  Always ends.
 
         Raises RefusedKey if the service does not accept the main key.
         """
-        prober = self._prober(SETUP)
+        prober = self._make_prober(SETUP, prefix=READY_PREFIX)
         try:
-            results = {SETUP: await self._make_ready_session(prober)}
+            results = {SETUP: await self._run_setup(prober)}
             await self._run_cases(cases, results)
         finally:
             left = await _clean_up(prober)
@@ -168,20 +159,25 @@ class ProbeRunner:
                     await run_one(case)
 
     def all_steps(self, case_name: str) -> list[Step]:
-        """The steps of a case, after those that make the ready session if the case uses it."""
+        """The steps of a case, after those of the setup if the case uses what it made."""
         steps = self.steps[case_name]
-        return [*(self.ready.steps if self.ready is not None and uses_ready_session(steps) else ()), *steps]
+        return [*(self._setup_steps if uses_setup(steps) else ()), *steps]
+
+    @property
+    def _setup_steps(self) -> tuple[Step, ...]:
+        return self.steps[SETUP] if self.shared is not None and self.shared.is_ready else ()
 
     @property
     def setup_requests(self) -> int:
-        """How many requests made the ready session."""
-        return 0 if self.ready is None else sum(isinstance(step, Send) for step in self.ready.steps)
+        """How many requests made what other cases share."""
+        return sum(isinstance(step, Send) for step in self._setup_steps)
 
     async def repeat(self, steps: Sequence[Step], case_name: str, timeout_s: float) -> list[Observation]:
         """Execute the steps of a case again; return what was observed.  Raises UnknownNameError and TimeoutError."""
         log = ObservationLog(self.log.clock)
-        runner = StepRunner(self.client, log, self.setup.keys, user_agent(case_name))
-        prober = Prober(self.setup.file, runner, timeout_s=self.setup.options.timeout_s)
+        suite = self.setup.suite
+        runner = StepRunner(self.client, log, self.setup.keys, user_agent(case_name), suite.find_values)
+        prober = suite.make_prober(self.setup.file, runner, None, self.setup.options.timeout_s)
         prober.adopt(steps)
         try:
             async with asyncio.timeout(timeout_s):
@@ -191,29 +187,11 @@ class ProbeRunner:
             await _clean_up(prober)
         return runner.observations
 
-    async def _make_ready_session(self, prober: Prober) -> CaseResult:
-        case = Case(
-            name=SETUP,
-            clause='Event types, run.completed: "The run finished successfully."',
-            steps="Create a session and a run, and read to its end.",
-            rules=(),
-            leaves="a session",
-            is_safe=True,
-            severity=Severity.ERROR,
-            about="A run completes.",
-            function=make_ready_session,
-        )
-        prober.prefix = READY_PREFIX
+    async def _run_setup(self, prober: Prober) -> CaseResult:
+        case = self.setup.suite.setup
         self.on_change(case, None)
         result = await self._attempt(case, prober)
-        self.ready = prober.ready_session
-        if self.ready is None:
-            is_missing = result.outcome is CaseVerdict.NOT_POSSIBLE
-            self._not_ready = result.reason if is_missing else f"{SETUP} did not hold"
-            requested = [*prober.sessions, *prober.runs]
-            is_created = bool(requested) and all(name.strip("<>") in prober.runner.ids for name in requested)
-            # Other runs would take as long.
-            self._can_create = is_created and result.outcome is not CaseVerdict.INCONCLUSIVE
+        self.shared = SharedSetup(prober, result)
         observations = prober.runner.observations
         self._exercised_before = self._check(result, observations)
         self._setup_observations = observations
@@ -229,8 +207,7 @@ class ProbeRunner:
             )
         seen: list[Observation] = []
         for _ in range(_MOST_ATTEMPTS):
-            prober = self._prober(case.name)
-            prober.keeps_limits = not case.needs_limits
+            prober = self._make_prober(case.name, keeps_limits=not case.needs_limits)
             try:
                 result = await self._attempt(case, prober)
             finally:  # also if the user interrupts the probe
@@ -245,18 +222,12 @@ class ProbeRunner:
             self._unreachable = self._unreachable + 1 if endings == {Ending.SERVICE_UNREACHABLE} else 0
         return result
 
-    def _prober(self, name: str) -> Prober:
-        ready = self.ready
-        ids, streams = ({}, {}) if ready is None else (dict(ready.runner.ids), dict(ready.runner.streams))
-        return Prober(
-            self.setup.file,
-            StepRunner(self.client, self.log, self.setup.keys, user_agent(name), ids, streams),
-            ready,
-            self._not_ready,
-            self._can_create,
-            timeout_s=self.setup.options.timeout_s,
-            pace=self._pace,
-        )
+    def _make_prober(self, name: str, **options: Any) -> Prober:
+        setup, shared = self.setup, self.shared
+        runner = StepRunner(self.client, self.log, setup.keys, user_agent(name), setup.suite.find_values)
+        if shared is not None and shared.is_ready:
+            runner.ids, runner.streams = dict(shared.prober.runner.ids), dict(shared.prober.runner.streams)
+        return setup.suite.make_prober(setup.file, runner, shared, setup.options.timeout_s, **options)
 
     async def _attempt(self, case: Case, prober: Prober) -> CaseResult:
         """Run the function of a case, whatever the service does.  Raises RefusedKey if it cannot even be set up."""
@@ -270,7 +241,7 @@ class ProbeRunner:
                 raise
             outcome, reason = CaseVerdict.BROKEN, str(error)
         except UnknownNameError:
-            outcome, reason = CaseVerdict.BROKEN, f"Expected a tool_call_id in {AGENT_CUSTOM_TOOL_USE}."
+            outcome, reason = CaseVerdict.BROKEN, self.setup.suite.unknown_value
         except TimedOut as error:
             outcome, reason = (CaseVerdict.BROKEN if error.is_broken else CaseVerdict.INCONCLUSIVE), str(error)
         self.steps[case.name] = tuple(prober.steps)
@@ -279,7 +250,7 @@ class ProbeRunner:
     def _check(self, result: CaseResult, seen: Sequence[Observation]) -> dict[str, int]:
         """Note what the rules find in the observations of a case; return how often each was exercised.
 
-        The ready session comes first, because many cases continue it.
+        Those of the setup come first, because many cases continue it.
         """
         checker = Checker(self.setup.selected_settings)
         findings = list(check_observations(checker, [*self._setup_observations, *seen]))
@@ -292,8 +263,8 @@ class ProbeRunner:
         return counts
 
 
-def uses_ready_session(steps: Sequence[Step]) -> bool:
-    """Whether steps need those that make the ready session."""
+def uses_setup(steps: Sequence[Step]) -> bool:
+    """Whether steps need those of the setup."""
     return any(name.startswith(READY_PREFIX) for step in steps for name in names_in(step))
 
 

@@ -5,19 +5,19 @@ when the step is executed.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from wiretape.agent_sessions import AGENT_CUSTOM_TOOL_USE, AUTHORIZATION
+from wiretape.agent_sessions import AUTHORIZATION
 from wiretape.event import Event
 from wiretape.observations import Observation
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient
 
-NAME = re.compile(r"<<((?:ready-)?(?:session|run|stream)-[0-9]+(?:\.(?:id|call)-[0-9]+)?)>>")
-"""What stands for an id in a step; a call is one that the application has to answer."""
+NAME = re.compile(r"<<((?:[a-z]+-)+[0-9]+(?:\.[a-z]+-[0-9]+)?)>>")
+"""What stands for an id in a step: `session-1`, or the first id on a stream, `stream-1.id-1`."""
 
 
 def is_replayed(event: Event) -> bool:
@@ -47,6 +47,8 @@ class Send:
     is_slow: bool = False
     is_started_only: bool = False
     """Whether the next step begins before the response arrives."""
+    causes_events: bool = False
+    """Whether later steps wait for the events that it causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class StepRunner:
     log: ObservationLog
     keys: Mapping[str, str]
     user_agent: str
+    find_values: Mapping[str, Callable[[Sequence[Event]], list[str]]] = field(default_factory=dict)
+    """What finds the values of events that names stand for, besides ids."""
     ids: dict[str, str] = field(default_factory=dict)
     """The ids that responses contained, by name."""
     streams: dict[str, HttpExchange] = field(default_factory=dict)
@@ -190,11 +194,7 @@ class StepRunner:
             return self.ids[name]
         kind, number = part.split("-")
         events = self.stream(stream).events
-        if kind == "id":
-            found = [event.id for event in events if event.id]
-        else:
-            calls = (event.tool_call_id for event in events if event.type == AGENT_CUSTOM_TOOL_USE)
-            found = list(dict.fromkeys(filter(None, calls)))
+        found = self.find_values[kind](events) if kind != "id" else [event.id for event in events if event.id]
         with suppress(IndexError):
             return found[int(number) - 1]
         raise UnknownNameError(name)

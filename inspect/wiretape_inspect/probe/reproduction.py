@@ -1,13 +1,11 @@
 """Reproduce a broken rule: the fewest and simplest steps that still break it, as curl commands and as a tape."""
 
-import json
 import math
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeGuard
 
 from wiretape.errors import InputError
 from wiretape.files import replace_atomically
@@ -16,9 +14,7 @@ from wiretape.recording import Recording, RecordingMetadata, RecordingSource, bu
 from wiretape.recording.formats import find_format
 from wiretape.rules import Checker, Finding, Severity
 from wiretape_inspect.minimize import minimize
-from wiretape_inspect.probe.probe_case import CASES
-from wiretape_inspect.probe.probe_file import ProbeFile
-from wiretape_inspect.probe.probe_runner import ProbeRunner, uses_ready_session
+from wiretape_inspect.probe.probe_runner import ProbeRunner, uses_setup
 from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, UnknownNameError, names_in
 from wiretape_inspect.probe.reproduction_script import Defect, curl_lines
 from wiretape_inspect.report import Report, check_recording
@@ -72,7 +68,7 @@ class Shrinker:
             larger.append(found)
         for kind, smaller in (
             (Send, _without_each),
-            (Send, self._smaller_runs),
+            (Send, self._smaller),
             (Read | Close, _without_each),
             (Send | Read, _simpler),
         ):
@@ -82,7 +78,7 @@ class Shrinker:
                 index = min(index, len(kept.steps)) - 1
                 for candidate in smaller(kept.steps, index) if isinstance(kept.steps[index], kind) else ():
                     found = await self._attempt(candidate)
-                    if found is not None and (smaller != self._smaller_runs or found.size < kept.size):
+                    if found is not None and (smaller != self._smaller or found.size < kept.size):
                         larger.append(found)
                         # A step can be simpler in several ways.
                         index += smaller is _simpler
@@ -115,19 +111,12 @@ class Shrinker:
         found = _find(self.runner, seen, self.code, requests[: sum(isinstance(step, Send) for step in steps)])
         return None if found is None else Attempt(steps, seen, found)
 
-    def _smaller_runs(self, steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
-        """Yield the steps with a run of a kind that does less."""
-        step, create = steps[index], self.runner.setup.file.create_run
-        if _creates_run(step) and create is not None:
-            for body in (self.runner.setup.file.runs.failing, self.runner.setup.file.runs.plain):
-                text = json.dumps(create.body | (body or {}), ensure_ascii=False)
-                smaller = replace(step, body=text)
-                if body is not None and smaller != step:
-                    yield [*steps[:index], smaller, *steps[index + 1 :]]
-
-
-def _creates_run(step: Step) -> TypeGuard[Send]:
-    return isinstance(step, Send) and "run-" in (step.id_name or "")
+    def _smaller(self, steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
+        """Yield the steps with a request that lets the service do less."""
+        step, setup = steps[index], self.runner.setup
+        for smaller in setup.suite.make_smaller(setup.file, step) if isinstance(step, Send) else ():
+            if smaller != step:
+                yield [*steps[:index], smaller, *steps[index + 1 :]]
 
 
 def _up_to(attempt: Attempt) -> list[Step]:
@@ -146,11 +135,12 @@ def _up_to(attempt: Attempt) -> list[Step]:
 def _without_each(steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
     """Yield the steps without one, and without those that need what it produced."""
     kept, missing = list(steps[:index]), _produced(steps[index])
-    is_run = any("run-" in name for name in missing)
+    removed = steps[index]
+    is_cause = isinstance(removed, Send) and removed.causes_events
     for step in steps[index + 1 :]:
-        # Without its run, an event never arrives.
-        waits_for_run = is_run and isinstance(step, Read) and step.seconds is None
-        if names_in(step) & missing or waits_for_run:
+        # Without its cause, an event never arrives.
+        waits = is_cause and isinstance(step, Read) and step.seconds is None
+        if names_in(step) & missing or waits:
             missing |= _produced(step)
         else:
             kept.append(step)
@@ -171,7 +161,7 @@ def _simpler(steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
         found += [replace(step, is_slow=False)] if step.is_slow else []
         found += [replace(step, target=path)] if query else []
         found += [replace(step, headers=needed)] if needed != step.headers else []
-        has_choice = step.body not in {None, "{}"} and not _creates_run(step)
+        has_choice = step.body not in {None, "{}"} and not step.causes_events
         found += [replace(step, body="{}")] if has_choice else []
     elif isinstance(step, Read) and step.seconds is not None and step.seconds > _SHORTEST_WAIT_S:
         found += [replace(step, seconds=_SHORTEST_WAIT_S), replace(step, seconds=step.seconds / 2)]
@@ -186,10 +176,10 @@ async def reproduce(
 
     If the rule holds when the case is repeated, the tape has what was `recorded` of the case.
     """
-    file, limit_s = runner.setup.file, runner.setup.options.timeout_s
+    setup = runner.setup
     all_steps = steps = runner.all_steps(case_name)
     # After an attempt, fewer requests are enough to exceed a limit.
-    is_repeated = case_name == SETUP or not CASES[case_name].needs_limits
+    is_repeated = case_name == SETUP or not setup.suite.cases[case_name].needs_limits
     shrinker = Shrinker(runner, code, case_name)
     found = await shrinker.shrink(steps) if is_repeated else None
     problem = ""
@@ -200,8 +190,9 @@ async def reproduce(
     else:
         steps, seen = found.steps, found.seen
         defect = Defect(code, _requests(seen).index(found.finding.exchange) + 1)
-    _write_tape(file, code, seen, tape)
-    script, removed = tuple(curl_lines(file, steps, defect, limit_s)), len(all_steps) - len(steps)
+    _write_tape(setup.file.base_url, code, seen, tape)
+    script = tuple(curl_lines(setup.suite.script, setup.file, steps, defect, setup.options.timeout_s))
+    removed = len(all_steps) - len(steps)
     return Reproduction(code, case_name, script, len(steps), removed, tape, problem if is_repeated else "")
 
 
@@ -209,7 +200,7 @@ def _recorded_defect(
     runner: ProbeRunner, code: str, steps: Sequence[Step], recorded: Sequence[Observation]
 ) -> Defect | None:
     """Return the defect that a recording of all steps shows; None if its requests are others."""
-    before = 0 if uses_ready_session(steps) else runner.setup_requests
+    before = 0 if uses_setup(steps) else runner.setup_requests
     requests = _requests(recorded)[before : before + sum(isinstance(step, Send) for step in steps)]
     finding = _find(runner, recorded, code, requests)
     return None if finding is None else Defect(code, requests.index(finding.exchange) + 1)
@@ -226,13 +217,13 @@ def _find(runner: ProbeRunner, seen: Sequence[Observation], code: str, requests:
     return next((each for each in findings if each.code == code and each.exchange in requests), None)
 
 
-def _write_tape(file: ProbeFile, code: str, seen: Sequence[Observation], path: Path) -> None:
+def _write_tape(base_url: str, code: str, seen: Sequence[Observation], path: Path) -> None:
     try:
-        observations: Sequence[Observation] = minimize(lambda: iter(seen), code, upstream=file.base_url).observations
+        observations: Sequence[Observation] = minimize(lambda: iter(seen), code, upstream=base_url).observations
     except InputError:
         # It shows only with the base URL of the probe file.
         observations = seen
-    metadata = RecordingMetadata(file.base_url, time.time_ns())
+    metadata = RecordingMetadata(base_url, time.time_ns())
     with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
         recording_path = Path(folder) / "smallest.db"
         build_recording(RecordingSource(metadata, iter(observations)), recording_path)

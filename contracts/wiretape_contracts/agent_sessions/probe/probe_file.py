@@ -47,11 +47,6 @@ class Keys(_Table, frozen=True):
     limited: _Text | None = None
     """Without the scope to create sessions."""
 
-    def variable(self, key: str) -> str | None:
-        """Return the environment variable of a key, by its name in the file; None if the file does not have it."""
-        name: str | None = getattr(self, key.replace("-", "_"))
-        return name
-
 
 class Operation(_Table, frozen=True):
     """A request: `POST /v1/sessions`."""
@@ -150,6 +145,11 @@ class ProbeFile(_Table, frozen=True):
     ca_file: _Text | None = None
     """Certificates to trust instead of the system's, for example a self-signed one."""
 
+    def key_variable(self, key: str) -> str | None:
+        """Return the environment variable of a key, by its name in the file; None if the file does not have it."""
+        name: str | None = getattr(self.keys, key.replace("-", "_"))
+        return name
+
     @property
     def origin(self) -> str:
         """`http://host:port` of the service."""
@@ -176,7 +176,7 @@ def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
     if file.base_path.endswith("/v1"):
         raise source.error(("base-url",), f"expected only the part before /v1, got '{file.base_url}'")
     for key in ("main", "other-tenant", "limited"):
-        if not _VARIABLE.fullmatch(file.keys.variable(key) or "unset"):
+        if not _VARIABLE.fullmatch(file.key_variable(key) or "unset"):
             # The value is not shown: it may be a key.
             raise source.error(("keys", key), "expected the name of an environment variable such as SERVICE_KEY")
     for key, placeholders in _PLACEHOLDERS.items():

@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 
 from wiretape.agent_sessions import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_NOT_CANCELLABLE
-from wiretape_inspect.probe.probe_case import (
+from wiretape_contracts.agent_sessions.probe.prober import (
     ENDED_BEFORE_COMMENT,
     ENDS_TOO_SOON,
     KEEP_ALIVE_LIMIT_SECONDS,
-    LOST,
-    NotPossible,
     Prober,
     StreamReader,
     case,
 )
+from wiretape_inspect.probe.probe_case import LOST, NotPossible
 
 _FRAMING = (
     'Endpoints, stream response: "each message has an event: line naming the type, an id: line …, and a data: line"'

@@ -14,7 +14,8 @@ from wiretape.agent_sessions import (
     RESOURCE_NOT_FOUND,
 )
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case, require
+from wiretape_contracts.agent_sessions.probe.prober import Prober, case, require
+from wiretape_inspect.probe.probe_case import NotPossible
 from wiretape_inspect.probe.probe_client import HttpExchange
 
 _KEYLESS = 'Authentication 2: "A missing or invalid key gives HTTP 401 authentication_required."'

@@ -4,7 +4,8 @@ from functools import partial
 
 from wiretape.agent_sessions import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case, require
+from wiretape_contracts.agent_sessions.probe.prober import Prober, case, require
+from wiretape_inspect.probe.probe_case import NotPossible
 
 _REPLAY = 'Stream rule 1: "persisted events after that id are replayed first, then live output resumes"'
 _INVALID = 'Stream rule 2: "When the cursor is invalid, the error is invalid_cursor (HTTP 400)."'

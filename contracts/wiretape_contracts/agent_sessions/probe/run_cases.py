@@ -18,7 +18,8 @@ from wiretape.agent_sessions import (
     SESSION_BUSY,
 )
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import ENDS_TOO_SOON, NotPossible, Prober, case
+from wiretape_contracts.agent_sessions.probe.prober import ENDS_TOO_SOON, Prober, case
+from wiretape_inspect.probe.probe_case import NotPossible
 
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
 _BUSY = 'States 1: "A session with an active run … refuses a new run with HTTP 409 SESSION_BUSY."'

@@ -3,10 +3,12 @@
 import asyncio
 import dataclasses
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, get_args
 
 from msgspec.structs import replace
@@ -25,10 +27,22 @@ from wiretape.agent_sessions import (
 )
 from wiretape.errors import InputError
 from wiretape.event import Event
+from wiretape.files import path_exists
 from wiretape.observations import header
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, RunKind, StreamReader, TimedOut, Unexpected
+from wiretape_contracts.agent_sessions.probe.probe_file import (
+    Hooks,
+    Operation,
+    ProbeFile,
+    decode_probe_file,
+    file_values,
+    initial_file,
+    keys_of,
+    probe_file_text,
+    read_probe_file,
+)
+from wiretape_contracts.agent_sessions.probe.prober import Prober, RunKind, StreamReader, find_calls
+from wiretape_inspect.probe.probe_case import FoundFile, NotPossible, TimedOut, Unexpected
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, ProbeClock
-from wiretape_inspect.probe.probe_file import Hooks, Operation, ProbeFile, file_values
 from wiretape_inspect.probe.probe_steps import (
     Send,
     StepRunner,
@@ -91,6 +105,19 @@ class _FailedError(Exception):
     """Without this, nothing else can be found: the key, and why."""
 
 
+async def discover_file(url: str, path: Path, timeout_s: float) -> FoundFile:
+    """Find the values of a file for the service at a URL; see `discover`.
+
+    What an existing file says is tried first.
+    """
+    text = initial_file(url)
+    file = read_probe_file(path) if path_exists(path) else decode_probe_file(tomllib.loads(text), str(path))
+    file = replace(file, base_url=url.rstrip("/"))
+    found = await discover(file, keys_of(file), timeout_s)
+    text = probe_file_text(url, found.values, found.rejected, found.problems)
+    return FoundFile(text, [*found.sentences()], not found.problems, found.blocker)
+
+
 async def discover(file: ProbeFile, keys: Mapping[str, str], timeout_s: float) -> Discovery:
     """Try the values of a probe file, and other usual ones.  Raises InputError if the service cannot be used.
 
@@ -130,7 +157,8 @@ class _Explorer:
     """How long the plain run took."""
 
     def prober(self, timeout_s: float | None = None) -> Prober:
-        runner = StepRunner(self.client, ObservationLog(ProbeClock()), self.keys, user_agent("discover"))
+        log, agent = ObservationLog(ProbeClock()), user_agent("discover")
+        runner = StepRunner(self.client, log, self.keys, agent, {"call": find_calls})
         self.probers.append(Prober(self.file, runner, timeout_s=timeout_s or self.timeout_s))
         return self.probers[-1]
 

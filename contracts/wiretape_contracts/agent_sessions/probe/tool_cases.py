@@ -10,7 +10,7 @@ from wiretape.agent_sessions import (
     TOOL_FAILED,
     TOOL_RESULT_INVALID,
 )
-from wiretape_inspect.probe.probe_case import Prober, case
+from wiretape_contracts.agent_sessions.probe.prober import Prober, case
 
 _RESULT = 'Endpoints, resume: "also used to return application tool results"'
 _WRONG = 'Tool result validation: "A 422 tool_result_invalid leaves the run waiting."'

@@ -1,0 +1,1 @@
+"""The conformance suite: test a running service in every situation that the specification describes."""
