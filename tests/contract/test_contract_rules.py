@@ -1,5 +1,8 @@
 """Rules of contracts: what is proven, what is inconclusive, and where the evidence is."""
 
+import gc
+from types import FunctionType, ModuleType
+
 import pytest
 from stream_text import LOST, events
 
@@ -233,6 +236,25 @@ def test_each_exchange_belongs_to_the_first_contract_with_its_operation(small_co
         "their paths are under /v1/sessions on the upstream",
         "they match no operation of the contract one or two or agent-sessions",
     ]
+
+
+def reachable_classes(*objects):
+    """The names of the classes of all objects that others lead to, without code."""
+    found, waiting, seen = set(), list(objects), set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen and not isinstance(each, ModuleType | FunctionType | type):
+            seen.add(id(each))
+            found.add(type(each).__name__)
+            waiting += gc.get_referents(each)
+    return found
+
+
+@pytest.mark.parametrize(("name", "is_kept"), [("sse", False), (SERVICE, True)])
+def test_only_the_contract_of_the_service_keeps_sessions_and_clients(name, is_kept, check):
+    found = check(load_contract(name), ("GET /v1/sessions/s/events/stream", [events("{}")], "complete"))
+    classes = {"SessionRegistry", "ClientRegistry", "RequestIds"}
+    assert classes & reachable_classes(found.checker) == (classes if is_kept else set())
 
 
 def test_two_contracts_cannot_have_one_code_for_two_rules(small_contract, check):

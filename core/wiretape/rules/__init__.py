@@ -27,7 +27,6 @@ from wiretape.rules.catalogue import RuleSet as RuleSet
 from wiretape.rules.catalogue import Scope as Scope
 from wiretape.rules.catalogue import Trigger as Trigger
 from wiretape.rules.catalogue import catalogue_of as catalogue_of
-from wiretape.rules.catalogue import check as check
 from wiretape.rules.catalogue import problem as problem
 from wiretape.rules.catalogue import rule as rule
 from wiretape.rules.catalogue import rules_in as rules_in
