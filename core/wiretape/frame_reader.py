@@ -4,7 +4,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import DecodingError, Identity, decoder
 from wiretape.event import Event, TimedFrame, UnreadEvent
 from wiretape.observations import (
@@ -16,7 +15,7 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.sse import Frame, FrameKind, Parser
+from wiretape.sse import Frame, FrameKind, Parser, is_event_stream
 
 # Python 3.11 takes 50 ns to look up a member of an enumeration.
 _MESSAGE = FrameKind.MESSAGE

@@ -17,6 +17,9 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
+EVENT_STREAM = "text/event-stream"
+"""The media type of server-sent events."""
+
 
 class FrameKind(StrEnum):
     """Kind of a frame under the WHATWG rules."""
@@ -335,3 +338,8 @@ class Parser:
     ) -> None:
         frames.append(Frame(kind, self._offset, raw, fields, self._last_event_id))
         self._offset += len(raw)
+
+
+def is_event_stream(content_type: str | None) -> bool:
+    """Whether the value of a Content-Type header names server-sent events."""
+    return (content_type or "").partition(";")[0].strip().lower() == EVENT_STREAM

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import orjson
 
-from wiretape.agent_sessions import EVENT_STREAM
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -20,6 +19,7 @@ from wiretape.observations import (
     reason_phrase,
 )
 from wiretape.recording import RecordingMetadata, RecordingSource, build_recording
+from wiretape.sse import EVENT_STREAM
 
 HeaderInput = Mapping[str, str] | Iterable[tuple[str, str]]
 _STEP_NS = 1_000_000

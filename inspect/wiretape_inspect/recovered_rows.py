@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 import orjson
 
-from wiretape.agent_sessions import EVENT_STREAM, STREAM
+from wiretape.agent_sessions import STREAM
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Observation
 from wiretape.recording import Capture, RecordingMetadata
 from wiretape.recording.interleave import Bounds, interleave, read_marks
 from wiretape.recording.schema import MAX_UNIX_NS, create_schema, empty_recording, number_ranges, protect
 from wiretape.recording.table_rows import SEGMENT_COLUMNS, read_request, read_response, unpack_run
+from wiretape.sse import EVENT_STREAM
 
 Value = int | float | str | bytes | None
 Row = list[Value]

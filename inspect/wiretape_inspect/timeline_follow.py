@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.json_codec import dump_json
 from wiretape.observations import (
     BytesArrived,
@@ -18,6 +17,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Exchange, Recording, TailPosition, open_recording
 from wiretape.rules import Finding
+from wiretape.sse import is_event_stream
 from wiretape_inspect import timeline_json, timeline_text
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.view.delta_folding import StreamFold

@@ -10,12 +10,11 @@ from mitmproxy import contentviews
 from mitmproxy.flow import Flow
 from mitmproxy.http import Message
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import decode_beginning
 from wiretape.event import Event
 from wiretape.labels import count_of
 from wiretape.safe_text import printable, shorten
-from wiretape.sse import Frame, FrameKind, Parser
+from wiretape.sse import Frame, FrameKind, Parser, is_event_stream
 
 NAME = "SSE"
 START_KEY = "wiretape_start"

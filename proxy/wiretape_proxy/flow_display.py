@@ -8,9 +8,9 @@ from mitmproxy.hooks import UpdateHook
 from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import is_identity
 from wiretape.observations import Side
+from wiretape.sse import is_event_stream
 from wiretape_proxy import contentview
 from wiretape_proxy.ipc_codec import BodyTap
 from wiretape_proxy.recorder_messages import FindingCount, RecorderStatus

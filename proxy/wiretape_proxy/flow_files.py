@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import read_error
 from wiretape.observations import Ending, ExchangeEnded, Observation, RequestEnded, Side, header
@@ -19,6 +18,7 @@ from wiretape.recording import (
     order_observations,
 )
 from wiretape.recording.formats import FormatReader
+from wiretape.sse import is_event_stream
 from wiretape_proxy.flow_heads import request_started, response_started
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Thread
 
-from wiretape.agent_sessions import is_event_stream, operation_of
+from wiretape.agent_sessions import operation_of
 from wiretape.errors import RecordingError, describe_failure
 from wiretape.frame_reader import ReadObservation
 from wiretape.labels import count_of, ending_label, finding_line
@@ -27,6 +27,7 @@ from wiretape.observations import (
 from wiretape.recording import DerivedTables
 from wiretape.rules import Checker, Finding, Settings, Verdict
 from wiretape.safe_text import printable, shorten
+from wiretape.sse import is_event_stream
 from wiretape_proxy.recorder_messages import (
     MOST_FINDINGS,
     MOST_STREAMS,

@@ -17,9 +17,9 @@ from wiretape.agent_sessions import (
     Durability,
     code_in_other_case,
     deltas_requested,
-    is_event_stream,
     operation_of,
 )
+from wiretape.sse import is_event_stream
 
 
 def test_there_are_18_event_types():

@@ -30,7 +30,6 @@ from wiretape.agent_sessions.error_codes import Limit as Limit
 from wiretape.agent_sessions.error_codes import code_in_other_case as code_in_other_case
 from wiretape.agent_sessions.event_types import AGENT_CUSTOM_TOOL_USE as AGENT_CUSTOM_TOOL_USE
 from wiretape.agent_sessions.event_types import DELTA_TYPES as DELTA_TYPES
-from wiretape.agent_sessions.event_types import EVENT_STREAM as EVENT_STREAM
 from wiretape.agent_sessions.event_types import EVENT_TYPES as EVENT_TYPES
 from wiretape.agent_sessions.event_types import FAILURE_TYPES as FAILURE_TYPES
 from wiretape.agent_sessions.event_types import INTERMEDIATE_DELTA as INTERMEDIATE_DELTA
@@ -55,7 +54,6 @@ from wiretape.agent_sessions.event_types import TOOL_FAILED as TOOL_FAILED
 from wiretape.agent_sessions.event_types import TOOL_STARTED as TOOL_STARTED
 from wiretape.agent_sessions.event_types import TOOL_TYPES as TOOL_TYPES
 from wiretape.agent_sessions.event_types import Durability as Durability
-from wiretape.agent_sessions.event_types import is_event_stream as is_event_stream
 from wiretape.agent_sessions.operations import AUTHORIZATION as AUTHORIZATION
 from wiretape.agent_sessions.operations import CANCEL as CANCEL
 from wiretape.agent_sessions.operations import CURSOR_HEADER as CURSOR_HEADER
@@ -78,6 +76,7 @@ from wiretape.agent_sessions.operations import is_session as is_session
 from wiretape.agent_sessions.operations import may_create_session as may_create_session
 from wiretape.agent_sessions.operations import operation_of as operation_of
 from wiretape.agent_sessions.operations import session_in as session_in
+from wiretape.sse import EVENT_STREAM as EVENT_STREAM
 
 _NUMBERED = {"States": 3, "Authentication": 4, "Events": 8, "Limits": 3, "Stream rule": 4}
 """Parts with numbered sentences, and how many they have."""

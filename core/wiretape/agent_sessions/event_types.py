@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-EVENT_STREAM = "text/event-stream"
-"""The media type of server-sent events."""
-
 KEEP_ALIVE_SECONDS = 15
 """The interval of keep-alive comments on an open stream (stream rule 3)."""
 
@@ -85,8 +82,3 @@ FAILURE_TYPES = frozenset({RUN_FAILED, TOOL_FAILED, SESSION_ERROR})
 
 TOOL_TYPES = (TOOL_STARTED, AGENT_CUSTOM_TOOL_USE, TOOL_COMPLETED, TOOL_FAILED)
 """The lifecycle events of a tool call, which share one `tool_call_id` (Events 5)."""
-
-
-def is_event_stream(content_type: str | None) -> bool:
-    """Whether the value of a Content-Type header names server-sent events."""
-    return (content_type or "").partition(";")[0].strip().lower() == EVENT_STREAM

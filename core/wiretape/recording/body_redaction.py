@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import orjson
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.content_encoding import is_identity
 from wiretape.observations import (
     BytesArrived,
@@ -25,7 +24,7 @@ from wiretape.observations import (
 )
 from wiretape.recording.redactor import Redactor, overwrite
 from wiretape.recording.secret_finder import SHORTEST, Span, count_characters
-from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind, Parser
+from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind, Parser, is_event_stream
 
 _CUT_LENGTH = SHORTEST // 2
 """If a body ends within a secret, this many characters of it are overwritten."""

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import orjson
 
-from wiretape.agent_sessions import is_event_stream, operation_of
+from wiretape.agent_sessions import operation_of
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -21,6 +21,7 @@ from wiretape.observations import (
     header,
 )
 from wiretape.rules import Finding, Party, Severity
+from wiretape.sse import is_event_stream
 
 SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
 _MAX_NS = 2**62

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from wiretape.agent_sessions import is_event_stream
 from wiretape.event import Event, TimedFrame
 from wiretape.frame_reader import Undecodable
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.observations import header as find_header
 from wiretape.rules.finding import Location
 from wiretape.rules.state.response_body import ErrorBody
-from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind
+from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind, is_event_stream
 
 
 class ScopeReason(StrEnum):

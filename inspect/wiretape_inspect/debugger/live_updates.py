@@ -13,13 +13,14 @@ from pathlib import Path
 
 from aiohttp import web
 
-from wiretape.agent_sessions import CURSOR_HEADER, EVENT_STREAM
+from wiretape.agent_sessions import CURSOR_HEADER
 from wiretape.errors import InputError
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape.safe_text import shorten
+from wiretape.sse import EVENT_STREAM
 from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import error_document, find_exchange, parse_query
 from wiretape_inspect.debugger.recording_thread import RecordingThread

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import h11
 
-from wiretape.agent_sessions import EVENT_STREAM
 from wiretape.content_encoding import Decoder, DecodingError, decoder
 from wiretape.errors import InputError
 from wiretape.event import Event
@@ -32,7 +31,7 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.sse import FrameKind, Parser
+from wiretape.sse import EVENT_STREAM, FrameKind, Parser
 
 MOST_BYTES, MOST_EVENTS = 16 * 1024 * 1024, 20_000
 """Bytes, also decoded ones, and events of a response after which the probe closes the connection."""

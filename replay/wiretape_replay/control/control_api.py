@@ -17,10 +17,11 @@ from typing import Any, NoReturn
 from aiohttp import web
 
 from wiretape.addresses import is_loopback, is_loopback_host
-from wiretape.agent_sessions import ENVELOPE_KEY, EVENT_STREAM
+from wiretape.agent_sessions import ENVELOPE_KEY
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
+from wiretape.sse import EVENT_STREAM
 from wiretape_replay.control.control_operations import OPERATIONS, Operation
 from wiretape_replay.control.control_state import PlayheadState
 from wiretape_replay.control.playhead_control import PlayheadControl, UnknownSessionError

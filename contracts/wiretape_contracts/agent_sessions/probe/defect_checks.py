@@ -10,7 +10,6 @@ from wiretape.agent_sessions import (
     ENVELOPE_FIELDS,
     ENVELOPE_KEY,
     ERROR_CODES,
-    EVENT_STREAM,
     EVENT_TYPES,
     LIMITS,
     MESSAGE_COMPLETED,
@@ -31,6 +30,7 @@ from wiretape.agent_sessions import (
     TOOL_STARTED,
     TOOL_TYPES,
 )
+from wiretape.sse import EVENT_STREAM
 from wiretape_inspect.probe.reproduction_script import DefectCheck, Scope, ScriptFacts
 
 _CALL_ID = "(.data.content.tool_call_id? // .data.data.tool_call_id?)"

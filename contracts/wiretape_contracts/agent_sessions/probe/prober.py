@@ -14,7 +14,6 @@ from wiretape.agent_sessions import (
     AUTHENTICATION_REQUIRED,
     CURSOR_HEADER,
     ERROR_CODES,
-    EVENT_STREAM,
     KEEP_ALIVE_SECONDS,
     PERMISSION_DENIED,
     RATE_LIMITED,
@@ -28,6 +27,7 @@ from wiretape.event import Event
 from wiretape.labels import count_of
 from wiretape.observations import Ending, header
 from wiretape.rules import Severity
+from wiretape.sse import EVENT_STREAM
 from wiretape_contracts.agent_sessions.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_case import (
     LONG_ENOUGH,

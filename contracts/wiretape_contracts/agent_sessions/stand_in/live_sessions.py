@@ -5,7 +5,7 @@ Only for the event loop's thread.
 
 from dataclasses import dataclass, field
 
-from wiretape.agent_sessions import EVENT_STREAM
+from wiretape.sse import EVENT_STREAM
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import generate_id
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import Scenario
 from wiretape_contracts.agent_sessions.stand_in.session_engine import SessionEngine

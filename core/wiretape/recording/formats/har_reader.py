@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from wiretape.agent_sessions import AUTHORIZATION, is_event_stream
+from wiretape.agent_sessions import AUTHORIZATION
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
 from wiretape.files import read_error
@@ -43,7 +43,7 @@ from wiretape.recording.recording_builder import (
     order_observations,
 )
 from wiretape.safe_text import printable
-from wiretape.sse import Frame, FrameKind, Parser
+from wiretape.sse import Frame, FrameKind, Parser, is_event_stream
 
 _BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:\s*\{')
 _JOINED = frozenset({FrameKind.BLANK, FrameKind.BOM})

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wiretape.agent_sessions import EVENT_DELTAS, EVENT_STREAM, STREAM
+from wiretape.agent_sessions import EVENT_DELTAS, STREAM
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.errors import InputError
 from wiretape.files import read_error
@@ -29,6 +29,7 @@ from wiretape.recording.recording_builder import (
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import printable
+from wiretape.sse import EVENT_STREAM
 
 DEFAULT_URL = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"
 """Assumed URL of a stream."""

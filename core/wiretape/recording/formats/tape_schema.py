@@ -18,11 +18,10 @@ import orjson
 from msgspec import UNSET, Meta, UnsetType
 
 from wiretape import __version__
-from wiretape.agent_sessions import EVENT_STREAM
 from wiretape.input_validation import KeyPath, Source, choices_hint, validate
 from wiretape.observations import Ending, Headers
 from wiretape.recording.recording_builder import MAX_REDACTED
-from wiretape.sse import Frame, FrameKind
+from wiretape.sse import EVENT_STREAM, Frame, FrameKind
 
 VERSION = 1
 MAX_TAPE_BYTES = 16 * 1024 * 1024

@@ -1,6 +1,6 @@
 """RES: streams that were opened with a cursor."""
 
-from wiretape.agent_sessions import CURSOR_HEADER, INVALID_CURSOR, is_event_stream
+from wiretape.agent_sessions import CURSOR_HEADER, INVALID_CURSOR
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
@@ -21,6 +21,7 @@ from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamState
+from wiretape.sse import is_event_stream
 
 _REPLAY = (
     f'Stream rule 1: "When `{CURSOR_HEADER}` is sent, persisted events after that id are replayed first, '

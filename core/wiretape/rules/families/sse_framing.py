@@ -7,7 +7,6 @@ SSE006), and the media type (SSE007).
 
 from http import HTTPStatus
 
-from wiretape.agent_sessions import EVENT_STREAM, is_event_stream
 from wiretape.event import LONGEST_ID, Event, is_header_safe
 from wiretape.observations import Ending, header
 from wiretape.rules.catalogue import (
@@ -29,6 +28,7 @@ from wiretape.rules.finding import Location, quote, quote_bytes, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import SuccessBody
 from wiretape.rules.state.stream_state import StreamState
+from wiretape.sse import EVENT_STREAM, is_event_stream
 
 _ENDED_BY_SERVICE = {
     Ending.SERVICE_CLOSED: "the service closed the connection",
