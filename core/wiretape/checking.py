@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wiretape.observations import Observation
-from wiretape.recording import Recording, open_recording
+from wiretape.recording import Recording, open_recording, settings_of
 from wiretape.rules import BUILT_IN, Checker, Finding, Rule, Settings, Verdict
 from wiretape.traffic_builder import TrafficBuilder
 
@@ -38,14 +38,18 @@ def check(
     """Run the rules over a recording, a file in any format that can be opened, or observations in order of time.
 
     The upstream of a recording decides which exchanges are the service's; observations without a recording are taken
-    for traffic of the service alone.  Raises InputError if a file cannot be opened.
+    for traffic of the service alone.  Without settings, a recording is checked with its own contract, if it has one.
+    Raises InputError if a file cannot be opened.
     """
     if isinstance(source, str | Path):
         with open_recording(Path(source)) as recording:
             return check(recording, settings=settings, rules=rules)
-    observations, upstream = (
-        (source.observations(), source.info.upstream) if isinstance(source, Recording) else (source, None)
-    )
+    if isinstance(source, Recording):
+        if settings is None and rules is BUILT_IN:
+            settings = settings_of(source.info.contracts)
+        observations, upstream = source.observations(), source.info.upstream
+    else:
+        observations, upstream = iter(source), None
     checker = Checker(settings, rules=rules, upstream=upstream)
     findings = [finding for seen in observations for finding in checker.feed(seen)]
     findings += checker.finish()

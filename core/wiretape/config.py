@@ -1,7 +1,7 @@
 """Configuration of a project: `wiretape.toml`, or the table `[tool.wiretape]` of `pyproject.toml`."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,6 +12,7 @@ from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.observations import is_header_name
 from wiretape.rules import (
+    CATALOGUE,
     Rule,
     RuleSet,
     Settings,
@@ -49,15 +50,21 @@ class Config:
     fail_on: str | None = None
     baseline: Path | None = None
     docs_url: str | None = None
+    contracts: tuple[str, ...] = ()
+    """The names of contracts, or the paths of their files."""
+    severity: Mapping[str, str] = field(default_factory=dict)
+    """Severities, or `off`, by prefixes of codes."""
 
     def rule_codes(self, select: Collection[str] = (), ignore: Collection[str] = ()) -> frozenset[str]:
         """Return the codes of the rules to check. `select` and `ignore` of a command line override the file.
 
         Raises InputError for an unknown code, and if no rule is left.
         """
+        catalogue = self.settings.catalogue
+        # The codes of the file may be those of other contracts.
+        own = [[prefix for prefix in each if _has_code(prefix, catalogue)] for each in (self.select, self.ignore)]
         try:
-            catalogue = self.settings.catalogue
-            codes = selected(select or self.select, ignore or self.ignore, catalogue) - self.settings.off
+            codes = selected(select or own[0], ignore or own[1], catalogue) - self.settings.off
         except UnknownCodeError as error:
             raise InputError(str(error)) from None
         if not codes:
@@ -69,14 +76,9 @@ class Config:
         """Return settings in which the rules that are not selected are off.  Raises InputError like `rule_codes`."""
         return replace(self.settings, off=frozenset(self.settings.catalogue) - self.rule_codes())
 
-    def with_contract(self, contract: RuleSet) -> "Config":
-        """Return a configuration for the rules of a contract, without the codes that it does not have."""
-        settings = replace(self.settings, contracts=(contract,))
-        select, ignore = (
-            tuple(prefix for prefix in prefixes if _has_code(prefix, settings.catalogue))
-            for prefixes in (self.select, self.ignore)
-        )
-        return replace(self, settings=settings, select=select, ignore=ignore)
+    def with_contracts(self, contracts: Sequence[RuleSet]) -> "Config":
+        """Return a configuration for the rules of contracts; the built-in ones if there are none."""
+        return replace(self, settings=_with_severities(self.settings.with_contracts(contracts), self.severity))
 
 
 def threshold_of(fail_on: str) -> Severity | None:
@@ -86,22 +88,25 @@ def threshold_of(fail_on: str) -> Severity | None:
     return Severity.NOTE if fail_on == INCONCLUSIVE else Severity(fail_on)
 
 
-def find_config(start: Path) -> Config:
-    """Read the nearest configuration in `start` or a parent folder; empty if there is none. Raises InputError."""
+def find_config(start: Path, contracts: Sequence[RuleSet] = ()) -> Config:
+    """Read the nearest configuration in `start` or a parent folder; empty if there is none.
+
+    Its codes may also be those of the `contracts` that a command line names.  Raises InputError.
+    """
     for folder in (start, *start.parents):
         if not os.access(folder, os.X_OK):
             continue
         for path in (folder / OWN_FILE, folder / PROJECT_FILE):
             if path.name == OWN_FILE and (path.exists() or path.is_symlink()) and not path.is_file():
                 raise InputError(f"{path} is not a file, so no configuration can be read from it.")
-            if path.is_file() and (config := _read(path)) is not None:
+            if path.is_file() and (config := _read(path, contracts)) is not None:
                 return config
     return Config()
 
 
-def load_config(path: Path) -> Config:
-    """Read the configuration in `path`. Raises InputError."""
-    config = _read(path)
+def load_config(path: Path, contracts: Sequence[RuleSet] = ()) -> Config:
+    """Read the configuration in `path`; see `find_config`. Raises InputError."""
+    config = _read(path, contracts)
     if config is None:
         raise InputError(f"{path} has no table [tool.wiretape].")
     return config
@@ -115,13 +120,14 @@ class ConfigTable(Struct, forbid_unknown_fields=True, rename="kebab"):
     fail_on: Literal["error", "warning", "note", "inconclusive", "never"] | None = None
     baseline: _Text | None = None
     docs_url: _Text | None = None
+    contract: _Text | Annotated[list[_Text], Meta(max_length=10)] = []
     base: str | None = None
     idempotency_header: str = _DEFAULT.idempotency_header
     keep_alive_tolerance: Annotated[float, Meta(ge=0, le=1_000_000_000)] = _DEFAULT.keep_alive_tolerance_s
     severity: dict[str, Literal["error", "warning", "note", "off"]] = {}
 
 
-def _read(path: Path) -> Config | None:
+def _read(path: Path, contracts: Sequence[RuleSet]) -> Config | None:
     """Read a file; None if it is a pyproject.toml without a table for wiretape."""
     document: object = read_toml(path)
     source = Source(str(path))
@@ -131,9 +137,13 @@ def _read(path: Path) -> Config | None:
     if document is None:
         return None
     table = validate(document, ConfigTable, source, keys)
-    for name, prefixes in (("select", table.select), ("ignore", table.ignore)):
+    named = [table.contract] if isinstance(table.contract, str) else table.contract
+    # Relative to the file that names them, wherever the command runs.
+    names = tuple(str(path.parent / name) if _is_file_name(name) else name for name in named)
+    known = _KnownCodes(contracts, names)
+    for name, prefixes in (("select", table.select), ("ignore", table.ignore), ("severity", table.severity)):
         for index, prefix in enumerate(prefixes):
-            _codes(prefix, source, (*keys, name, index))
+            known.check(prefix, source, (*keys, name, prefix if name == "severity" else index))
     if not is_header_name(table.idempotency_header):
         got = shorten(repr(table.idempotency_header), 60)
         raise source.error((*keys, "idempotency-header"), f"expected a header name such as Idempotency-Key, got {got}")
@@ -142,15 +152,21 @@ def _read(path: Path) -> Config | None:
             parse_service_base(table.base)
         except ValueError as error:
             raise source.error((*keys, "base"), str(error)) from None
+    settings = Settings(
+        idempotency_header=table.idempotency_header,
+        keep_alive_tolerance_s=table.keep_alive_tolerance,
+        base=parse_service_base(table.base) if table.base is not None else None,
+    )
     return Config(
         file=path,
-        settings=_settings(table, source, keys),
+        settings=_with_severities(settings, table.severity),
         select=tuple(table.select),
         ignore=tuple(table.ignore),
         fail_on=table.fail_on,
-        # Relative to the file that names it, wherever the command runs.
         baseline=path.parent / table.baseline if table.baseline is not None else None,
         docs_url=table.docs_url,
+        contracts=names,
+        severity=table.severity,
     )
 
 
@@ -164,15 +180,15 @@ def override_base(settings: Settings, base: str | None) -> Settings:
         raise InputError(f"--base: {error}.") from None
 
 
-def _settings(table: ConfigTable, source: Source, keys: KeyPath) -> Settings:
+def _with_severities(settings: Settings, severity: Mapping[str, str]) -> Settings:
+    """Return settings with the severities of the rules that they have."""
     levels: dict[str, str] = {}
     # The most specific prefix wins, so it comes last.
-    for prefix in sorted(table.severity, key=weight):
-        levels |= dict.fromkeys(_codes(prefix, source, (*keys, "severity", prefix)), table.severity[prefix])
-    return Settings(
-        idempotency_header=table.idempotency_header,
-        keep_alive_tolerance_s=table.keep_alive_tolerance,
-        base=parse_service_base(table.base) if table.base is not None else None,
+    for prefix in sorted(severity, key=weight):
+        if _has_code(prefix, settings.catalogue):
+            levels |= dict.fromkeys(codes_of(prefix, settings.catalogue), severity[prefix])
+    return replace(
+        settings,
         severities={code: Severity(level) for code, level in levels.items() if level != OFF},
         off=frozenset(code for code, level in levels.items() if level == OFF),
     )
@@ -185,9 +201,31 @@ def _has_code(prefix: str, catalogue: Mapping[str, Rule]) -> bool:
         return False
 
 
-def _codes(prefix: str, source: Source, path: KeyPath) -> frozenset[str]:
-    try:
-        return codes_of(prefix)
-    except UnknownCodeError as error:
-        # The key path begins the sentence.
-        raise source.error(path, printable(str(error).replace("Unknown", "unknown", 1))) from None
+def _is_file_name(name: str) -> bool:
+    return name.endswith(".toml") or "/" in name
+
+
+class _KnownCodes:
+    """The codes that a configuration may name: built-in ones, and those of contracts, which are loaded if needed."""
+
+    def __init__(self, contracts: Sequence[RuleSet], names: Sequence[str]) -> None:
+        self._catalogues = [CATALOGUE, *(each.catalogue for each in contracts)]
+        self._names = names
+
+    def check(self, prefix: str, source: Source, path: KeyPath) -> None:
+        """Raise InputError if no rule has a code with the prefix."""
+        if not self._has(prefix) and self._names:
+            # Contracts take long to import, and few configurations name their codes.
+            from wiretape.contract import CodeUse, load_contract  # noqa: PLC0415
+
+            self._catalogues += [load_contract(name, code=CodeUse.SKIP).catalogue for name in self._names]
+            self._names = ()
+        if not self._has(prefix):
+            try:
+                codes_of(prefix)
+            except UnknownCodeError as error:
+                # The key path begins the sentence.
+                raise source.error(path, printable(str(error).replace("Unknown", "unknown", 1))) from None
+
+    def _has(self, prefix: str) -> bool:
+        return any(_has_code(prefix, catalogue) for catalogue in self._catalogues)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from wiretape.safe_text import printable
+from wiretape.safe_text import printable, shorten
 
 
 class WiretapeError(Exception):
@@ -55,3 +55,8 @@ def describe_failure(error: Exception) -> str:
         where = where.tb_next
     line = f" in {Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where is not None else ""
     return f"{type(error).__name__}{line}"
+
+
+def describe_import_failure(error: BaseException) -> str:
+    """Return what kept a module of a user from being imported, in a few words."""
+    return shorten(f"{type(error).__name__}: {error}").rstrip(".")

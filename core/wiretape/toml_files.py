@@ -46,18 +46,18 @@ def read_toml(path: Path) -> dict[str, Any]:
     return parse_toml(read_toml_text(path), str(path))
 
 
-def read_toml_text(path: Path) -> str:
-    """Read the text of a TOML file.  Raises InputError."""
+def read_toml_text(path: Path, kind: str = "TOML") -> str:
+    """Read the text of a TOML file, or of another `kind` of file.  Raises InputError."""
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
-        _check_size(content, str(path))
+        _check_size(content, str(path), kind)
         # Some editors begin a file with a byte order mark, and some end lines as Windows does.
         return io.TextIOWrapper(io.BytesIO(content), "utf-8-sig").read()
     except OSError as error:
         raise InputError(read_error(path, error)) from None
     except UnicodeDecodeError:
-        raise InputError(f"{printable(str(path))} is not valid TOML: it is not UTF-8.") from None
+        raise InputError(f"{printable(str(path))} is not valid {kind}: it is not UTF-8.") from None
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         raise InputError(f"{printable(name)} is nested too deeply.") from None
 
 
-def _check_size(content: bytes, name: str) -> None:
-    """Raise InputError if there is too much TOML: tomllib takes minutes for some files of this size."""
+def _check_size(content: bytes, name: str, kind: str = "TOML") -> None:
+    """Raise InputError if there is too much text: tomllib takes minutes for some files of this size."""
     if len(content) > _MAX_BYTES:
-        raise InputError(f"{printable(name)} is larger than 1 MB, the limit for TOML: split or shorten it.")
+        raise InputError(f"{printable(name)} is larger than 1 MB, the limit for {kind}: split or shorten it.")
 
 
 def require_table_lists(document: Any, names: Iterable[str], source: Source) -> None:

@@ -12,11 +12,10 @@ from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import CATALOGUE
 from wiretape.rules.state.client_state import may_be_unread
 from wiretape.sse import FrameKind
 from wiretape.units import format_integer, format_size, format_time
-from wiretape_inspect.rule_output import reason_lines
+from wiretape_inspect.rule_output import reason_lines, recorded_rules
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.view.client_state_at_event import JoinedText, State, state_at
@@ -99,10 +98,11 @@ def detail_lines(
         yield row_line(context.before)
     line = row_line(context.row)
     yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
+    rules = recorded_rules(recording)
     for found in recording.findings(exchange.number):
         if found.event == event.number:
             yield finding_line(found)
-            yield from reason_lines(CATALOGUE[found.code], indent=18) if found.code in CATALOGUE else ()
+            yield from reason_lines(rules[found.code], indent=18) if found.code in rules else ()
     if context.after is not None:
         yield row_line(context.after)
     yield _BLANK

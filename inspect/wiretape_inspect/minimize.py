@@ -21,7 +21,7 @@ from wiretape.observations import (
     header,
     last_time_ns,
 )
-from wiretape.rules import EVERY, Checker, Finding, codes_of
+from wiretape.rules import EVERY, Checker, Finding, Settings, codes_of
 from wiretape_inspect.exchange_selection import ObservationReader, cut_after
 
 Item = TypeVar("Item")
@@ -147,19 +147,21 @@ class MinimalRecording:
     """How many frames were removed from the streams that are kept."""
 
 
-def minimize(read: ObservationReader, prefix: str = EVERY, *, upstream: str | None = None) -> MinimalRecording:
+def minimize(
+    read: ObservationReader, prefix: str = EVERY, settings: Settings | None = None, *, upstream: str | None = None
+) -> MinimalRecording:
     """Find the minimum that shows the first finding whose code begins with `prefix`.
 
     `upstream` is that of the recording; see `Checker`.  Holds the result in memory.  Raises InputError if there is no
     such finding, and UnknownCodeError.
     """
-    finding, at_ns = _first_finding(read(), prefix, upstream)
+    finding, at_ns = _first_finding(read(), prefix, settings, upstream)
 
     def read_until_finding() -> Iterator[Observation]:
         return cut_after(read(), at_ns)
 
     def holds(observations: Iterable[Observation]) -> bool:
-        return find_finding(observations, finding, upstream=upstream) is not None
+        return find_finding(observations, finding, settings, upstream=upstream) is not None
 
     numbers = _needed_exchanges(read_until_finding, finding, holds)
     kept = [seen for seen in read_until_finding() if seen.exchange in numbers]
@@ -184,11 +186,11 @@ def _count(observations: Iterable[Observation], numbers: Collection[int]) -> tup
 
 
 def _first_finding(
-    observations: Iterable[Observation], prefix: str, upstream: str | None
+    observations: Iterable[Observation], prefix: str, settings: Settings | None, upstream: str | None
 ) -> tuple[Finding, int | None]:
     """The first finding, and when it was certain; None: only at the end of the recording."""
-    codes = codes_of(prefix)
-    for finding, time_ns in _findings(observations, upstream):
+    codes = codes_of(prefix, (settings or Settings()).catalogue)
+    for finding, time_ns in _findings(observations, settings, upstream):
         if finding.code in codes:
             return finding, time_ns
     which = "" if prefix == EVERY else f" of {prefix}"
@@ -196,16 +198,22 @@ def _first_finding(
 
 
 def find_finding(
-    observations: Iterable[Observation], wanted: Finding, *, upstream: str | None = None
+    observations: Iterable[Observation],
+    wanted: Finding,
+    settings: Settings | None = None,
+    *,
+    upstream: str | None = None,
 ) -> Finding | None:
     """The same finding in other observations; None if they do not show it."""
     same = _identity(wanted)
-    return next((found for found, _ in _findings(observations, upstream) if _identity(found) == same), None)
+    return next((found for found, _ in _findings(observations, settings, upstream) if _identity(found) == same), None)
 
 
-def _findings(observations: Iterable[Observation], upstream: str | None) -> Iterator[tuple[Finding, int | None]]:
+def _findings(
+    observations: Iterable[Observation], settings: Settings | None, upstream: str | None
+) -> Iterator[tuple[Finding, int | None]]:
     """Yield each finding, and when it was certain; None: only at the end of the recording."""
-    checker = Checker(upstream=upstream)
+    checker = Checker(settings, upstream=upstream)
     for seen in observations:
         yield from ((finding, last_time_ns(seen)) for finding in checker.feed(seen))
     yield from ((finding, None) for finding in checker.finish())

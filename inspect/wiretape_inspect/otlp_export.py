@@ -5,7 +5,7 @@ Needs the extra `otlp`.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -32,9 +32,10 @@ from wiretape.errors import InputError
 from wiretape.event import Event as RecordedEvent
 from wiretape.observations import Ending, header
 from wiretape.recording import Exchange, Recording, open_recording, redact_urls
-from wiretape.rules import CATALOGUE, Finding, Severity
+from wiretape.rules import Finding, Rule, Severity
 from wiretape.safe_text import shorten
 from wiretape.time_limit import call_within
+from wiretape_inspect.rule_output import recorded_rules
 
 EVENT_LIMIT = 1000
 """Events of a stream that its span contains; `wiretape.events` counts them all."""
@@ -173,7 +174,8 @@ def span_of(recording: Recording, exchange: Exchange) -> ReadableSpan:
     findings = list(recording.findings(exchange.number))
     events, attributes = _stream_events(recording, exchange) if exchange.is_stream else ([], {})
     started = recording.info.started_unix_ns
-    events += [_finding_event(finding, started) for finding in findings]
+    rules = recorded_rules(recording)
+    events += [_finding_event(finding, started, rules) for finding in findings]
     parent = _parent(exchange)
     return ReadableSpan(
         name=_name(exchange),
@@ -302,11 +304,11 @@ def _event_attributes(event: RecordedEvent) -> _Attributes:
     )
 
 
-def _finding_event(finding: Finding, started: int) -> Event:
+def _finding_event(finding: Finding, started: int, rules: Mapping[str, Rule]) -> Event:
     attributes = _clean(
         {
             "wiretape.rule.code": finding.code,
-            "wiretape.rule.name": CATALOGUE[finding.code].name,
+            "wiretape.rule.name": rules[finding.code].name if finding.code in rules else None,
             "wiretape.severity": str(finding.severity),
             "wiretape.side": str(finding.side),
             "wiretape.message": finding.message,

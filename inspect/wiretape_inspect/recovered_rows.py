@@ -254,8 +254,8 @@ class RecoveredRows:
             "SELECT * FROM recording WHERE started_unix_ns BETWEEN 0 AND :max AND redacted >= 0 LIMIT 1", valid
         ).fetchone()
         if row is not None:
-            redacted, probe = min(row["redacted"], 2**53), row["probe"]
-            return RecordingMetadata(row["upstream"], row["started_unix_ns"], (), redacted, probe)
+            redacted, contracts, probe = min(row["redacted"], 2**53), row["contracts"], row["probe"]
+            return RecordingMetadata(row["upstream"], row["started_unix_ns"], (), redacted, contracts, probe)
         self.missing.append("The description of the recording is missing.")
         started_ns = 0
         for began, began_ns in self._db.execute("SELECT began, began_ns FROM capture ORDER BY id LIMIT 1"):

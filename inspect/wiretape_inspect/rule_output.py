@@ -3,7 +3,7 @@
 The texts come from the catalogue, from `wiretape.rules.explanation_of` and from the vectors, which are also tests.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from textwrap import wrap
@@ -23,6 +23,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
+from wiretape.recording import Recording, settings_of
 from wiretape.rules import CATALOGUE, Rule, RuleSet, explanation_of
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
@@ -82,6 +83,11 @@ def examples_of(code: str, contract: RuleSet | None = None) -> tuple[Example, ..
     return tuple(sorted(examples, key=lambda example: (not example.breaks, example.name)))
 
 
+def recorded_rules(recording: Recording) -> Mapping[str, Rule]:
+    """Return the rules that findings of a recording may name, by code: built-in ones, and those of its contracts."""
+    return {**CATALOGUE, **settings_of(recording.info.contracts).catalogue}
+
+
 def paragraphs(rule: Rule) -> list[str]:
     """Return what breaks the rule, as paragraphs without line breaks; the first is one sentence."""
     return [" ".join(paragraph.split()) for paragraph in rule.about.split("\n\n")]
@@ -139,14 +145,20 @@ def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]
         yield from ["", f"## {title}", "", text]
     for example in examples_of(rule.code, contract):
         yield from ["", f"## {_heading(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
-        yield from (f"\n> {line}" for line in example.found)
+        for line in example.found:
+            yield from ["", f"> {line}"]
 
 
-def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
+def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Iterator[str]:
     """Yield the Markdown page that lists all rules."""
-    yield "# The rules"
+    if contract is None:
+        yield "# The rules"
+        command, how = "wiretape rule --all --format markdown", " (`make docs-rules`)"
+    else:
+        yield f"# The rules of the contract {contract.name}"
+        command, how = "wiretape contract docs", ""
     yield ""
-    yield "`wiretape rule --all --format markdown` writes these pages; do not edit them (`make docs-rules`)."
+    yield f"`{command}` writes these pages; do not edit them{how}."
     family = None
     for rule in rules:
         if (prefix := rule.code.rstrip("0123456789")) != family:
@@ -177,12 +189,12 @@ def rule_facts(rule: Rule) -> dict[str, str]:
     return members_of(rule, "code", "name", "severity", "side", "scope", "basis", "clause")
 
 
-def pages() -> dict[str, str]:
-    """Return the pages of docs/rules by file name."""
-    rules = list(CATALOGUE.values())
-    texts = {"README.md": index_lines(rules)}
-    texts |= {f"{rule.code}.md": markdown_lines(rule) for rule in rules}
-    return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
+def pages(contract: RuleSet | None = None) -> dict[str, str]:
+    """Return the pages of docs/rules, or of the rules of a contract, by file name."""
+    rules = list((CATALOGUE if contract is None else contract.catalogue).values())
+    texts = {"README.md": index_lines(rules, contract)}
+    texts |= {f"{rule.code}.md": markdown_lines(rule, contract) for rule in rules}
+    return {name: "".join(f"{printable(line)}\n" for line in lines) for name, lines in texts.items()}
 
 
 def _properties(rule: Rule) -> Iterator[tuple[str, str]]:

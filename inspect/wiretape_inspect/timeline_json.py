@@ -14,11 +14,12 @@ from wiretape.event_preview import is_utf8
 from wiretape.json_codec import UnreadableJson, dump_json, members_of, read_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import CATALOGUE, Finding, Rule, explanation_of
+from wiretape.rules import Finding, Rule, explanation_of
 from wiretape.rules.state.client_state import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
+from wiretape_inspect.rule_output import recorded_rules
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filters import CompiledFilter
@@ -198,14 +199,16 @@ def recording_document(
         "ended_ns": info.ended_ns,
         "exchanges": [listed_exchange(recording, exchange) for exchange in chosen],
         "findings": found,
-        "rules": rules_of(found),
+        "contracts": info.contract_names,
+        "rules": rules_of(recording, found),
     }
 
 
-def rules_of(findings: Iterable[Finding]) -> Mapping[str, Any]:
+def rules_of(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, Any]:
     """Return the rules of some findings, by code."""
+    rules = recorded_rules(recording)
     codes = sorted({finding.code for finding in findings})
-    found = [CATALOGUE[code] for code in codes if code in CATALOGUE]
+    found = [rules[code] for code in codes if code in rules]
     return {each.code: members_of(each, "name", "severity", "side", "clause") | explained_rule(each) for each in found}
 
 

@@ -27,6 +27,8 @@ from wiretape_proxy.recorder_client import RecorderClient
 
 _MAINTAIN_EVERY_S = 1.0
 
+_OPTION = re.compile(r"--(output|append|allow-code|contract)\b")
+
 log = logging.getLogger(__name__)
 
 
@@ -98,7 +100,7 @@ class Wiretape:
         except InputError as error:
             self.error = error
             # In mitmproxy's programs, options have other names.
-            message = str(error) if self._in_command else re.sub(r"--(output|append)\b", rf"{PREFIX}\1", str(error))
+            message = str(error) if self._in_command else _OPTION.sub(_addon_option, str(error))
             log.error(message)  # noqa: TRY400 - the message is enough
         finally:
             self.started.set()
@@ -155,3 +157,8 @@ class Wiretape:
             log.info(self.recorder.closed.line(self.recording))
         if self.recorder.lost:
             log.warning("%s passed unrecorded.", self.recorder.lost)
+
+
+def _addon_option(found: re.Match[str]) -> str:
+    """Return the name that an option of the command has in mitmproxy."""
+    return PREFIX + found[1].replace("-", "_")

@@ -154,7 +154,8 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         raise click.UsageError("Missing argument 'UPSTREAM': the URL of the service, such as http://127.0.0.1:9000.")
     if given["config"] is not None and given["no_config"]:
         raise click.UsageError("--config and --no-config cannot be combined.")
-    for option, others in (("rotate", ("append", "debug", "otlp")), ("compress", ("debug", "otlp"))):
+    excluded = {"rotate": ("append", "debug", "otlp"), "compress": ("debug", "otlp"), "contract": ("base",)}
+    for option, others in excluded.items():
         for name in others:
             if given[option] and given[name]:
                 raise click.UsageError(f"--{option} and --{name} cannot be combined.")

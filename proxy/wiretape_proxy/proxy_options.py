@@ -266,6 +266,10 @@ class Settings:
     config: str = _option(
         "Configuration file to use instead of the nearest wiretape.toml or pyproject.toml.", str, "FILE"
     )
+    contract: tuple[str, ...] = _lines(
+        "Check with this contract instead of the built-in rules; see `wiretape contract list`.", str, "NAME_OR_FILE"
+    )
+    allow_code: bool = _flag("Run the Python code that the rules of a contract file name.")
     base: str = _option("Base path or URL of the service: the part before /v1.", parse_base, "PATH_OR_URL")
 
 
@@ -281,6 +285,7 @@ def parse_options(texts: Mapping[str, str]) -> Settings:
             values[option.name] = option.parse(texts[option.name])
         except ValueError as error:
             raise ValueError(f"{PREFIX}{option.name}: {error}.") from None
-    if values["rotate"] and values["append"]:
-        raise ValueError(f"{PREFIX}rotate and {PREFIX}append cannot be combined.")
+    for one, other in (("rotate", "append"), ("contract", "base")):
+        if values[one] and values[other]:
+            raise ValueError(f"{PREFIX}{one} and {PREFIX}{other} cannot be combined.")
     return Settings(**values)

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from wiretape.config import find_config, load_config, override_base
+from wiretape.config import Config, find_config, load_config, override_base
 from wiretape.errors import InputError, describe_failure
 from wiretape.observations import Observation
 from wiretape.recording import RedactionPolicy, Writer
-from wiretape.rules import Settings
+from wiretape.rules import RuleSet, Settings
+from wiretape_proxy import proxy_options
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
 from wiretape_proxy.live_checker import LiveChecker
 from wiretape_proxy.proxy_options import NO_CONFIG
@@ -91,19 +92,27 @@ def _record(config: RecorderConfig, rest: bytes) -> None:
     recorder.run(sys.stdin.fileno(), rest)
 
 
-def _open(config: RecorderConfig) -> "Recorder":
+def _open(started: RecorderConfig) -> "Recorder":
     """Open the recording.  Raises InputError."""
-    given, resumed = config.settings, config.resumed
-    settings = override_base(_rule_settings(given.config), given.base or None)
+    given, resumed = started.settings, started.resumed
+    config, stored = _read_rules(given)
     policy = RedactionPolicy(given.redact_header, given.redact_query, given.redact_body)
     files = [Path(given.output)] if resumed is None else [Path(file) for file in resumed.files]
     writer = Writer.create(
-        files[-1], upstream=config.upstream, append=given.append, policy=policy, resume=resumed is not None
+        files[-1],
+        upstream=started.upstream,
+        append=given.append,
+        policy=policy,
+        contracts=stored,
+        resume=resumed is not None,
     )
+    if stored is None and writer.contracts is not None and not given.base:
+        config = _with_recorded(config, writer.contracts, given)
+    settings = override_base(config.effective_settings(), given.base or None)
     rotation = Rotation(given, _send, files[-1])
     for path in files[:-1]:
         rotation.finish_earlier(path, settings)
-    return Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation, resumed=resumed)
+    return Recorder(writer, settings, _send, wants_status=started.wants_status, rotation=rotation, resumed=resumed)
 
 
 def _never_preempt() -> None:
@@ -121,12 +130,48 @@ def _read_config() -> tuple[RecorderConfig | None, bytes]:
     return None, b""
 
 
-def _rule_settings(config: str) -> Settings:
-    """Return the settings of the rules; rules that are not selected are off, as in a report.  Raises InputError."""
-    if config == NO_CONFIG:
-        return Settings()
-    loaded = load_config(Path(config)) if config else find_config(Path.cwd())
-    return loaded.effective_settings()
+def _read_rules(given: proxy_options.Settings) -> tuple[Config, str | None]:
+    """Return the configuration with the contracts that the options or it name, and these as a recording stores them.
+
+    Raises InputError.
+    """
+    contracts, stored = _load_contracts(given.contract, given)
+    config = Config()
+    if given.config != NO_CONFIG:
+        file = Path(given.config)
+        config = load_config(file, contracts) if given.config else find_config(Path.cwd(), contracts)
+    if not contracts and not given.base:
+        contracts, stored = _load_contracts(config.contracts, given)
+    config = config.with_contracts(contracts)
+    config.effective_settings()  # a mistake must be known before the recording begins
+    return config, stored
+
+
+def _load_contracts(names: Sequence[str], given: proxy_options.Settings) -> tuple[Sequence[RuleSet], str | None]:
+    if not names:
+        return (), None
+    # Contracts take long to import, and usually none is named.
+    from wiretape.contract import CodeUse, load_contract  # noqa: PLC0415
+    from wiretape.contract.recorded_contracts import dump_contracts  # noqa: PLC0415
+
+    code = CodeUse.RUN if given.allow_code else CodeUse.REFUSE
+    contracts = [load_contract(name, code=code) for name in names]
+    return contracts, dump_contracts(contracts)
+
+
+def _with_recorded(config: Config, stored: str, given: proxy_options.Settings) -> Config:
+    """Return the configuration with the contracts that an existing recording names, if they can be used."""
+    from wiretape.contract import CodeUse  # noqa: PLC0415
+    from wiretape.contract.contract_builder import load_recorded  # noqa: PLC0415
+
+    try:
+        contracts = load_recorded(stored, given.output, CodeUse.RUN if given.allow_code else CodeUse.SKIP)
+        checked = config.with_contracts(contracts)
+        checked.effective_settings()
+    except InputError as error:
+        _send(LogLine(f"{error} The built-in rules check instead.", is_warning=True))
+        return config
+    return checked
 
 
 def _send(message: RecorderMessage) -> None:

@@ -51,6 +51,12 @@ class Checked:
 
 
 @pytest.fixture
+def head():
+    """A contract without rules."""
+    return HEAD
+
+
+@pytest.fixture
 def contract(tmp_path):
     """Loads a contract with the head above and one rule, whose primitive is given."""
 

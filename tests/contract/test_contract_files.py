@@ -45,11 +45,23 @@ MISTAKES = {
     'first = "a"\nalso = ["SSE01"]': "rule[0].also[0]: expected a string that matches",
     'first = "*a*b*c*d*e*f*"': "rule[0].first: expected at most 5 asterisks",
     f'first = "{"a" * 301}"': "rule[0].first: expected a string of at most 300 characters",
-    'python = "os:system"': "rule[0].python: rules in Python are not supported in a contract file",
+    'python = "os:system"': "rule[0].python: the Python code that a contract file names",
     'first = "a"\nkeeps = [{ status = 299 }]': "rule[0].keeps: expected a registered status, got 299",
     'first = "a"\nkeeps = [{ headers = ["a b: c"] }]': "rule[0].keeps: expected a header such as Last-Event-ID: 7",
     'first = "a"\nkeeps = [{ request = "GET x" }]': "rule[0].keeps: expected a request such as GET /tickets/1",
     'first = "a"\nkeeps = [{ part = [{ lost = -1 }] }]': "rule[0].keeps[0].part[0].lost: expected a whole number of at",
+    'schema = { properties = { a = { minimum = "x" } } }': "invalid JSON schema at /properties/a/minimum: ",
+    'schema = { properties = { a = { "$id" = "x" } } }': "is not supported in schemas of contracts at /properties/a",
+    'schema = { not = { "$ref" = "#/$defs/b" } }': "got '#/$defs/b' at /not.",
+    'schema = "wrong.json"': "rule[0].schema: wrong.json: invalid JSON schema at /items/type: ",
+    'schema = "latin.json"': "latin.json is not valid JSON: it is not UTF-8.",
+    'silence = 1\non = "a"': "rule[0].on: silence is not about events, so it cannot have on",
+    'header = "A"\nkinds = ["delta"]': "rule[0].kinds: header is not about events, so it cannot have kinds",
+    "error = { codes = { a = 400 } }": "rule[0].error: codes needs code, the pointer to the code of an error",
+    'header = { name = "A", of = "request", statuses = [200] }': "header: statuses is for headers of responses",
+    'first = "a"\nkeeps = [{ body = "x", part = [{ text = "y" }] }]': "keeps[0]: body and part exclude each other",
+    "resume = { unknown = 410 }": "rule[0].resume: unknown and final need each other",
+    'resume = { unknown = 41, final = "z" }': "rule[0].resume.unknown: expected a whole number of at least 100",
     'first = "a"\n[types.a]\nschema = { minimum = "x" }': "types.a.schema: invalid JSON schema",
     'first = "a"\n[entity.call2]\nopens = "a"\ncloses = "b"\nwithin = "call2"': "call2.within: unknown entity 'call2'",
     'first = "a"\n[operations.a]\nrequest = "GET"': "operations.a.request: expected a method and a path",
@@ -62,6 +74,8 @@ MISTAKES = {
 @pytest.mark.parametrize("primitive", MISTAKES)
 def test_a_mistake_is_one_sentence_with_its_place(primitive, contract, tmp_path):
     (tmp_path / "broken.json").write_text("{", "utf-8")
+    (tmp_path / "wrong.json").write_text('{"items": {"type": "strin"}}', "utf-8")
+    (tmp_path / "latin.json").write_bytes(b'{"title": "\xe9"}')
     (tmp_path / "outside.json").symlink_to("/etc/hostname")
     with pytest.raises(InputError) as raised:
         contract(primitive)
@@ -96,6 +110,10 @@ def test_a_fact_has_to_be_defined(primitive, said, contract, tmp_path):
         ('"broken"', '"invalid-utf8"', "line 26: rule[0].name: the name invalid-utf8 is that of the rule SSE001."),
         ("TST001", "tst1", "line 25: rule[0].code: expected a string that matches"),
         ('breaks = ""', "", "line 24: rule[0]: breaks is missing."),
+        ("delta = {", 'durable = ["always", "a"]\ndelta = {', "event: always stands alone, without types, as what"),
+        ("delta = {", "delta = { }\n#", "event.delta: types is missing"),
+        ('text = "/text"', "text = { }", "event.delta.text: expected"),
+        ('text = "/text"', 'text = { "*" = "text" }', "event: expected a JSON pointer such as /response/id"),
         ('contract = "test"', 'contract = "Test!"', "line 2: contract: expected a string that matches"),
         ('contract = "test"', 'contract = "test"\nextends = "sss"', "line 3: extends: expected sse, or the name of a"),
         ("[[rule]]", "[rule]", "rule: expected a list of tables: write [[rule]] instead of [rule]."),

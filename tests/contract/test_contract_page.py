@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.contract.contract_builder import PRIMITIVES, load_contract
+from wiretape.contract import CodeUse, load_contract
+from wiretape.contract.contract_builder import PRIMITIVES
 from wiretape.contract.contract_examples import check_examples, find_in_example
 from wiretape.traffic_builder import TrafficBuilder
 
@@ -18,6 +19,8 @@ def contracts_on_page() -> list[str]:
     """Return the text of each contract; rules alone come after the contract that they belong to."""
     texts, head = [], ""
     for text in re.findall(r"^```toml\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        if "[[rule]]" not in text and "[operations." not in text:
+            continue
         head = text if text.startswith("contract =") else head
         texts.append(text if text == head else f"{head}\n{text}")
     return texts
@@ -30,7 +33,9 @@ CONTRACTS = contracts_on_page()
 def test_every_example_does_what_it_says_in_chunks_of_any_size(number, tmp_path):
     path = tmp_path / "shown.toml"
     path.write_text(CONTRACTS[number], "utf-8")
-    contract = load_contract(str(path))
+    (module,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    (tmp_path / "chat_rules.py").write_text(module, "utf-8")
+    contract = load_contract(str(path), code=CodeUse.RUN)
     assert [result.problem for result in check_examples(contract) if result.problem] == []
     for example in contract.examples:
         whole, _ = find_in_example(contract, example)

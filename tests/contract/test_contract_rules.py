@@ -34,6 +34,17 @@ CASES = {
     "true is not 1": ('match = ["/a", "/b"]', ['{"a": true, "b": 1}'], "Expected `/b` to be true as `/a`"),
     "1.0 is 1": ('match = ["/a", "/b"]', ['{"a": 1.0, "b": 1}'], "pass"),
     "each missing fact is a finding": ('require = ["id", "/a"]', ["{}"], "Expected `/a`, got none."),
+    "a number of another type is named": (
+        'require = "sequence"',
+        ['{"n": "7"}', '{"n": true}'],
+        "Expected `sequence` to be an integer, got `7`.",
+    ),
+    "a text of another type is named": (
+        'require = "text"\non = "delta"',
+        ['{"type": "delta", "text": 7}'],
+        "Expected `text` to be a string, got 7.",
+    ),
+    "a number that is absent": ('require = "sequence"', ["{}"], "Expected `sequence`, got none."),
     "an event without data is none": ('require = "/a"', ["event: x"], "not-exercised"),
     "bytes that are not UTF-8 are inconclusive": ('require = "/a"', [b"data: \xff\n\n"], "inconclusive"),
     "a deep value is inconclusive": ('require = "/a"', [b"data: " + b"[" * 2000 + b"\n\n"], "inconclusive"),
@@ -172,6 +183,48 @@ def test_a_resumed_stream_goes_on_where_the_recording_shows(streams, expected, c
 
     found = check(contract("resume = true"), *((request, chunks(ids), "complete") for request, ids in streams))
     assert expected in {found.verdict, *found.messages}
+
+
+FINAL = 'resume = { unknown = 410, final = "z" }'
+WHOLE = [b'id: a\ndata: {}\n\nid: b\ndata: {"type": "z"}\n\n']
+SAID = "Expected the status 410 after the cursor `q`, which no event has, got a stream."
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "expected"),
+    [
+        ([("GET /x/7", WHOLE), ("GET /x/7 q", stream("b"))], SAID),
+        ([("GET /x/7", WHOLE), ("GET /x/7 q", [b": hello\n\n"])], SAID),
+        ([("GET /x/7", WHOLE), ("GET /x/7 a", stream("b"))], "pass"),
+        ([("GET /x/7", WHOLE), ("GET /x/7 b", [b": hello\n\n"])], "not-exercised"),
+        ([("GET /x/7", stream(*"ab")), ("GET /x/7 q", stream("b"))], "inconclusive"),
+        ([("GET /x/7", [LOST, b"\n\n", *WHOLE]), ("GET /x/7 q", stream("b"))], "inconclusive"),
+        ([("GET /x/7", WHOLE), ("GET /x/8 q", stream("b"))], "inconclusive"),
+        ([("GET /x/7 q", stream("b")), ("GET /x/7", WHOLE)], "inconclusive"),
+    ],
+)
+def test_a_cursor_is_unknown_only_if_the_whole_channel_was_seen(exchanges, expected, contract, check):
+    found = check(contract(FINAL), *((request, chunks, "complete") for request, chunks in exchanges))
+    assert expected in {found.verdict, *found.messages}
+
+
+def test_an_unknown_cursor_is_not_proven_by_some_of_the_events(contract, check):
+    exchanges = [("GET /x/7", WHOLE, "complete"), ("GET /x/7 q", stream("b"), "complete")]
+    assert check(contract(f'{FINAL}\nkinds = ["durable"]'), *exchanges).verdict == "inconclusive"
+
+
+def test_deltas_of_each_type_have_their_text_elsewhere(contract, check, head):
+    texts = 'delta = { types = "*.delta", text = { "call.*" = "/arguments", "*" = "/text" } }'
+    head = head.replace('delta = { types = "delta", text = "/text" }', texts)
+    rule = contract('joined = { entity = "run", final = "run.end", text = "/text" }', head=head)
+    body = [
+        '{"type": "run.start", "run": 1}',
+        '{"type": "a.delta", "run": 1, "text": "ab", "arguments": "x"}',
+        '{"type": "call.delta", "run": 1, "text": "x", "arguments": "cd"}',
+    ]
+    for text, verdict in (("abcd", "pass"), ("abx", "fail")):
+        end = f'{{"type": "run.end", "run": 1, "text": "{text}"}}'
+        assert check(rule, ("GET /x/7", [events(each) for each in (*body, end)], "complete")).verdict == verdict
 
 
 def test_a_finding_names_the_event_and_its_first_byte(contract, check):

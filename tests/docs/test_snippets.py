@@ -51,7 +51,7 @@ ELSEWHERE = {
     ("README.md", "text"): "tests/demo/test_demo.py",
     ("docs/cli.md", "text"): "tests/docs/test_cli_page.py",
     ("docs/container.md", "podman"): "tests/packages/test_container.py",
-    **dict.fromkeys([("docs/contracts.md", "text"), ("docs/contracts.md", "toml")], CONTRACTS),
+    **{("docs/contracts.md", kind): CONTRACTS for kind in ("python", "text", "toml")},
     ("docs/control.md", "curl"): "tests/replay/test_control_page.py",
     ("docs/control.md", "json"): "tests/replay/test_control_page.py",
     ("docs/control.md", "python"): CODE,

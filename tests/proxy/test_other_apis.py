@@ -107,7 +107,7 @@ def test_only_true_findings_about_the_framing_are_made(recording):
     text = run("report", file, "--no-config").stdout
     reason = "because their paths are not under /v1/sessions on the upstream"
     assert text.startswith(f"{file}: No exchange is checked as the service's, {reason}. ")
-    assert f"scope: 5 exchanges judged by REC and SSE only, {reason}" in text
+    assert f"scope: 5 exchanges judged by REC and SSE and STR only, {reason}" in text
 
 
 def test_every_command_counts_the_same_events(recording):

@@ -1,17 +1,18 @@
 """Build a contract from its files, and check that its parts fit together."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
 from itertools import chain
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
 
-from wiretape.contract.contract_files import COMMON, ContractFiles, Layer, open_files, read_layers
+from wiretape.contract.contract_files import BUNDLED, COMMON, CodeUse, ContractFiles, Layer, open_files, read_layers
 from wiretape.contract.contract_model import Contract, CursorPlace, Operation
 from wiretape.contract.contract_tables import (
     MOST_RULES,
@@ -25,17 +26,22 @@ from wiretape.contract.contract_tables import (
     JoinedTable,
     LifecycleTable,
     OperationTable,
+    ResumeTable,
     SameTable,
     TrustedContractTable,
     TrustedRuleTable,
+    TypeTable,
     UniqueTable,
 )
 from wiretape.contract.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
 from wiretape.contract.facts import Entity, EventFormat, Fact
 from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue
+from wiretape.contract.installed_contracts import find_installed, load_installed
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.patterns import Globs, Pointer, RequestPattern, list_of
 from wiretape.contract.primitive import EventSelection, Primitive
+from wiretape.contract.python_rule import PythonRule, check_reference, import_function
+from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
 from wiretape.contract.stream_primitives import (
     Counter,
     First,
@@ -45,6 +51,7 @@ from wiretape.contract.stream_primitives import (
     LongestSilence,
     Resume,
 )
+from wiretape.errors import InputError
 from wiretape.input_validation import choices_hint
 from wiretape.observations import header, is_header_name
 from wiretape.rules.catalogue import Check, Explanation, Rule, Scope
@@ -57,6 +64,9 @@ PRIMITIVES = (
 )
 """The keys of the primitives in a rule."""
 _PlacedRule = tuple[Layer, int, AnyRuleTable]
+_FULL_SHARES = 10
+"""Rules with a schema that may each take a second for an event; if there are more, they share that time."""
+_NOT_ABOUT_EVENTS = ("silence", "error", "header")
 _TABLES: dict[str, Callable[[str], Any]] = {
     "counter": CounterTable,
     "unique": UniqueTable,
@@ -67,20 +77,52 @@ _TABLES: dict[str, Callable[[str], Any]] = {
 """The tables that short forms stand for."""
 
 
-def load_contract(name: str) -> Contract:
-    """Return the contract with a name, or in a file.  Raises InputError."""
-    return build_contract(*open_files(name))
+def load_contract(name: str, *, code: CodeUse = CodeUse.REFUSE) -> Contract:
+    """Return the contract with a name, or in a file, whose code is used as `code` says.  Raises InputError."""
+    if name not in BUNDLED and (entry := find_installed(name)) is not None:
+        found = load_installed(entry, Contract)
+        if isinstance(found, Path):
+            return build_contract(*open_files(str(found), CodeUse.RUN))
+        contract: Contract = replace(found, rebuild=(load_contract, (name,)))
+        return contract
+    return build_contract(*open_files(name, code))
 
 
-def rebuild_contract(name: str, texts: Mapping[str, str]) -> Contract:
-    """Return a contract whose files were read in another process."""
-    return build_contract(ContractFiles(None, texts), name)
+def load_recorded(stored: str | None, origin: str, code: CodeUse = CodeUse.SKIP) -> tuple[Contract, ...]:
+    """Return the contracts that a recording stores; messages call it `origin`.  Raises InputError.
+
+    It may come from a stranger, so the code that its contracts name does not run by default.  A contract that is also
+    installed, with the same texts, is that of its package.
+    """
+    return tuple(_load_recorded(each, origin, code) for each in parse_contracts(stored, origin))
+
+
+def _load_recorded(recorded: RecordedContract, origin: str, code: CodeUse) -> Contract:
+    name = recorded.file if recorded.file in BUNDLED else recorded.name
+    if not recorded.texts:
+        if name not in BUNDLED and find_installed(name) is None:
+            problem = f"{origin} was checked with the contract {name}, which is not installed"
+            raise InputError(f"{problem}: install its package, or use --contract.")
+        return load_contract(name)
+    with suppress(InputError):  # a broken package
+        if find_installed(name) is not None and (installed := load_contract(name)).texts == recorded.texts:
+            return installed
+    return build_contract(ContractFiles(None, recorded.texts, code=code, origin=origin), recorded.file)
+
+
+def rebuild_contract(file: str, texts: Mapping[str, str], code: CodeUse, folder: Path | None, origin: str) -> Contract:
+    """Return a contract whose files were read before; `folder` may have the modules of its rules."""
+    contract_files = ContractFiles(None, texts, code=code, origin=origin)
+    contract_files.folder = folder
+    return build_contract(contract_files, file)
 
 
 def build_contract(contract_files: ContractFiles, name: str) -> Contract:
     """Return the contract in a file and in those that it extends.  Raises InputError."""
     contract = _Builder(read_layers(contract_files, name)).build()
-    return replace(contract, rebuild=(rebuild_contract, (name, contract_files.texts)))
+    texts = dict(contract_files.texts)
+    again = (name, texts, contract_files.code, contract_files.folder, contract_files.origin)
+    return replace(contract, file=name, texts=texts, rebuild=(rebuild_contract, again))
 
 
 @contextmanager
@@ -108,7 +150,7 @@ class _Builder:
     def build(self) -> Contract:
         """Return the contract."""
         operations: tuple[Operation, ...] = ()
-        durable: dict[str, bool] = {}
+        types: dict[str, TypeTable] = {}
         declared: dict[str, Layer] = {}
         event = EventTable()
         for layer in self._layers:
@@ -120,7 +162,9 @@ class _Builder:
                 with _naming(layer, "entity", name):
                     self._entities[name] = Entity(name, entity)
             for name, type_ in layer.table.types.items():
-                durable |= {} if type_.durable is None else {name: type_.durable}
+                known = types.get(name, TypeTable())
+                is_durable = known.durable if type_.durable is None else type_.durable
+                types[name] = TypeTable(is_durable, type_.schema or known.schema)
                 if type_.schema is not None:
                     path = ("types", name, "schema")
                     with _naming(layer, *path):
@@ -132,9 +176,11 @@ class _Builder:
                 with _naming(declared[name], "entity", name, "within"):
                     each.parent = self._entity(each.within, of=name)
         with _naming(self._top, "event"):
+            durable = {name: type_.durable for name, type_ in types.items() if type_.durable is not None}
             self._event_format = EventFormat(event, durable)
         tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.rules)]
         self._check_codes(tables)
+        self._schema_share = min(1.0, _FULL_SHARES / max(1, sum(table.schema is not None for _, _, table in tables)))
         rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
         inherited = () if self._parent is None else self._parent.catalogue
         request = operations[0].pattern.example()
@@ -149,6 +195,7 @@ class _Builder:
             self._top.table.title,
             self._top.table.source,
             tuple(self._silence_limits),
+            types,
             tuple(each for each in self._entities.values() if each in self._tracked),
             self._traffic(),
         )
@@ -196,13 +243,14 @@ class _Builder:
     def _rule(self, layer: Layer, index: int, table: AnyRuleTable) -> Rule:
         path = ("rule", index)
         if isinstance(table, TrustedRuleTable) and table.python is not None:
-            return _python_rule(table, everywhere=layer.name == COMMON)
-        if table.python is not None:
-            raise layer.source.error((*path, "python"), "rules in Python are not supported in a contract file")
-        given = [key for key in PRIMITIVES if getattr(table, key) not in (None, False)]
+            return _trusted_rule(table, everywhere=layer.name == COMMON)
+        given = [key for key in (*PRIMITIVES, "python") if getattr(table, key) not in (None, False)]
         if len(given) != 1:
             got = " and ".join(given) or "none"
-            raise layer.source.error(path, f"expected exactly one of {', '.join(PRIMITIVES)}, got {got}")
+            raise layer.source.error(path, f"expected exactly one of {', '.join(PRIMITIVES)} or python, got {got}")
+        for key in ("on", "kinds") if given[0] in _NOT_ABOUT_EVENTS else ():
+            if getattr(table, key):
+                raise layer.source.error((*path, key), f"{given[0]} is not about events, so it cannot have {key}")
         with _naming(layer, *path, given[0]):
             primitive = self._primitive(layer, given[0], table, (*path, given[0]))
         return Rule(
@@ -213,7 +261,7 @@ class _Builder:
             primitive.scope,
             table.basis,
             table.clause,
-            table.about or primitive.summary.format(primitive),
+            table.about or primitive.describe(),
             primitive.checks(),
             Explanation(table.why, table.fix),
             None if table.once_per is None else Scope(table.once_per),
@@ -232,7 +280,7 @@ class _Builder:
             "require": lambda: Require(on, Facts(map(self._fact, list_of(value)))),
             "forbid": lambda: Forbid(on, Facts(map(self._fact, list_of(value)))),
             "schema": lambda: MatchesSchema(
-                on, self._schemas_of_types() if value == "types" else _schema(layer, value, path)
+                on, self._schemas_of_types() if value == "types" else _schema(layer, value, path), self._schema_share
             ),
             "first": lambda: First(on, Globs(value)),
             "last": lambda: Last(on, Globs(value)),
@@ -245,10 +293,11 @@ class _Builder:
             ),
             "lifecycle": lambda: self._lifecycle(on, value),
             "joined": lambda: self._joined(on, value),
-            "resume": lambda: Resume(on),
+            "resume": lambda: self._resume(on, value),
             "silence": lambda: self._silence(value),
             "error": lambda: ErrorEnvelope(value),
             "header": lambda: HeaderValue(value),
+            "python": lambda: _python_rule(on, table.code, value, layer.files),
         }
         return makers[key]()
 
@@ -261,13 +310,18 @@ class _Builder:
         return Fact(name)
 
     def _require_text(self) -> None:
-        if self._event_format.text is None:
+        if not self._event_format.texts:
             raise ValueError("deltas have no text: add types and text as delta to the table [event]")
 
     def _joined(self, on: EventSelection, table: JoinedTable) -> Joined:
         self._require_text()
         entity = self._tracked_entity(table.entity)
         return Joined(on, entity, Globs(table.deltas), Globs(table.final), Pointer(table.text))
+
+    def _resume(self, on: EventSelection, table: bool | ResumeTable) -> Resume:
+        if isinstance(table, bool):
+            return Resume(on)
+        return Resume(on, table.unknown, Globs(table.final or ()))
 
     def _schemas_of_types(self) -> dict[str, JsonSchema]:
         if not self._schemas:
@@ -290,8 +344,8 @@ def _bundled_codes() -> tuple[str, ...]:
     return tuple(load_contract("agent-sessions").catalogue)
 
 
-def _python_rule(table: TrustedRuleTable, *, everywhere: bool) -> Rule:
-    """Return a rule whose functions are in Python; the docstring of the first describes what breaks it."""
+def _trusted_rule(table: TrustedRuleTable, *, everywhere: bool) -> Rule:
+    """Return a rule of wiretape whose functions are in Python; the docstring of the first describes what breaks it."""
     checks: tuple[Check[Any], ...] = tuple(map(resolve_name, list_of(table.python)))
     return Rule(
         table.code,
@@ -311,9 +365,24 @@ def _python_rule(table: TrustedRuleTable, *, everywhere: bool) -> Rule:
     )
 
 
+def _python_rule(on: EventSelection, code: str, reference: str, contract_files: ContractFiles) -> PythonRule:
+    """Return a rule in Python, if its code may run or be skipped.  Raises ValueError."""
+    check_reference(reference)
+    if contract_files.code is CodeUse.REFUSE:
+        raise ValueError("the Python code that a contract file names runs only with --allow-code")
+    runs = contract_files.code is CodeUse.RUN
+    return PythonRule(on, code, reference, import_function(reference, contract_files.folder) if runs else None)
+
+
 def _schema(layer: Layer, value: str | dict[str, Any], path: tuple[str | int, ...]) -> JsonSchema:
     """Return a schema in the contract, or in a file next to it.  Raises ValueError and InputError."""
-    return JsonSchema(layer.read_schema(value, *path) if isinstance(value, str) else value)
+    if not isinstance(value, str):
+        return JsonSchema(value)
+    document = layer.read_schema(value, *path)
+    try:
+        return JsonSchema(document)
+    except ValueError as error:
+        raise ValueError(f"{value}: {error}") from None
 
 
 def _examples(layer: Layer, index: int, table: AnyRuleTable, request: str) -> Iterator[Vector]:

@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import orjson
 
 from wiretape.contract.contract_tables import AnyRuleTable, ContractTable, TrustedContractTable
+from wiretape.contract.installed_contracts import installed_names
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
@@ -22,44 +24,69 @@ _EXTENDABLE = ("sse",)
 _PACKAGES = {COMMON: __package__, "sse": __package__, "agent-sessions": "wiretape.agent_sessions"}
 """The packages of the files that come with wiretape."""
 _MOST_LAYERS = 5
-_MOST_FILES = 50
+MOST_FILES = 50
+MOST_CHARACTERS = 4_000_000
+"""Characters of all files of a contract: recordings store them."""
+
+
+class CodeUse(Enum):
+    """What happens to the Python code that the files of a contract name."""
+
+    REFUSE = "refuse"
+    """It is an error."""
+    SKIP = "skip"
+    """It is not imported; its rules are inconclusive."""
+    RUN = "run"
 
 
 class ContractFiles:
     """Reads the files of one contract, each once."""
 
-    def __init__(self, folder: Path | None, texts: Mapping[str, str] | None = None) -> None:
-        """Without a folder, only the `texts` are known, by name."""
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path | None,
+        texts: Mapping[str, str] | None = None,
+        *,
+        code: CodeUse = CodeUse.REFUSE,
+        origin: str = "",
+    ) -> None:
+        """Without a folder, only the `texts` are known, by name; `origin` is where these come from, for messages."""
+        self.folder = folder
+        """Where its files are, and maybe the modules of its rules."""
         self.texts = dict(texts or {})
-        """What was read, by the name of the file in the folder, or that of a bundled contract."""
+        """What was read, by the name of the file in the folder; without bundled contracts."""
+        self.code = code
+        self.origin = origin
 
     def shown_name(self, name: str) -> str:
         """Return what error messages call a file."""
-        return name if self._folder is None or name in _PACKAGES else str(self._folder / name)
+        if self.origin:
+            return f"{self.origin}: {name}"
+        return name if self.folder is None or name in _PACKAGES else str(self.folder / name)
 
     def read(self, name: str) -> str:
-        """Return the text of a file.  Raises InputError."""
+        """Return the text of a file, or of a bundled contract, which nothing can replace.  Raises InputError."""
+        if name in _PACKAGES:
+            return files(_PACKAGES[name]).joinpath(f"{name}.toml").read_text("utf-8")
         if name not in self.texts:
-            if len(self.texts) >= _MOST_FILES:
-                raise InputError(f"The contract has more than {_MOST_FILES} files: use fewer.")
             self.texts[name] = self._read(name)
+            if len(self.texts) > MOST_FILES or sum(map(len, self.texts.values())) > MOST_CHARACTERS:
+                most = f"{MOST_FILES} files or {MOST_CHARACTERS:,} characters"
+                raise InputError(f"{self.shown_name(name)}: the contract has more than {most}: use fewer.")
         return self.texts[name]
 
     def _read(self, name: str) -> str:
-        if name in _PACKAGES:
-            return files(_PACKAGES[name]).joinpath(f"{name}.toml").read_text("utf-8")
-        if self._folder is None:
-            raise InputError(f"{name} is not a file of the contract.")
-        path = self._folder / name
+        if self.folder is None:
+            raise InputError(f"{self.shown_name(name)} is not a file of the contract.")
+        path = self.folder / name
         try:
-            if not path.resolve().is_relative_to(self._folder.resolve()):
+            if not path.resolve().is_relative_to(self.folder.resolve()):
                 raise InputError(f"{path} is a link to a file outside the folder of the contract, which is not read.")
             if path.exists() and not path.is_file():
                 raise InputError(f"{path} is not a regular file, so no contract can be read from it.")
         except (OSError, ValueError, RuntimeError) as error:
             raise InputError(f"{path} cannot be read: {error}.") from None
-        return read_toml_text(path)
+        return read_toml_text(path, "JSON" if path.suffix == ".json" else "TOML")
 
 
 class Layer:
@@ -68,7 +95,7 @@ class Layer:
     def __init__(self, contract_files: ContractFiles, name: str) -> None:
         """Raises InputError."""
         self.name = name
-        self._files = contract_files
+        self.files = contract_files
         text = contract_files.read(name)
         shown = contract_files.shown_name(name)
         document = parse_toml(text, shown)
@@ -95,7 +122,7 @@ class Layer:
 
     def read_schema(self, name: str, *path: str | int) -> dict[str, Any]:
         """Return the JSON object in a file next to this one; `path` is the key that names it.  Raises InputError."""
-        text = self._files.read(self._resolve(name, ".json", path))
+        text = self.files.read(self._resolve(name, ".json", path))
         try:
             document = orjson.loads(text)
         except ValueError as error:
@@ -131,16 +158,20 @@ def read_layers(contract_files: ContractFiles, name: str) -> list[Layer]:
     return [*([] if name == COMMON else [Layer(contract_files, COMMON)]), *layers[::-1]]
 
 
-def open_files(name: str) -> tuple[ContractFiles, str]:
-    """Return the files of the contract with a name or in a file, and the name of the first.  Raises InputError."""
+def open_files(name: str, code: CodeUse = CodeUse.REFUSE) -> tuple[ContractFiles, str]:
+    """Return the files of the contract with a bundled name or in a file, and the name of the first.
+
+    Raises InputError.
+    """
     if name in _PACKAGES:
         return ContractFiles(None), name
     path = Path(name)
     if not path_exists(path):
         if path.suffix != ".toml" and path.name == name:
-            raise InputError(f"There is no contract {name!r}: use {', '.join(BUNDLED)}, or the name of a file.")
+            known = ", ".join([*BUNDLED, *installed_names()])
+            raise InputError(f"There is no contract {name!r}: use {known}, or the name of a file.")
         raise InputError(read_error(path, FileNotFoundError()))
-    return ContractFiles(path.parent), path.name
+    return ContractFiles(path.parent, code=code), path.name
 
 
 def new_contract_text() -> str:

@@ -1,11 +1,12 @@
 """The contract: operations, how facts are read, entities and rules.  Immutable, and checked when it is built."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus
 
+from wiretape.contract.contract_tables import TypeTable
 from wiretape.contract.contract_traffic import ContractTraffic
 from wiretape.contract.facts import Entity, EventFormat
 from wiretape.contract.patterns import RequestPattern
@@ -91,10 +92,16 @@ class Contract:
     """The specification that it follows."""
     silence_limits: tuple[int, ...] = ()
     """The longest silences of its rules, in nanoseconds."""
+    types: Mapping[str, TypeTable] = field(default_factory=dict)
+    """What it says about single types of events."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
     traffic: "Callable[[Engine, Iterable[Rule], Settings, str | None], Traffic[Any, Any]] | None" = None
     """What makes its traffic, if that is in Python."""
+    file: str = ""
+    """The name of its file in `texts`."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """The texts of its files by name, without those that come with wiretape; empty if it was made in Python."""
     rebuild: tuple[Callable[..., "Contract"], tuple[Any, ...]] | None = None
     """What builds it again in another process."""
 

@@ -32,10 +32,10 @@ class OperationTable(Struct, forbid_unknown_fields=True):
 
 
 class DeltaTable(Struct, forbid_unknown_fields=True):
-    """Which events are deltas, and where they have their text."""
+    """Which events are deltas, and where they have their text: all of them, or those of some types."""
 
     types: Names
-    text: _Short | None = None
+    text: _Short | Annotated[dict[_Short, _Short], Meta(min_length=1, max_length=100)] | None = None
 
 
 class EventTable(Struct, forbid_unknown_fields=True, frozen=True):
@@ -85,6 +85,10 @@ class ExchangeTable(Struct, forbid_unknown_fields=True, omit_defaults=True):
     body: _Body = ""
     part: Annotated[list[PartTable], Meta(max_length=50)] = []
     ending: Ending = Ending.COMPLETE
+
+    def __post_init__(self) -> None:
+        if self.body and self.part:
+            raise ValueError("body and part exclude each other")
 
 
 Example = _Body | Annotated[list[ExchangeTable], Meta(min_length=1, max_length=20)]
@@ -146,12 +150,29 @@ class JoinedTable(Struct, forbid_unknown_fields=True):
     deltas: Names = "*"
 
 
+class ResumeTable(Struct, forbid_unknown_fields=True):
+    """What follows a cursor, and the response to one that does not exist."""
+
+    unknown: _Status | None = None
+    """The status of the response to an unknown cursor."""
+    final: Names | None = None
+    """The types of the last event of a channel: once it was seen, all cursors of the channel are known."""
+
+    def __post_init__(self) -> None:
+        if (self.unknown is None) != (self.final is None):
+            raise ValueError("unknown and final need each other")
+
+
 class ErrorTable(Struct, forbid_unknown_fields=True):
     """What error responses have."""
 
     require: Names | None = None
     code: _Short | None = None
     codes: Annotated[dict[str, _Status], Meta(max_length=500)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.codes is not None and self.code is None:
+            raise ValueError("codes needs code, the pointer to the code of an error")
 
 
 class HeaderTable(Struct, forbid_unknown_fields=True):
@@ -162,6 +183,10 @@ class HeaderTable(Struct, forbid_unknown_fields=True):
     statuses: Annotated[list[_Status], Meta(max_length=100)] = []
     value: Names | None = None
     agrees: _Short | None = None
+
+    def __post_init__(self) -> None:
+        if self.of == "request" and self.statuses:
+            raise ValueError("statuses is for headers of responses")
 
 
 class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -189,7 +214,7 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     lifecycle: _Short | LifecycleTable | None = None
     same: _Short | SameTable | None = None
     joined: JoinedTable | None = None
-    resume: bool | None = None
+    resume: bool | ResumeTable | None = None
     silence: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     error: ErrorTable | None = None
     header: _Short | HeaderTable | None = None
@@ -201,7 +226,7 @@ class RuleTable(_AnyRule, forbid_unknown_fields=True, kw_only=True):
     breaks: Example
     once_per: Literal["stream", "channel"] | None = None
     unless: list[_Code] = []
-    python: Any = None
+    python: _Short | None = None
 
 
 class TrustedRuleTable(_AnyRule, forbid_unknown_fields=True, kw_only=True):

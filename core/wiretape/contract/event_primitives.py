@@ -52,7 +52,7 @@ class Require(EventPrimitive):
     def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
         """Find those that are missing."""
         missing = [fact for fact in self.facts if fact.read(facts) is MISSING]
-        return [Problem(f"Expected `{fact}`, got none.", subject=str(fact)) for fact in missing]
+        return [Problem(fact.describe_lack(facts), subject=str(fact)) for fact in missing]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +75,8 @@ class MatchesSchema(EventPrimitive):
 
     on: EventSelection
     schemas: "JsonSchema | dict[str, JsonSchema]"
+    share: float
+    """The share of a second that it may take for an event."""
     summary = "The data of an event does not match its JSON schema."
 
     def concerns(self, type_: str) -> bool:
@@ -84,7 +86,7 @@ class MatchesSchema(EventPrimitive):
     def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
         """Validate the data."""
         schema = self.schemas[facts.type] if isinstance(self.schemas, dict) else self.schemas
-        if not schema.is_quick(len(facts.event.data)):
+        if not schema.is_quick(len(facts.event.data), self.share):
             return LARGE_DATA
         return [Problem(each, subject=each) for each in schema.find_violations(facts.json)]
 

@@ -11,7 +11,7 @@ from wiretape.contract.contract_tables import EntityTable, EventTable
 from wiretape.contract.patterns import MISSING, Globs, Pointer, list_of
 from wiretape.event import Event
 from wiretape.rules.exchange import Located
-from wiretape.rules.finding import Location, quote
+from wiretape.rules.finding import Location, describe, quote
 
 Key = tuple[str | int, ...]
 """The key of an entity: the values of its pointers."""
@@ -71,6 +71,8 @@ class EventType:
     """Whether they are fragments of a text."""
     is_durable: bool | None
     """Whether the service stores and replays them; None if those with a cursor are."""
+    text: Pointer | None = None
+    """Where deltas have their text."""
 
 
 class EventFormat:
@@ -82,16 +84,23 @@ class EventFormat:
         self.channel = _pointer(table.channel, "url")
         self.sequence = _pointer(table.sequence)
         durable = list_of(table.durable or "id")
+        if len(durable) > 1 and (words := {"id", "always", "never"}.intersection(durable)):
+            raise ValueError(f"{min(words)} stands alone, without types, as what is durable")
         self.durable = None if durable == ("id",) else Globs(_DURABLE.get(durable, durable))
         """The types of durable events; None if those with a cursor are."""
         self.deltas = Globs(table.delta.types if table.delta is not None else ())
-        self.text = _pointer(table.delta.text) if table.delta is not None else None
+        texts = (table.delta and table.delta.text) or {}
+        by_type = {"*": texts} if isinstance(texts, str) else texts
+        self.texts = tuple((Globs(types), Pointer(text)) for types, text in by_type.items())
+        """Where deltas of which types have their text; the first one that fits counts."""
         self._durable_types = durable_types
 
     def describe(self, name: str) -> EventType:
         """Return what is known about a type of events."""
         is_durable = None if self.durable is None else self.durable.matches(name)
-        return EventType(name, self.deltas.matches(name), self._durable_types.get(name, is_durable))
+        is_delta = self.deltas.matches(name)
+        text = next((pointer for types, pointer in self.texts if types.matches(name)), None) if is_delta else None
+        return EventType(name, is_delta, self._durable_types.get(name, is_durable), text)
 
     def read_type(self, event: Event) -> str:
         """Return the type of an event."""
@@ -136,10 +145,14 @@ class EventFacts(Located):
     @property
     def text(self) -> str | None:
         """The text of a delta."""
-        value = (
-            self._format.text.read(self.json) if self.event_type.is_delta and self._format.text is not None else None
-        )
+        value = self.event_type.text.read(self.json) if self.event_type.text is not None else None
         return value if type(value) is str else None
+
+    def read_unfit(self, name: str) -> Any:
+        """Return the value that is where the event should have a fact, but is of another type; otherwise MISSING."""
+        pointers = {"sequence": self._format.sequence, "cursor": self._format.cursor, "text": self.event_type.text}
+        pointer = pointers.get(name)
+        return MISSING if pointer is None else pointer.read(self.json)
 
     @property
     def is_durable(self) -> bool:
@@ -182,7 +195,15 @@ class Fact:
     def __str__(self) -> str:
         return self._text
 
+    def describe_lack(self, facts: EventFacts) -> str:
+        """Return what an event that lacks the fact has instead, as a sentence for people."""
+        unfit = facts.read_unfit(self._text)
+        if unfit is MISSING:
+            return f"Expected `{self}`, got none."
+        return f"Expected `{self}` to be {_TYPES[self._text]}, got {describe(unfit)}."
 
+
+_TYPES = {"sequence": "an integer", "cursor": "a string or an integer", "text": "a string"}
 _NAMED: dict[str, Callable[[EventFacts], Any]] = {
     "event": lambda facts: None if facts.event.event_line is None else facts.event.name,
     "id": lambda facts: facts.event.id,

@@ -1,6 +1,6 @@
 """JSON schemas of contracts, whose authors may be strangers: bounded time, and nothing outside the schema is read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -29,11 +29,12 @@ class JsonSchema:
                 dict(document), pattern_options=jsonschema_rs.RegexOptions(), offline=True
             )
         except (ValueError, TypeError) as error:
-            raise ValueError(f"invalid JSON schema: {shorten(str(error).splitlines()[0], 120)}") from None
+            where = _place(map(str, getattr(error, "instance_path", ())))
+            raise ValueError(f"invalid JSON schema{where}: {shorten(str(error).splitlines()[0], 120)}") from None
 
-    def is_quick(self, size: int) -> bool:
-        """Whether data of this many bytes can be compared in about a second."""
-        return self._parts * size <= _MOST_COMPARISONS
+    def is_quick(self, size: int, share: float = 1) -> bool:
+        """Whether data of this many bytes can be compared in about this share of a second."""
+        return self._parts * size <= _MOST_COMPARISONS * share
 
     def find_violations(self, value: Any) -> Iterator[str]:
         """Yield a sentence for each part of a value that does not match, and at most some."""
@@ -58,35 +59,42 @@ class _SchemaSize:
         self._definitions = document.get("$defs")
         self._known: dict[str, tuple[int, int]] = {}
         self._unfinished: set[str] = set()
-        self.parts, _ = self._measure(document, 0)
+        self.parts, _ = self._measure(document, ())
 
-    def _measure(self, part: object, depth: int) -> tuple[int, int]:
+    def _measure(self, part: object, path: tuple[str, ...]) -> tuple[int, int]:
         """Return the number of parts, and how deeply they are nested."""
-        if depth > _DEEPEST:
+        if len(path) > _DEEPEST:
             raise ValueError(f"the schema is nested more than {_DEEPEST} levels deep")
         inner: list[tuple[int, int]] = []
         if isinstance(part, Mapping):
             if refused := _REFUSED.intersection(part):
-                raise ValueError(f"{min(refused)} is not supported in schemas of contracts")
-            inner = [self._measure(each, depth + 1) for name, each in part.items() if name != "$defs"]
+                raise ValueError(f"{min(refused)} is not supported in schemas of contracts{_place(path)}")
+            inner = [self._measure(each, (*path, str(name))) for name, each in part.items() if name != "$defs"]
             if "$ref" in part:
-                inner.append(self._measure_definition(part["$ref"], depth + 1))
+                inner.append(self._measure_definition(part["$ref"], (*path, "$ref")))
         elif isinstance(part, list):
-            inner = [self._measure(each, depth + 1) for each in part]
+            inner = [self._measure(each, (*path, str(index))) for index, each in enumerate(part)]
         number, height = 1 + sum(each[0] for each in inner), 1 + max((each[1] for each in inner), default=0)
         if number > _MOST_PARTS or height > _DEEPEST:
             raise ValueError(f"the schema has more than {_MOST_PARTS:,} parts, or {_DEEPEST} levels of them")
         return number, height
 
-    def _measure_definition(self, reference: object, depth: int) -> tuple[int, int]:
+    def _measure_definition(self, reference: object, path: tuple[str, ...]) -> tuple[int, int]:
         name = reference.removeprefix(_DEFINITIONS) if isinstance(reference, str) else ""
         definitions = self._definitions if isinstance(self._definitions, Mapping) else {}
         if name not in definitions or reference != _DEFINITIONS + name:
-            raise ValueError(f"expected $ref to name a definition, such as #/$defs/item, got {reference!r}")
+            expected = "expected $ref to name a definition, such as #/$defs/item"
+            raise ValueError(f"{expected}, got {shorten(repr(reference), 80)}{_place(path)}")
         if name in self._unfinished:
-            raise ValueError(f"the definition {name!r} refers to itself, which is not supported")
+            raise ValueError(f"the definition {name!r} refers to itself, which is not supported{_place(path)}")
         if name not in self._known:
             self._unfinished.add(name)
-            self._known[name] = self._measure(definitions[name], depth)
+            self._known[name] = self._measure(definitions[name], path)
             self._unfinished.discard(name)
         return self._known[name]
+
+
+def _place(path: Iterable[str]) -> str:
+    """Return where something is in a schema, as words that can follow it; empty for the whole schema."""
+    steps = "".join(f"/{step}" for step in path)
+    return f" at {shorten(steps, 120)}" if steps else ""

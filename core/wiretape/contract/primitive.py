@@ -25,7 +25,7 @@ class Primitive(ABC):
     """What a rule requires."""
 
     summary: ClassVar[str]
-    """What breaks it, in one sentence; `{0}` stands for the primitive."""
+    """What breaks it; `{0}` stands for the primitive."""
 
     @property
     def scope(self) -> Scope:
@@ -36,6 +36,10 @@ class Primitive(ABC):
     def side(self) -> Party:
         """The side that breaks it."""
         return Party.SERVICE
+
+    def describe(self) -> str:
+        """Return what breaks it, in one sentence."""
+        return self.summary.format(self)
 
     @abstractmethod
     def checks(self) -> tuple[Check[Any], ...]:
@@ -49,6 +53,11 @@ class EventSelection:
     types: Globs
     kinds: frozenset[str]
     """Empty for all."""
+
+    @property
+    def is_every_event(self) -> bool:
+        """Whether it selects all events."""
+        return not self.kinds and self.types.patterns == ("*",)
 
     def has_kind(self, facts: EventFacts, _stream: ContractStream) -> bool:
         """Whether an event has one of the kinds."""

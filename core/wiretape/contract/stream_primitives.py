@@ -1,10 +1,10 @@
 """Primitives about the order of a stream: first, last, counter, lifecycle, joined, resume, silence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wiretape.contract.contract_tables import Aspect
-from wiretape.contract.contract_traffic import ContractStream
+from wiretape.contract.contract_traffic import ContractChannel, ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
 from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
 from wiretape.contract.patterns import Globs, Pointer
@@ -254,12 +254,17 @@ class _Successors:
         """For each cursor that of the event that follows."""
         self.known: set[str] = set()
         """The cursors of all events."""
+        self.is_complete = False
+        """Whether these are all events that the channel has and will have."""
+        self.has_dropped = False
+        """Whether some were dropped, because there were very many."""
 
     def add(self, before: str | None, cursor: str) -> None:
         """Add an event, and the one that it directly follows, if that is known."""
         if len(self.known) >= _MOST_SUCCESSORS:
             self.next.clear()
             self.known.clear()
+            self.is_complete, self.has_dropped = False, True
         self.known.add(cursor)
         if before is not None and before != cursor:
             self.next.setdefault(before, cursor)
@@ -283,6 +288,8 @@ class _Position:
     """The cursor of the last durable event; None if it is unknown."""
     is_cursor: bool
     """Whether `before` is the cursor of the request."""
+    channel: ContractChannel
+    """The channel of its first event."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -290,28 +297,58 @@ class Resume(EventPrimitive):
     """After a cursor come exactly the durable events behind it, as far as other streams of the channel show them."""
 
     on: EventSelection
+    unknown: int | None = None
+    """The status of the response to a cursor that does not exist; None if it is not checked."""
+    final: Globs = field(default_factory=lambda: Globs(()))
+    """The types of the last event of a channel."""
     scope = Scope.CHANNEL
     summary = "A stream with a cursor does not go on with the event after the cursor, or leaves out a stored event."
 
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions: also one for the end, because a stream after an unknown cursor may have no event."""
+        at_end = (Check(STREAM_END, self.check_end),) if self.unknown is not None else ()
+        return (*EventPrimitive.checks(self), *at_end)
+
     def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
         """Compare a durable event with the one that followed on another stream."""
-        if (full := facts.cursor) is None or not facts.is_durable:
-            return None
-        cursor = str(shorten_value(full))
         successors = stream.channel.memory.get(self, _Successors)
-        start = None if stream.cursor is None else str(shorten_value(stream.cursor))
-        position = stream.memory.get(self, lambda: _Position(start, stream.cursor is not None))
-        before, is_first = position.before, position.is_cursor
-        position.before, position.is_cursor = cursor, False
-        outcome = self._compare(successors, before, cursor, is_first=is_first) if stream.cursor is not None else None
-        successors.add(None if outcome else before, cursor)
+        position = self._position(stream)
+        outcome: Outcome = None
+        if (full := facts.cursor) is not None and facts.is_durable:
+            cursor = str(shorten_value(full))
+            before, is_first = position.before, position.is_cursor
+            position.before, position.is_cursor = cursor, False
+            if stream.cursor is not None:
+                outcome = self._compare(successors, before, cursor, is_first=is_first)
+            successors.add(None if outcome else before, cursor)
+        if stream.is_complete and position.channel is stream.channel and self.final.matches(facts.type):
+            successors.is_complete = self.on.is_every_event and not successors.has_dropped
         return outcome
+
+    def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
+        """Check the cursor of a stream without a durable event."""
+        position, successors = self._position(end.stream), end.stream.channel.memory.get(self, _Successors)
+        if not position.is_cursor or position.before is None or position.before in successors.known:
+            return None
+        return self._check_cursor(successors, position.before)
+
+    def _position(self, stream: ContractStream) -> _Position:
+        cursor = None if stream.cursor is None else str(shorten_value(stream.cursor))
+        return stream.memory.get(self, lambda: _Position(cursor, cursor is not None, stream.channel))
+
+    def _check_cursor(self, successors: _Successors, cursor: str) -> Outcome:
+        """Return the outcome for a cursor that no event is known to have."""
+        if self.unknown is None or not successors.is_complete:
+            return _UNKNOWN_CURSOR
+        return problem(
+            f"Expected the status {self.unknown} after the cursor {quote(cursor)}, which no event has, got a stream."
+        )
 
     def _compare(self, successors: _Successors, before: str | None, cursor: str, *, is_first: bool) -> Outcome:
         if before is None:
             return None
         if is_first and before not in successors.known:
-            return _UNKNOWN_CURSOR
+            return self._check_cursor(successors, before)
         expected = successors.next.get(before)
         after = f"the cursor {quote(before)}" if is_first else quote(before)
         if expected is not None:
@@ -324,7 +361,7 @@ class Resume(EventPrimitive):
 
     def lose(self, stream: ContractStream) -> Outcome:
         """After lost bytes, it is unknown which event comes next."""
-        stream.memory.get(self, lambda: _Position(None, is_cursor=False)).before = None
+        self._position(stream).before = None
         return LOST_EVENTS if stream.cursor is not None else None
 
 

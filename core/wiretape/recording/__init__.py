@@ -11,9 +11,11 @@ from wiretape.recording.recording_builder import MAX_STATUS as MAX_STATUS
 from wiretape.recording.recording_builder import RecordingMetadata as RecordingMetadata
 from wiretape.recording.recording_builder import RecordingSource as RecordingSource
 from wiretape.recording.recording_builder import build_recording as build_recording
+from wiretape.recording.recording_builder import join_contracts as join_contracts
 from wiretape.recording.recording_builder import list_exchanges as list_exchanges
 from wiretape.recording.recording_builder import observe_body as observe_body
 from wiretape.recording.recording_builder import order_observations as order_observations
+from wiretape.recording.recording_builder import settings_of as settings_of
 from wiretape.recording.recording_file import RecordingFile as RecordingFile
 from wiretape.recording.recording_file import check_not_recording as check_not_recording
 from wiretape.recording.recording_file import check_output as check_output

@@ -7,7 +7,11 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from wiretape import __version__
 from wiretape.errors import InputError
@@ -16,7 +20,7 @@ from wiretape.recording.recording_file import delete_recording, mark_as_probe
 from wiretape.recording.recording_writer import Writer
 from wiretape.recording.schema import MAX_UNIX_NS
 from wiretape.recording.table_rows import Capture
-from wiretape.rules import Checker, Finding
+from wiretape.rules import Checker, Finding, Settings
 from wiretape.safe_text import printable
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
@@ -53,6 +57,8 @@ class RecordingMetadata:
     """The runs of the programs that recorded; none if they are unknown."""
     redacted: int = 0
     """Number of secrets that were already replaced by fingerprints."""
+    contracts: str | None = None
+    """The contracts that it is checked with; see `RecordingInfo`."""
     probe: str | None = None
     """The results of probe cases, if it is the recording of a probe."""
 
@@ -116,7 +122,9 @@ def build_recording(source: RecordingSource, path: Path) -> None:
     metadata = source.metadata
     if not 0 <= metadata.started_unix_ns <= MAX_UNIX_NS:
         raise InputError("The start time is before 1970 or after 2200: a recording cannot store such a time.")
-    writer = Writer.create(path, upstream=metadata.upstream, started_unix_ns=metadata.started_unix_ns)
+    writer = Writer.create(
+        path, upstream=metadata.upstream, started_unix_ns=metadata.started_unix_ns, contracts=metadata.contracts
+    )
     try:
         _write(source, writer)
         ended_ns = writer.last_ns + _STEP_NS
@@ -132,6 +140,31 @@ def build_recording(source: RecordingSource, path: Path) -> None:
         raise InputError(f"{printable(str(path))} cannot be written: {writer.last_error}.")
     if metadata.probe is not None:
         mark_as_probe(path, metadata.probe)
+
+
+@lru_cache(maxsize=4)
+def settings_of(contracts: str | None) -> Settings:
+    """Return the settings that check with the contracts of a recording (see `RecordingInfo`).  Their code does not run.
+
+    Contracts that cannot be used are left out: the recording can have a contract of another version, or a stranger's.
+    """
+    if contracts is None:
+        return Settings()
+    # Contracts take long to import, and most recordings have none.
+    from wiretape.contract.contract_builder import load_recorded  # noqa: PLC0415
+
+    with suppress(InputError):
+        return Settings().with_contracts(load_recorded(contracts, "The recording"))
+    return Settings()
+
+
+def join_contracts(recordings: Iterable[str | None]) -> str | None:
+    """Return the contracts of several recordings, each once; see `RecordingInfo`."""
+    found: list[Any] = []
+    for contracts in recordings:
+        with suppress(ValueError, TypeError):  # a recording can come from a stranger
+            found += [each for each in orjson.loads(contracts or "[]") if each not in found]
+    return orjson.dumps(found).decode() if found else None
 
 
 def _write(source: RecordingSource, writer: Writer) -> None:
@@ -150,7 +183,10 @@ def _write(source: RecordingSource, writer: Writer) -> None:
             writer.commit()
             size = 0
     writer.store_rest()
-    checker = None if source.findings is not None else Checker(readers=writer.tables.readers, upstream=writer.upstream)
+    checker = None
+    if source.findings is None:
+        settings = settings_of(source.metadata.contracts)
+        checker = Checker(settings, readers=writer.tables.readers, upstream=writer.upstream)
     while writer.derive(checker.feed_read if checker is not None else None):
         pass
     writer.add_findings(checker.finish() if checker is not None else source.findings or ())

@@ -52,6 +52,8 @@ class RecordingFile:
     """When this capture began: later than everything in the file so far."""
     last_ns: int
     """The last time in the file."""
+    contracts: str | None = None
+    """The contracts that the recording is checked with; see `RecordingInfo`."""
     earlier_exchanges = 0
     """The last exchange that began in an earlier file, which this process has not written."""
 
@@ -207,7 +209,13 @@ class RecordingFile:
         self._insert("capture", {"id": number, "tool": capture.tool, **times})
 
     def begin_capture(
-        self, upstream: str, started_unix_ns: int | None, policy: RedactionPolicy, *, resume: bool
+        self,
+        upstream: str,
+        started_unix_ns: int | None,
+        policy: RedactionPolicy,
+        *,
+        contracts: str | None,
+        resume: bool,
     ) -> None:
         """Add a row for this capture, and one for the recording if it is new; see `Writer.create`."""
         now_ns = time.time_ns() if started_unix_ns is None else started_unix_ns
@@ -217,7 +225,8 @@ class RecordingFile:
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
         self.redactor = Redactor(recording["salt"], policy)
         upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
-        self.connection.execute("UPDATE recording SET upstream = ?", (upstream,))
+        self.contracts = contracts or recording["contracts"]
+        self.connection.execute("UPDATE recording SET upstream = ?, contracts = ?", (upstream, self.contracts))
         self._read_end()
         if not resume:
             self._end_open_exchanges()

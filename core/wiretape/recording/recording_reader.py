@@ -415,5 +415,6 @@ def _read_info(connection: sqlite3.Connection) -> RecordingInfo:
         part=row["part"],
         earlier_exchanges=row["earlier_exchanges"],
         is_continued=bool(row["continued"]),
+        contracts=row["contracts"],
         probe=row["probe"],
     )

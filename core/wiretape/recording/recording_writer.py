@@ -229,6 +229,8 @@ class Writer:
         self._is_ending = self._is_closed = False
         self.upstream = file.upstream
         """What the recording names: the service of this capture, and those of the captures before."""
+        self.contracts = file.contracts
+        """The contracts that the recording names; see `RecordingInfo`."""
         self.first_exchange = file.last_exchange + 1
         """The number that the first new exchange must have."""
         self.began_ns = file.began_ns
@@ -251,20 +253,24 @@ class Writer:
         append: bool = False,
         started_unix_ns: int | None = None,
         policy: RedactionPolicy | None = None,
+        contracts: str | None = None,
         resume: bool = False,
     ) -> "Writer":
         """Begin a recording in a new file, or with `append` continue an existing one.
 
         With `resume` as well, the exchanges that are open continue: their connections outlived the recorder.
-        `started_unix_ns` is the wall clock at time 0 (default: now); `policy` is what to redact.  Raises RecordingError
-        if the file cannot be written, exists (without `append`), is not a recording, has a newer format, or is being
-        recorded to by another process.  The file stays unchanged then.
+        `started_unix_ns` is the wall clock at time 0 (default: now); `policy` is what to redact; `contracts` are
+        those that it is checked with (default: those of the existing recording).
+
+        Raises RecordingError if the file cannot be written, exists (without `append`), is not a recording, has a newer
+        format, or is being recorded to by another process.  The file stays unchanged then.
         """
         begin = partial(
             RecordingFile.begin_capture,
             upstream=upstream,
             started_unix_ns=started_unix_ns,
             policy=policy or RedactionPolicy(),
+            contracts=contracts,
             resume=resume,
         )
         return cls(RecordingFile.open(Path(path), begin, append=append))

@@ -228,6 +228,7 @@ def open_joined(parts: Sequence[Recording]) -> Iterator[Recording]:
         started_unix_ns=info.started_unix_ns,
         captures=tuple(chain.from_iterable(part.captures() for part in parts)),
         redacted=sum(part.info.redacted for part in parts),
+        contracts=info.contracts,
         probe=info.probe,
     )
     findings = [finding for part in parts for finding in part.findings()]

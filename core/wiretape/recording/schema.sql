@@ -13,6 +13,7 @@ CREATE TABLE recording (
   part INTEGER NOT NULL DEFAULT 1,              -- number of this file of a rotated recording, from 1
   earlier_exchanges INTEGER NOT NULL DEFAULT 0, -- last exchange that began in an earlier file; 0: none
   continued INTEGER NOT NULL DEFAULT 0,         -- 1: the recording continues in another file
+  contracts TEXT,                               -- contracts that it was checked with, as JSON; NULL: none
   probe TEXT                                    -- results of the cases of `wiretape probe`, as JSON; NULL: other traffic
 ) STRICT;
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -89,8 +90,17 @@ class RecordingInfo:
     """The last exchange that began in an earlier file of it; 0 if there is none."""
     is_continued: bool
     """Whether the recording continues in another file."""
+    contracts: str | None
+    """The contracts that it was checked with, as `wiretape.contract.recorded_contracts` dumps them; None for none."""
     probe: str | None
     """The results of the cases of `wiretape probe`, as JSON; None if the recording is not that of a probe."""
+
+    @property
+    def contract_names(self) -> list[str]:
+        """The names of these contracts."""
+        with suppress(ValueError, TypeError, LookupError):  # the recording can come from a stranger
+            return [str(each["name"]) for each in orjson.loads(self.contracts or "[]")]
+        return []
 
     def wall_clock(self, time_ns: int) -> datetime:
         """Return the wall clock (UTC) at a time of the recording, to the microsecond."""

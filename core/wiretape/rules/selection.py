@@ -4,9 +4,10 @@
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from wiretape.errors import InputError
 from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
 from wiretape.rules.families import CATALOGUE
 from wiretape.rules.finding import Severity
@@ -45,6 +46,19 @@ class Settings:
     def contract_of(self, code: str) -> RuleSet | None:
         """Return the first contract with a rule; None for a built-in rule."""
         return next((each for each in self.contracts if code in each.catalogue), None)
+
+    def with_contracts(self, contracts: Sequence[RuleSet]) -> "Settings":
+        """Return settings that check with contracts; with the built-in rules if there are none.
+
+        Raises InputError if their rules have the same codes.
+        """
+        settings = replace(self, contracts=tuple(contracts))
+        try:
+            settings.catalogue  # noqa: B018 - it checks the codes
+        except ValueError as error:
+            names = " and ".join(each.name for each in contracts)
+            raise InputError(f"The contracts {names} cannot be combined: {error}") from None
+        return settings
 
 
 class UnknownCodeError(ValueError):

@@ -5,15 +5,20 @@ from pathlib import Path
 
 import click
 
-from wiretape.contract.contract_builder import load_contract
+from wiretape.contract import CodeUse, load_contract
 from wiretape.contract.contract_examples import check_examples
 from wiretape.contract.contract_files import BUNDLED, new_contract_text
 from wiretape.contract.contract_model import Contract
+from wiretape.contract.facts import EventFormat
+from wiretape.contract.installed_contracts import installed_names
+from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
+from wiretape_inspect import rule_output
 from wiretape_inspect.atomic_output import open_output
-from wiretape_inspect.rule_output import table_lines
+from wiretape_inspect.commands.rule import write_pages
+from wiretape_inspect.contract_options import allow_code_option, load_contracts, run_examples
 from wiretape_inspect.terminal_output import write_lines
 
 
@@ -26,28 +31,38 @@ def contract() -> None:
 
 
 @contract.command("list")
-def list_() -> None:
-    """List the contracts that come with wiretape."""
-    write_lines(_row(load_contract(name)) for name in BUNDLED)
+@click.pass_context
+def list_(ctx: click.Context, /) -> None:
+    """List the contracts that come with wiretape, and those of installed packages."""
+    rows, has_failed = [], False
+    for name in (*BUNDLED, *(name for name in installed_names() if name not in BUNDLED)):
+        try:
+            rows.append(_row(name, load_contract(name)))
+        except InputError as error:
+            click.echo(f"Error: {error}", err=True)
+            has_failed = True
+    write_lines(rows)
+    ctx.exit(2 if has_failed else 0)
 
 
 @contract.command()
 @click.argument("name", metavar="NAME_OR_FILE")
 def show(name: str) -> None:
-    """Show the operations, the facts, the entities and the rules of a contract."""
-    write_lines(_lines(load_contract(name)))
+    """Show the operations, the facts, the types, the entities and the rules of a contract.  None of its code runs."""
+    write_lines(_lines(load_contract(name, code=CodeUse.SKIP)))
 
 
 @contract.command()
 @click.argument("name", metavar="NAME_OR_FILE")
+@allow_code_option
 @click.pass_context
-def test(ctx: click.Context, /, *, name: str) -> None:
+def test(ctx: click.Context, /, *, name: str, allow_code: bool) -> None:
     """Run every example of a contract; those of a contract that it extends are tested with that one.
 
     Exit status: 0 if each breaks or keeps its rule and no other, 1 if one does not, 2 if the contract is invalid.
     """
-    tested = load_contract(name)
-    results = list(check_examples(tested))
+    (tested,) = load_contracts([name], allow_code=allow_code)
+    results = run_examples(name, lambda: list(check_examples(tested)))
     failed = [result for result in results if result.problem]
     write_lines(
         f"{each.example.code} {each.example.name}: {printable(each.problem)}".removesuffix(".") + "." for each in failed
@@ -62,6 +77,16 @@ def test(ctx: click.Context, /, *, name: str) -> None:
 
 
 @contract.command()
+@click.argument("name", metavar="NAME_OR_FILE")
+@click.option("-o", "--output", "folder", type=PATH, required=True, metavar="FOLDER", help="Folder for the pages.")
+@allow_code_option
+def docs(name: str, *, folder: Path, allow_code: bool) -> None:
+    """Write a page for each rule of a contract, with its examples, and one that lists them."""
+    (documented,) = load_contracts([name], allow_code=allow_code)
+    write_pages(folder, run_examples(name, lambda: rule_output.pages(documented)))
+
+
+@contract.command()
 @click.option("-o", "--output", type=PATH, metavar="FILE", help="Write to this file instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def new(*, output: Path | None, force: bool) -> None:
@@ -72,8 +97,14 @@ def new(*, output: Path | None, force: bool) -> None:
         click.echo(f"Wrote {printable(str(output))}.", err=True)
 
 
-def _row(each: Contract) -> str:
-    return f"{each.name:<15} {each.title}  ({count_of(len(each.rules), 'rule')})"
+def _text_places(facts: EventFormat) -> Iterator[str]:
+    """Yield where deltas have their text."""
+    for types, pointer in facts.texts:
+        yield str(pointer) if types.patterns == ("*",) else f"{pointer} of {types}"
+
+
+def _row(name: str, each: Contract) -> str:
+    return printable(f"{name:<15} {each.title}  ({count_of(len(each.rules), 'rule')})")
 
 
 def _lines(shown: Contract) -> Iterator[str]:
@@ -89,16 +120,23 @@ def _lines(shown: Contract) -> Iterator[str]:
     facts = shown.format
     lines = {"type": "event", "sequence": None, "cursor": "id", "channel": "url", "durable": "id"}
     found = {name: getattr(facts, name) or line for name, line in lines.items()}
-    found |= {"delta": facts.deltas if facts.deltas.patterns else None, "text": facts.text}
+    found |= {"delta": facts.deltas if facts.deltas.patterns else None, "text": ", ".join(_text_places(facts)) or None}
     yield from ["", "facts"]
     yield from (printable(f"  {name}: {value}") for name, value in found.items() if value is not None)
+    if shown.types:
+        yield from ["", "types"]
+    for name, type_ in shown.types.items():
+        about = {None: [], True: ["durable"], False: ["not durable"]}[type_.durable]
+        about += [] if type_.schema is None else ["with a schema"]
+        yield printable(f"  {name}: {', '.join(about) or 'named only'}")
     if shown.entities:
         yield from ["", "entities"]
     for entity in shown.entities.values():
         key = " and ".join(f"`{pointer}`" for pointer in entity.key) or "one at a time"
         inside = f", inside {entity.within}" if entity.within else ""
-        yield printable(f"  {entity.name}: {key}, from {entity.opens} to {entity.closes}{inside}")
+        continues = f" over {entity.continues}" if entity.continues.patterns not in {(), ("*",)} else ""
+        yield printable(f"  {entity.name}: {key}, from {entity.opens}{continues} to {entity.closes}{inside}")
     yield from ["", "rules"]
-    yield from (f"  {line}" for line in table_lines(shown.rules))
+    yield from (f"  {line}" for line in rule_output.table_lines(shown.rules))
     common = sum(rule.everywhere for rule in shown.rules)
     yield from ["", f"{common} of these apply to every event stream and are part of every contract."]

@@ -17,7 +17,15 @@ from wiretape.errors import InputError
 from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Observation, Side, header
-from wiretape.recording import Capture, Exchange, Recording, RecordingMetadata, RecordingSource, open_recording
+from wiretape.recording import (
+    Capture,
+    Exchange,
+    Recording,
+    RecordingMetadata,
+    RecordingSource,
+    join_contracts,
+    open_recording,
+)
 from wiretape.recording.rotated_parts import open_wholes
 from wiretape.safe_text import printable
 from wiretape.units import format_duration
@@ -58,7 +66,8 @@ class MergedRecording:
         """The metadata of the whole, with the upstreams of all."""
         first = self.recordings[self.shifts.index(0)].info
         upstream = join_upstreams(recording.info.upstream for recording in self.recordings)
-        return RecordingMetadata(upstream, first.started_unix_ns, self._captures(), self._redacted())
+        contracts = join_contracts(recording.info.contracts for recording in self.recordings)
+        return RecordingMetadata(upstream, first.started_unix_ns, self._captures(), self._redacted(), contracts)
 
     def exchanges(self) -> Iterator["_MergedExchange"]:
         """Yield the exchanges of all recordings."""

@@ -10,14 +10,13 @@ from typing import Any
 
 import click
 
-from wiretape.config import override_base
-from wiretape.contract.contract_builder import load_contract
+from wiretape.contract import CodeUse
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.recording.rotated_parts import open_wholes
-from wiretape.rules import Settings
 from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
+from wiretape_inspect.contract_options import allow_code_option, load_contracts
 from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.file_checks import (
     SMALL,
@@ -31,6 +30,7 @@ from wiretape_inspect.report.file_checks import (
 )
 from wiretape_inspect.report.recording_report import add_cases
 from wiretape_inspect.report.remote_files import expand_name, is_url, shown_name
+from wiretape_inspect.report.rule_choice import RuleChoice
 
 _NOT_WITH_SUMMARY = {
     "formats": "--format",
@@ -63,9 +63,13 @@ _NOT_WITH_SUMMARY = {
 )
 @click.option(
     "--contract",
+    "contracts",
+    multiple=True,
     metavar="NAME_OR_FILE",
-    help="Check with this contract instead of the built-in rules; `wiretape contract list` prints names.",
+    help="Check with this contract; `wiretape contract list` prints names. Repeatable.  [default: that of the "
+    "configuration or the recording]",
 )
+@allow_code_option
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")
 @click.option("--statistics", is_flag=True, help="With text: only count the findings of each rule.")
@@ -95,7 +99,8 @@ def report(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     base: str | None,
-    contract: str | None,
+    contracts: tuple[str, ...],
+    allow_code: bool,
     exit_zero: bool,
     all_findings: bool,
     statistics: bool,
@@ -122,18 +127,26 @@ def report(
         wiretape report run.db --contract sse
     """
     files = [PATH.convert(name, None, ctx) for name in names if not is_url(name)]
-    writing = ReportWriting(ctx, files, all_findings=all_findings, statistics=statistics)
+    loaded = load_contracts(contracts, allow_code=allow_code)
+    writing = ReportWriting(ctx, files, loaded, all_findings=all_findings, statistics=statistics)
     _check_formats({output.format for output in writing.outputs}, all_findings=all_findings, statistics=statistics)
-    if contract is not None and base is not None:
+    if contracts and base is not None:
         raise click.UsageError("--contract and --base cannot be combined: a contract names its own paths.")
-    config = writing.config if contract is None else writing.config.with_contract(load_contract(contract))
-    settings = override_base(config.settings, base)
-    codes = config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
+    if not loaded and base is None:
+        loaded = load_contracts(writing.config.contracts, allow_code=allow_code)
+    rules = RuleChoice(
+        writing.config,
+        loaded,
+        base,
+        _split_codes("--select", select),
+        _split_codes("--ignore", ignore),
+        CodeUse.RUN if allow_code else CodeUse.SKIP,
+    )
     if summary and (given := [option for name, option in _NOT_WITH_SUMMARY.items() if ctx.params[name]]):
         raise click.UsageError(f"--summary and {given[0]} cannot be combined.")
     files_and_urls = list(chain.from_iterable(map(expand_name, names)))
     if summary:
-        status = _summarize(files_and_urls, executor_for(jobs, dask), settings, codes, writing.options)
+        status = _summarize(files_and_urls, executor_for(jobs, dask), rules, writing.options)
         ctx.exit(0 if exit_zero and status == 1 else status)
     failed: list[InputError] = []
 
@@ -160,8 +173,8 @@ def report(
         with click.progressbar(
             length=size, label="checking", hidden=is_hidden, file=sys.stderr, update_min_steps=steps
         ) as bar:
-            checked = check_recordings(wholes, jobs, dask, settings, codes, advance=bar.update, fail=fail)
-            reports = [add_cases(each) if contract is None else each for each in checked]
+            checked = check_recordings(wholes, jobs, dask, rules, advance=bar.update, fail=fail)
+            reports = [add_cases(each) if not each.settings.contracts else each for each in checked]
         if not reports:
             raise InputError("None of the files can be checked.")
         writing.apply_baseline(reports)
@@ -172,14 +185,13 @@ def report(
 def _summarize(
     files: Iterable[str],
     executor: AbstractContextManager[Executor | None],
-    settings: Settings,
-    codes: frozenset[str],
+    rules: RuleChoice,
     options: ReportOptions,
 ) -> int:
     """Print a summary of each file and totals; return the exit status."""
     totals = Totals()
     with executor as running:
-        for each in summarize_files(files, running, settings, codes):
+        for each in summarize_files(files, running, rules):
             totals.add(each)
             click.echo(dump_json(each.document))
     click.echo(dump_json(totals.document()))

@@ -14,7 +14,7 @@ from wiretape.config import FAIL_ON, INCONCLUSIVE, Config, find_config, load_con
 from wiretape.errors import InputError
 from wiretape.files import PATH, is_input_error, is_same_file, path_exists
 from wiretape.recording import check_not_recording
-from wiretape.rules import Severity
+from wiretape.rules import RuleSet, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.report import FORMATS, Report, ReportOptions, load_format
@@ -104,14 +104,17 @@ class ReportOutput:
 class ReportWriting:
     """What the options of a command request."""
 
-    def __init__(self, ctx: click.Context, inputs: Sequence[Path], **shown: bool) -> None:
+    def __init__(
+        self, ctx: click.Context, inputs: Sequence[Path], contracts: Sequence[RuleSet] = (), **shown: bool
+    ) -> None:
         """Check the options, and load the configuration and the baseline.  Raises InputError and click.UsageError.
 
-        No output may replace one of the `inputs`.  `shown` are further members of the `ReportOptions`.
+        No output may replace one of the `inputs`; the configuration may name codes of the `contracts`.  `shown` are
+        further members of the `ReportOptions`.
         """
         given = ctx.params
         self.outputs = _pair_outputs(ctx, given["formats"], given["outputs"])
-        self.config = _read_config(given["config_file"], no_config=given["no_config"])
+        self.config = _read_config(given["config_file"], contracts, no_config=given["no_config"])
         self.fail_on: str = given["fail_on"] or self.config.fail_on or Severity.ERROR.value
         terminal = find_terminal()
         self.options = ReportOptions(
@@ -195,13 +198,13 @@ def _write_report(output: ReportOutput, reports: Sequence[Report], options: Repo
             file.write(line if isinstance(line, bytes) else f"{line}\n".encode())
 
 
-def _read_config(path: Path | None, *, no_config: bool) -> Config:
+def _read_config(path: Path | None, contracts: Sequence[RuleSet], *, no_config: bool) -> Config:
     """Read the configuration that the options name, or the nearest one.  Raises InputError."""
     if path is not None and no_config:
         raise click.UsageError("--config and --no-config cannot be combined.")
     if no_config:
         return Config()
-    return load_config(path) if path is not None else find_config(Path.cwd())
+    return load_config(path, contracts) if path is not None else find_config(Path.cwd(), contracts)
 
 
 def _baseline_files(given: Mapping[str, Any], configured: Path | None) -> tuple[Path | None, Path | None]:

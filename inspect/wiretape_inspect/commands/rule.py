@@ -1,17 +1,19 @@
 """`wiretape rule`: what a rule requires, why, and traffic that breaks it and that satisfies it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from wiretape.contract.contract_builder import load_contract
+from wiretape.config import find_config
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
 from wiretape.json_codec import dump_json
 from wiretape.rules import CATALOGUE, EVERY, Rule, RuleSet, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_output
+from wiretape_inspect.contract_options import allow_code_option, load_contracts, run_examples
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
 
@@ -39,8 +41,15 @@ def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str
     metavar="FOLDER",
     help="With --all --format markdown: write one page per rule to this folder.",
 )
-@click.option("--contract", metavar="NAME_OR_FILE", help="Explain the rules of this contract.")
-def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None, contract: str | None) -> None:
+@click.option(
+    "--contract",
+    metavar="NAME_OR_FILE",
+    help="Explain the rules of this contract.  [default for a CODE that is not built in: that of the configuration]",
+)
+@allow_code_option
+def rule(
+    code: str | None, *, all_: bool, format_: str, folder: Path | None, contract: str | None, allow_code: bool
+) -> None:
     """Explain the rule CODE (a code or a name): its clause, why it matters, and traffic that breaks or satisfies it.
 
     Without CODE, all rules are listed in a table. CODE can also be a family, such as SEQ.
@@ -56,10 +65,14 @@ def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None, con
     if folder is not None:
         if not all_ or format_ != "markdown" or code or contract:
             raise click.UsageError("--output needs --all and --format markdown, and no CODE and no --contract.")
-        _write_pages(folder)
+        write_pages(folder, rule_output.pages())
         return
-    rules = None if contract is None else load_contract(contract)
-    write_lines(_lines(_find_rules(code, rules), format_, rules, all_=all_), page=format_ == "text")
+    if contract is None and code is not None and not _is_built_in(code):
+        contract = next(iter(find_config(Path.cwd()).contracts), None)
+    rules = None if contract is None else load_contracts([contract], allow_code=allow_code)[0]
+    found = _find_rules(code, rules)
+    lines = run_examples(contract, lambda: list(_lines(found, format_, rules, all_=all_)))
+    write_lines(lines, page=format_ == "text")
 
 
 def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: bool) -> Iterator[str]:
@@ -81,6 +94,12 @@ def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: b
         yield from map(printable, lines)  # strangers write contracts
 
 
+def _is_built_in(code: str) -> bool:
+    with suppress(InputError):
+        return bool(_find_rules(code, None))
+    return False
+
+
 def _find_rules(code: str | None, contract: RuleSet | None) -> list[Rule]:
     """Return the rules with a code, a code prefix or a name.  Raises InputError."""
     wanted = code if code is not None else EVERY
@@ -95,8 +114,8 @@ def _find_rules(code: str | None, contract: RuleSet | None) -> list[Rule]:
     return [each for each in catalogue.values() if each.code in codes]
 
 
-def _write_pages(folder: Path) -> None:
-    pages = rule_output.pages()
+def write_pages(folder: Path, pages: Mapping[str, str]) -> None:
+    """Write pages by their file names.  Raises InputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in pages.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from rich.cells import cell_len
 
 from wiretape.event import Event, TimedFrame
@@ -101,7 +102,7 @@ def summary_document(recording: Recording) -> dict[str, Any]:
     info, (found, others) = recording.info, summarise(recording)
     return {
         "format": FORMAT,
-        "recording": info,
+        "recording": msgspec.to_builtins(info) | {"contracts": info.contract_names},
         "sessions": [
             {
                 "session_id": session.id,
@@ -125,7 +126,8 @@ def summary_lines(recording: Recording, terminal: Terminal | None) -> Iterator[L
     info, (found, others) = recording.info, summarise(recording)
     length = f"lasted {format_duration(info.ended_ns)}" if info.ended_ns is not None else "not closed"
     upstream = [f"upstream {info.upstream}"] if info.upstream else []
-    yield wrapped(" · ".join((info.tool, *upstream, f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
+    contracts = [f"contract {', '.join(info.contract_names)}"] if info.contracts else []
+    yield wrapped(" · ".join((info.tool, *upstream, *contracts, f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
     if found:
         yield ""
         table = list(_table_lines(found))

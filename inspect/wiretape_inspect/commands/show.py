@@ -13,6 +13,7 @@ from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording, open_recording
+from wiretape.safe_text import printable
 from wiretape.units import format_delay, format_duration, format_integer
 from wiretape_inspect.diff.reconnection import ConnectionEvent, IdComparison, Reconnection, Status, compare_connections
 from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
@@ -200,6 +201,8 @@ def timeline_lines(
     """Yield the lines of the selected exchanges that match the filter; JSON always has the headers."""
     findings, take = stored_findings(recording), compile_filter(filter_)
     make_lines = exchange_json_lines if as_json else partial(exchange_lines, with_headers=with_headers)
+    if recording.info.contracts is not None and not as_json:
+        yield labelled(("contract ", "dim"), printable(", ".join(recording.info.contract_names)))
     for exchange in selected:
         if may_match_exchange(filter_, exchange):
             yield from make_lines(recording, exchange, findings.get(exchange.number, ()), take)

@@ -9,7 +9,14 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of, finding_line
 from wiretape.observations import Observation
-from wiretape.recording import Recording, RecordingMetadata, RecordingSource, RedactionPolicy, open_recording
+from wiretape.recording import (
+    Recording,
+    RecordingMetadata,
+    RecordingSource,
+    RedactionPolicy,
+    open_recording,
+    settings_of,
+)
 from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape.units import Duration, format_size
@@ -100,7 +107,8 @@ def trim(
     check_recording_output(to, [file], force=force)
     with open_recording(file) as recording:
         head, read, redaction = _select(recording, part, targets)
-        minimal = None if prefix is None else minimize(read, prefix, upstream=head.upstream)
+        settings = settings_of(head.contracts)
+        minimal = None if prefix is None else minimize(read, prefix, settings, upstream=head.upstream)
         observations = read() if minimal is None else iter(minimal.observations)
         # The summary comes from the new recording, before it is moved into place.
         summary: list[str] = []
@@ -129,19 +137,26 @@ def _select(
         return read_part(recording, numbers, part.until_ns)
 
     if targets == RedactionPolicy():
-        return RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted, info.probe), read, None
+        head = RecordingMetadata(
+            info.upstream, info.started_unix_ns, captures, info.redacted, info.contracts, info.probe
+        )
+        return head, read, None
     exchanges = (each for each in recording.exchanges() if each.number in numbers)
     redaction = RecordingRedaction(recording, exchanges, targets)
     upstream = redaction.redact_text(info.upstream)
-    probe = None if info.probe is None else redaction.redact_text(info.probe)
-    head = RecordingMetadata(upstream, info.started_unix_ns, captures, info.redacted + redaction.count, probe)
+    contracts, probe = (each and redaction.redact_text(each) for each in (info.contracts, info.probe))
+    count = info.redacted + redaction.count
+    head = RecordingMetadata(upstream, info.started_unix_ns, captures, count, contracts, probe)
     return head, lambda: redaction.apply(read()), redaction
 
 
 def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator[str]:
     """Describe the new recording.  Raises InputError if it does not show the finding."""
     if minimal is not None:
-        now = find_finding(written.observations(), minimal.finding, upstream=written.info.upstream)
+        upstream = written.info.upstream
+        now = find_finding(
+            written.observations(), minimal.finding, settings_of(written.info.contracts), upstream=upstream
+        )
         if now is None:
             raise InputError("The finding does not occur in the part that would be kept; nothing was written.")
         yield finding_line(now.severity, now.code, now.exchange, now.event, now.message)

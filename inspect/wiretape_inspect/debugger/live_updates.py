@@ -184,7 +184,7 @@ class LiveUpdates:
             self._rows, self._known_rows = None, 0
             yield self._message("findings-replaced", "{}")
         for finding in recording.findings(after=self._since, until=until):
-            rule = rules_of([finding]).get(finding.code) if finding.code not in self._codes else None
+            rule = rules_of(recording, [finding]).get(finding.code) if finding.code not in self._codes else None
             self._codes.add(finding.code)
             yield self._message("finding", dump_json({"finding": finding, "rule": rule}))
             if watched is not None and finding.exchange == watched.number:

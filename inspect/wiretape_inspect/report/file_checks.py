@@ -23,10 +23,11 @@ from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, recording_opener, redact_urls
 from wiretape.recording.rotated_parts import WholeFiles, find_wholes, open_joined
-from wiretape.rules import Finding, Settings, Severity, Verdict
+from wiretape.rules import Finding, Severity, Verdict
 from wiretape.safe_text import printable
-from wiretape_inspect.report.recording_report import ALL_RULES, Outcomes, Report, Watch, check_recording
+from wiretape_inspect.report.recording_report import Outcomes, Report, Watch, check_recording
 from wiretape_inspect.report.remote_files import absolute_name, is_url, local_copy, shown_name
+from wiretape_inspect.report.rule_choice import RuleChoice
 
 SMALL = 16 * 1024 * 1024
 """Bytes of bodies that are checked in less time than other processes need to start."""
@@ -62,8 +63,7 @@ def check_recordings(
     wholes: Sequence[tuple[WholeFiles, Recording]],
     jobs: int,
     dask: str | None,
-    settings: Settings,
-    selected: frozenset[str] = ALL_RULES,
+    rules: RuleChoice,
     *,
     advance: Callable[[int], None],
     fail: Callable[[InputError], None],
@@ -81,20 +81,33 @@ def check_recordings(
             # The largest come first, so that no process is left alone with one at the end.
             for index in sorted(range(len(wholes)), key=lambda index: -volumes[index]):
                 sources = _sources(*wholes[index], is_remote=dask is not None)
-                futures[index] = executor.submit(check_files, sources, settings, selected)
+                futures[index] = executor.submit(check_files, sources, rules)
         for index, (whole, recording) in enumerate(wholes):
             try:
                 checked = futures[index].result() if executor is not None else None
                 watch: Watch = partial(_watch, advance) if executor is None else iter
                 with rare_collections():
-                    report = check_recording(
-                        recording, whole.name, watch, settings=settings, selected=selected, checked=checked
-                    )
+                    report = _check(recording, whole.name, rules, watch, checked)
                 yield replace(report, partial=whole.partial)
             except InputError as error:
                 fail(error)
             if executor is not None:
                 advance(volumes[index])
+
+
+def _check(
+    recording: Recording, name: str, rules: RuleChoice, watch: Watch = iter, checked: _Checked | None = None
+) -> Report:
+    chosen = rules.rules_for(recording)
+    return check_recording(
+        recording,
+        name,
+        watch,
+        settings=chosen.settings,
+        selected=chosen.selected,
+        foreign=chosen.foreign,
+        checked=checked,
+    )
 
 
 def _watch(advance: Callable[[int], None], observations: Iterable[Observation]) -> Iterator[Observation]:
@@ -104,10 +117,10 @@ def _watch(advance: Callable[[int], None], observations: Iterable[Observation]) 
         yield observation
 
 
-def check_files(sources: Sequence[str], settings: Settings, selected: frozenset[str]) -> _Checked | None:
+def check_files(sources: Sequence[str], rules: RuleChoice) -> _Checked | None:
     """Check a recording; return None if it has more findings than should be held in memory."""
     with open_files(sources) as recording:
-        report = check_recording(recording, "", settings=settings, selected=selected)
+        report = _check(recording, "", rules)
         return (list(report.findings), report.outcomes) if len(report.findings) <= MOST_FINDINGS else None
 
 
@@ -133,9 +146,7 @@ class FileSummary:
     """The severities of the findings."""
 
 
-def summarize_files(
-    names: Iterable[str], executor: Executor | None, settings: Settings, selected: frozenset[str]
-) -> Iterator[FileSummary]:
+def summarize_files(names: Iterable[str], executor: Executor | None, rules: RuleChoice) -> Iterator[FileSummary]:
     """Check recordings and yield their summaries, in the order of their names; the unreadable ones come first.
 
     `executor` None means this process.  The files of a rotated recording are checked as one.  Nothing about a recording
@@ -152,9 +163,9 @@ def summarize_files(
             yield failed.popleft()
         absolute = replace(whole, files=tuple(map(absolute_name, whole.files)))
         if executor is None:
-            yield summarize(absolute, settings, selected - settings.off)
+            yield summarize(absolute, rules)
             continue
-        waiting.append(executor.submit(summarize, absolute, settings, selected - settings.off))
+        waiting.append(executor.submit(summarize, absolute, rules))
         if len(waiting) >= _MOST_WAITING:
             yield waiting.popleft().result()
     yield from failed
@@ -166,11 +177,11 @@ def print_note(note: str) -> None:
     click.echo(printable(note), err=True)
 
 
-def summarize(whole: WholeFiles, settings: Settings, selected: frozenset[str]) -> FileSummary:
+def summarize(whole: WholeFiles, rules: RuleChoice) -> FileSummary:
     """Check a recording."""
     try:
         with open_files(whole.files) as recording:
-            report = check_recording(recording, whole.name, settings=settings, selected=selected)
+            report = _check(recording, whole.name, rules)
             date = f"{recording.info.started:%Y-%m-%d}"
     except InputError as error:
         return FileSummary({"file": whole.name, "error": error.message})

@@ -194,7 +194,7 @@ def _summary(report: Report) -> dict[str, Any]:
         },
         "exchanges": report.outcomes.exchanges,
         "events": report.outcomes.events,
-        "scope": [_scope(report, scope) for scope in report.outcomes.scopes],
+        "scope": [_scope(report, scope) for scope in report.scopes],
         "notice": printable(report.notice) or None,
     }
 

@@ -170,6 +170,8 @@ class Report:
     settings: Settings = field(default_factory=Settings)
     cases: CaseResults | None = None
     """The results of the probe cases, if the recording is that of a probe."""
+    foreign: Sequence[ScopeCount] = ()
+    """Why no exchange is the service's, if a contract was chosen for that reason."""
     partial: str = ""
     """Which parts of a rotated recording are not included, in one sentence."""
 
@@ -180,17 +182,22 @@ class Report:
 
     def families(self, scope: ScopeCount) -> list[str]:
         """Return the families of the rules that judged the exchanges of a scope."""
-        is_service = scope.reason.is_service
+        is_service = scope.reason.is_service or bool(self.foreign)
         return family_names({code: rule for code, rule in self.catalogue.items() if is_service or rule.everywhere})
+
+    @property
+    def scopes(self) -> Sequence[ScopeCount]:
+        """How many exchanges were judged by which rules, and why."""
+        return self.foreign or self.outcomes.scopes
 
     @property
     def notice(self) -> str:
         """Why no exchange is checked as the service's, and what to do; empty if one is, or if there is none."""
-        scopes = self.outcomes.scopes
+        scopes = self.scopes
         if not scopes or any(scope.reason.is_service for scope in scopes):
             return ""
         reason = " and ".join(scope.text for scope in scopes)
-        if self.settings.contracts:
+        if self.settings.contracts and not self.foreign:
             return f"Only the framing of streams is checked, because {reason}."
         return (
             f"No exchange is checked as the service's, because {reason}. Use --base PATH_OR_URL: the part before /v1."
@@ -307,9 +314,12 @@ def check_recording(
     *,
     settings: Settings | None = None,
     selected: frozenset[str] = ALL_RULES,
+    foreign: Sequence[ScopeCount] = (),
     checked: tuple[Iterable[Finding], Outcomes] | None = None,
 ) -> Report:
     """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged.
+
+    `foreign` tells why no exchange is the service's, if the rules were chosen for that reason.
 
     `checked` are the findings and the outcomes, if another process found them.
     """
@@ -323,7 +333,7 @@ def check_recording(
         outcomes = Outcomes(checker.tallies(), checker.exchanges, checker.events, checker.scopes())
     else:
         findings, outcomes = FindingStore(checked[0]), checked[1]
-    return Report(file, recording, findings, outcomes, selected=selected, settings=settings)
+    return Report(file, recording, findings, outcomes, selected=selected, settings=settings, foreign=foreign)
 
 
 def add_cases(report: Report, cases: CaseResults | None = None) -> Report:

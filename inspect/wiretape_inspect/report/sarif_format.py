@@ -35,10 +35,12 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     version = ascii_json(__version__)
     yield f'"name": "wiretape", "version": {version}, "semanticVersion": {version}, "rules": ['
     cases = [(report, result) for report in reports if report.cases for result in report.cases.unexplained]
-    settings = reports[0].settings
-    rules = [_rule(rule, options, settings.contract_of(rule.code)) for rule in settings.catalogue.values()]
+    rules = {
+        code: (rule, report.settings.contract_of(code)) for report in reports for code, rule in report.catalogue.items()
+    }
+    codes, documents = list(rules), [_rule(*rule, options) for rule in rules.values()]
     by_name = {result.case.name: result for _, result in cases}
-    yield from array_items([*rules, *map(_case_rule, by_name.values())])
+    yield from array_items([*documents, *map(_case_rule, by_name.values())])
     yield "]}},"
     if notices := [{"level": "warning", "message": {"text": each.notice}} for each in reports if each.notice]:
         run = {"executionSuccessful": True, "toolExecutionNotifications": notices}
@@ -47,13 +49,13 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     # Event streams may end their lines with a carriage return alone.
     yield f'"newlineSequences": {ascii_json(_LINE_ENDS)},'
     yield '"results": ['
-    found = (result for report in reports for result in _results(report))
+    found = (result for report in reports for result in _results(report, codes))
     yield from array_items(chain(found, (_case_result(report, result) for report, result in cases)))
     yield "]"
     yield "}]}"
 
 
-def _rule(rule: Rule, options: ReportOptions, contract: RuleSet | None) -> dict[str, Any]:
+def _rule(rule: Rule, contract: RuleSet | None, options: ReportOptions) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": rule.code,
         "name": rule.name,
@@ -99,16 +101,16 @@ def _case_result(report: Report, result: CaseResult) -> dict[str, Any]:
     }
 
 
-def _results(report: Report) -> Iterator[dict[str, Any]]:
+def _results(report: Report, codes: Sequence[str]) -> Iterator[dict[str, Any]]:
     source = SourceMap(report.recording.path)
-    return (_result(report, located, source) for located in report.located_findings())
+    return (_result(report, located, source, codes) for located in report.located_findings())
 
 
-def _result(report: Report, located: LocatedFinding, source: SourceMap) -> dict[str, Any]:
+def _result(report: Report, located: LocatedFinding, source: SourceMap, codes: Sequence[str]) -> dict[str, Any]:
     finding = located.finding
     document: dict[str, Any] = {
         "ruleId": finding.code,
-        "ruleIndex": list(report.catalogue).index(finding.code),
+        "ruleIndex": codes.index(finding.code),
         "level": finding.severity,
         "message": {"text": f"{finding.message} See: {show_command(PurePath(report.file).name, finding)}"},
         "locations": [_location(report, located, source)],

@@ -104,9 +104,9 @@ def scope_lines(report: Report) -> Iterator[Line]:
     """
     if report.partial:
         yield labelled(("scope: ", "dim"), (printable(report.partial).removesuffix("."), "dim"))
-    if all(scope.reason.is_service for scope in report.outcomes.scopes):
+    if all(scope.reason.is_service for scope in report.scopes):
         return
-    for scope in report.outcomes.scopes:
+    for scope in report.scopes:
         rules = "all rules" if scope.reason.is_service else f"{' and '.join(report.families(scope))} only"
         judged = f"{count_of(scope.exchanges, 'exchange')} judged by {rules}"
         yield labelled(("scope: ", "dim"), (f"{judged}, because {scope.text}", "dim"))
@@ -230,7 +230,8 @@ def _total_line(reports: Sequence[Report]) -> Line:
     suppressed = sum(report.suppressed for report in reports)
     parts = [f"{suppressed:,} in the baseline"] if suppressed else []
     never = sum(
-        all(code in report.verdicts[Verdict.NOT_EXERCISED] for report in reports) for code in reports[0].catalogue
+        all(code in report.verdicts[Verdict.NOT_EXERCISED] for report in reports if code in report.catalogue)
+        for code in {code for report in reports for code in report.catalogue}
     )
     parts += [f"{count_of(never, 'rule')} not exercised by any"] if never else []
     counts = finding_count_parts(total_severities(reports))

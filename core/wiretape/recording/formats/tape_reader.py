@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from wiretape.errors import InputError
@@ -69,7 +70,8 @@ def read(path: Path) -> RecordingSource:
     header = _read_header(first)
     ended = nanoseconds(header.ended or UNSET, first.source, ("ended",)) if header.ended is not None else None
     captures = () if header.ended is UNSET else (Capture(header.tool, 0, ended),)
-    metadata = RecordingMetadata(header.upstream, _started_unix_ns(header, first), captures, header.redacted)
+    contracts = msgspec.json.encode(header.contracts).decode() if header.contracts else None
+    metadata = RecordingMetadata(header.upstream, _started_unix_ns(header, first), captures, header.redacted, contracts)
     return RecordingSource(metadata, _observations(documents, header.upstream))
 
 

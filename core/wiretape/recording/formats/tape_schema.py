@@ -137,6 +137,7 @@ class TapeHeader(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ended: Seconds | None = UNSET
     tool: str = f"wiretape {__version__}"
     redacted: Annotated[int, Meta(ge=0, le=MAX_REDACTED)] = 0
+    contracts: list[dict[str, Any]] = []
 
 
 class TapeExchange(msgspec.Struct, rename="kebab", forbid_unknown_fields=True, kw_only=True):

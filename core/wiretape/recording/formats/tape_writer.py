@@ -81,7 +81,8 @@ def _describe_header(recording: Recording) -> Description:
         "ended": None if info.ended_ns is None else _seconds(info.ended_ns),
         "tool": info.tool,
     }
-    return header | ({"redacted": info.redacted} if info.redacted else {})
+    header |= {"redacted": info.redacted} if info.redacted else {}
+    return header | ({"contracts": msgspec.json.decode(info.contracts)} if info.contracts else {})
 
 
 def _seconds(ns: int) -> Plain:
