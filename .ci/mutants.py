@@ -42,7 +42,10 @@ GROUPS = {
         [f"tests/replay/test_{name}.py" for name in ("http_server", "socket_shutdown", "verbatim_wire", "fault_wire")],
     ),
     "formats": (["core/wiretape/recording/formats"], ["tests/formats", "-m", "'not hypothesis'"]),
-    "probe": (["inspect/wiretape_inspect/probe"], ["tests/probe", "-m", "'not hypothesis'"]),
+    "probe": (
+        ["inspect/wiretape_inspect/probe", "contracts/wiretape_contracts/agent_sessions/probe"],
+        ["tests/probe", "-m", "'not hypothesis'"],
+    ),
 }
 """What is changed, and the tests that should notice, the quickest first."""
 CONFIG = """
