@@ -48,6 +48,11 @@ def write_error(path: Path, error: Exception) -> str:
     return f"{path} cannot be written: {getattr(error, 'strerror', None) or error}."
 
 
+def size_error(path: Path, kind: str, most: int, hint: str = "") -> str:
+    """Return the message that a file has more than `most` bytes, the limit of its kind."""
+    return f"{path} is too large for {kind}: the limit is {most >> 20} MiB.{hint}"
+
+
 def exists_error(path: Path, option: str = "--output", otherwise: str = "") -> str:
     """Return the message that an output file exists; `otherwise` is an alternative to another name."""
     if path.is_dir():
@@ -58,6 +63,16 @@ def exists_error(path: Path, option: str = "--output", otherwise: str = "") -> s
 def is_input_error(path: Path, option: str = "--output") -> str:
     """Return the message that an output file is also an input file."""
     return f"{path} is also an input file: choose another name for {option}."
+
+
+def read_limited(path: Path, kind: str, most: int, hint: str = "") -> bytes:
+    """Return the contents of a file of up to `most` bytes.  Raises InputError; see `size_error`."""
+    try:
+        if path.stat().st_size > most:
+            raise InputError(size_error(path, kind, most, hint))
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(read_error(path, error)) from None
 
 
 def path_exists(path: Path) -> bool:

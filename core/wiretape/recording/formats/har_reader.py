@@ -17,7 +17,7 @@ import msgspec
 from wiretape.agent_sessions import AUTHORIZATION
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
-from wiretape.files import read_error
+from wiretape.files import read_limited
 from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import (
@@ -184,13 +184,7 @@ class _File(_Object, frozen=True):
 
 def _load(path: Path) -> _Log:
     """Read a file.  Raises InputError."""
-    try:
-        if path.stat().st_size > MAX_HELD_BYTES:
-            raise InputError(f"{path} is too large for a HAR file: the limit is {MAX_HELD_BYTES >> 20} MiB.")
-        data = path.read_bytes().removeprefix(_BOM)
-    except OSError as error:
-        raise InputError(read_error(path, error)) from None
-    value = read_json(data)
+    value = read_json(read_limited(path, "a HAR file", MAX_HELD_BYTES).removeprefix(_BOM))
     if value is UnreadableJson.NOT_JSON:
         raise InputError(f"{path} is not a HAR file: it is not JSON, or it is truncated.")
     if isinstance(value, UnreadableJson):

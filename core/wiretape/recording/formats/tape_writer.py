@@ -10,6 +10,7 @@ import msgspec
 
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
+from wiretape.files import size_error
 from wiretape.observations import BytesArrived, BytesLost, Headers, Side, reason_phrase
 from wiretape.recording.formats.tape_schema import (
     DEFAULT_CLIENT,
@@ -46,10 +47,8 @@ _MAX_GROUP_BYTES = 64 * 1024
 
 def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
     """Return the tape of a recording, or of some of its exchanges.  Raises InputError if it is too large."""
-    too_large = InputError(
-        f"{recording.path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. "
-        "Use `wiretape trim` to keep part of it."
-    )
+    hint = " Use `wiretape trim` to keep part of it."
+    too_large = InputError(size_error(recording.path, "a tape", MAX_TAPE_BYTES, hint))
     size = 0
     for text in _texts(recording, recording.exchanges() if exchanges is None else exchanges, too_large):
         data = text.encode()

@@ -18,7 +18,7 @@ import orjson
 import yaml
 
 from wiretape.errors import InputError
-from wiretape.files import read_error
+from wiretape.files import read_limited
 from wiretape.input_validation import KeyPath, Source
 from wiretape.recording.formats.tape_schema import MAX_TAPE_BYTES
 from wiretape.safe_text import escape_json, shorten
@@ -78,7 +78,7 @@ class _Reader:
 
     def __init__(self, path: Path, text: str, wanted: KeyPath = ()) -> None:
         """`wanted` is a key path; the positions of the values around it are noted."""
-        self._name = str(path)
+        self._file = path
         self._parser = _Parser(text)
         self._wanted = wanted
         self._positions: _Positions = {}
@@ -129,7 +129,7 @@ class _Reader:
         return mapping
 
     def _error(self, event: Any, path: KeyPath, problem: str) -> InputError:
-        return _source_at(self._name, _line_of(event)).error(path, problem)
+        return _error(self._file, _line_of(event), problem, path)
 
 
 def _line_of(event: Any) -> int:
@@ -156,26 +156,15 @@ def load_documents(path: Path) -> Iterator[YamlDocument]:
 
 
 def _read_text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_TAPE_BYTES:
-            raise InputError(
-                f"{path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. Split it into several tapes."
-            )
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(read_error(path, error)) from None
+    data = read_limited(path, "a tape", MAX_TAPE_BYTES, " Split it into several tapes.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _error(path, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
 
 
-def _source_at(name: str, line: int) -> Source:
-    return Source(name, lambda _: line)
-
-
-def _error(path: Path, line: int, problem: str) -> InputError:
-    return _source_at(str(path), line).error((), problem)
+def _error(path: Path, line: int, problem: str, keys: KeyPath = ()) -> InputError:
+    return Source(str(path), lambda _: line).error(keys, problem)
 
 
 @contextmanager
