@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -65,14 +65,23 @@ def is_input_error(path: Path, option: str = "--output") -> str:
     return f"{path} is also an input file: choose another name for {option}."
 
 
+@contextmanager
+def file_errors(
+    path: Path, message: Callable[[Path, OSError], str] = read_error, kind: type[InputError] = InputError
+) -> Iterator[None]:
+    """Raise `kind` for an OSError in the block, by default with the message that `path` cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(message(path, error)) from None
+
+
 def read_limited(path: Path, kind: str, most: int, hint: str = "") -> bytes:
     """Return the contents of a file of up to `most` bytes.  Raises InputError; see `size_error`."""
-    try:
+    with file_errors(path):
         if path.stat().st_size > most:
             raise InputError(size_error(path, kind, most, hint))
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(read_error(path, error)) from None
 
 
 def path_exists(path: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import zstandard
 
 from wiretape.errors import RecordingError
-from wiretape.files import read_error, replace_atomically, write_error
+from wiretape.files import file_errors, replace_atomically, write_error
 from wiretape.recording.recording_file import lock_for_writing, unlock
 from wiretape.recording.schema import damage_error
 
@@ -41,10 +41,8 @@ def compress_recording(path: Path) -> Path:
     Raises RecordingError, and leaves the recording as it is, if another program is using it, or if the disk is full.
     """
     target = compressed_name(path)
-    try:
+    with file_errors(path, kind=RecordingError):
         lock = lock_for_writing(path)
-    except OSError as error:
-        raise RecordingError(read_error(path, error)) from None
     try:
         # A link of another user could lead anywhere.
         if os.path.lexists(target):

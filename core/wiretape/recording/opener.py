@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wiretape.errors import InputError, RecordingError
-from wiretape.files import read_error, write_error
+from wiretape.files import file_errors, write_error
 from wiretape.recording.compressed_file import decompressed_parts, is_compressed
 from wiretape.recording.formats.registry import detect_format, is_text
 from wiretape.recording.recording_builder import build_recording
@@ -66,17 +66,14 @@ def _converted(path: Path, convert: _Conversion) -> Iterator[Path]:
 
 def _decompress(path: Path, converted: Path) -> None:
     parts = decompressed_parts(path)
-    try:
-        with converted.open("wb") as file:
-            file.writelines(parts)
-    except OSError as error:
-        raise RecordingError(write_error(converted, error)) from None
+    with file_errors(converted, write_error, RecordingError), converted.open("wb") as file:
+        file.writelines(parts)
     open_database(converted, name=path).close()
 
 
 def _find_conversion(path: Path) -> _Conversion | None:
     """Return how to convert a file; None for a SQLite file.  Raises RecordingError and InputError."""
-    try:
+    with file_errors(path, kind=RecordingError):
         if not path.is_file() or is_sqlite_file(path):
             return None
         if is_compressed(path):
@@ -85,8 +82,6 @@ def _find_conversion(path: Path) -> _Conversion | None:
             raise RecordingError(f"{path} is not a wiretape recording: it is empty.")
         format_ = detect_format(path)
         text = format_ is None and is_text(path)
-    except OSError as error:
-        raise RecordingError(read_error(path, error)) from None
     if text:
         raise RecordingError(
             f"{path} is not a wiretape recording. If it is meant to be a tape, begin it with the line `tape: 1`."

@@ -16,7 +16,7 @@ import orjson
 from wiretape.content_encoding import is_identity
 from wiretape.errors import RecordingError
 from wiretape.event import Event, TimedFrame
-from wiretape.files import is_pipe, read_error
+from wiretape.files import file_errors, is_pipe
 from wiretape.frame_reader import StreamPosition, read_frames
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
 from wiretape.recording import schema
@@ -149,13 +149,11 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
 
 
 def _check_is_file(path: Path) -> None:
-    try:
+    with file_errors(path, kind=RecordingError):
         if is_pipe(path):
             raise RecordingError(
                 f"{path} is a pipe, but reading needs random access: save the recording to a file first."
             )
-    except OSError as error:
-        raise RecordingError(read_error(path, error)) from None
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "not a regular file"
         raise RecordingError(f"{path} is not a recording: it is {kind}.")

@@ -18,7 +18,7 @@ import orjson
 
 from wiretape.agent_sessions import CURSOR_HEADER, DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
 from wiretape.errors import InputError, missing_package_error
-from wiretape.files import PATH, path_exists, write_error
+from wiretape.files import PATH, file_errors, path_exists, write_error
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Recording, check_output, delete_recording, open_recording
@@ -220,10 +220,8 @@ def _remove_earlier_demo(path: Path) -> None:
         is_ours = False
     if not is_ours:
         raise InputError(f"{path} is not a recording of an earlier demo: choose another name for --output.")
-    try:
+    with file_errors(path, write_error):
         delete_recording(path)
-    except OSError as error:
-        raise InputError(write_error(path, error)) from None
 
 
 async def _run_until_signal(output: Path) -> int | None:

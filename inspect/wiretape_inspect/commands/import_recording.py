@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import PATH, is_pipe, read_error, seekable
+from wiretape.files import PATH, file_errors, is_pipe, seekable
 from wiretape.recording import RecordingSource, is_sqlite_file, open_recording
 from wiretape.recording.compressed_file import is_compressed
 from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, raw_stream
@@ -78,13 +78,10 @@ def _default_output(file: Path) -> Path:
 @contextmanager
 def _readable_again(file: Path) -> Iterator[Path]:
     """Yield a file that can be read several times; a pipe is copied.  Raises InputError if there is nothing to read."""
-    try:
-        with seekable(file) as whole:
-            if whole.is_file() and whole.stat().st_size == 0:
-                raise InputError(f"{file} is empty.")
-            yield whole
-    except OSError as error:
-        raise InputError(read_error(file, error)) from None
+    with file_errors(file), seekable(file) as whole:
+        if whole.is_file() and whole.stat().st_size == 0:
+            raise InputError(f"{file} is empty.")
+        yield whole
 
 
 def _read(chosen: Format, file: Path, url: str | None) -> RecordingSource:

@@ -13,7 +13,7 @@ import click
 
 from wiretape.config import override_base
 from wiretape.errors import InputError
-from wiretape.files import PATH, path_exists, write_error
+from wiretape.files import PATH, file_errors, path_exists, write_error
 from wiretape.installed_parts import load_part
 from wiretape.recording import delete_recording, open_recording
 from wiretape.safe_text import printable
@@ -164,10 +164,8 @@ def _discover(suite: ProbeSuite, path: Path, url: str, timeout_s: float, *, forc
     if path_exists(path) and not force:
         raise InputError(f"{path} already exists: add --force to complete it (its comments are replaced).")
     found = asyncio.run(suite.discover(url, path, timeout_s))
-    try:
+    with file_errors(path, write_error):
         path.write_text(found.text, "utf-8")
-    except OSError as error:
-        raise InputError(write_error(path, error)) from None
     for sentence in found.sentences:
         click.echo(printable(sentence))
     name = "" if path == _DEFAULT_FILE else f" {shlex.quote(str(path))}"
@@ -179,10 +177,8 @@ def _discover(suite: ProbeSuite, path: Path, url: str, timeout_s: float, *, forc
 
 
 def _delete(path: Path) -> None:
-    try:
+    with file_errors(path, write_error):
         delete_recording(path)
-    except OSError as error:
-        raise InputError(write_error(path, error)) from None
 
 
 def _split(option: str, values: Sequence[str]) -> tuple[str, ...]:

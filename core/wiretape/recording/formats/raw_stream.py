@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from wiretape.agent_sessions import EVENT_DELTAS, STREAM
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.errors import InputError
-from wiretape.files import read_error
+from wiretape.files import file_errors
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -52,10 +52,8 @@ def read(path: Path, url: str = DEFAULT_URL) -> RecordingSource:
         valid = False
     if not valid:
         raise InputError(f"Invalid URL {printable(url)}: expected the URL of a stream, for example {DEFAULT_URL}.")
-    try:
+    with file_errors(path):
         written_ns = path.stat().st_mtime_ns
-    except OSError as error:
-        raise InputError(read_error(path, error)) from None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     request = RequestStarted(
         1, written_ns, "", "GET", parts.scheme, parts.netloc, target, "HTTP/1.1", (), is_invented=True
@@ -70,12 +68,9 @@ def _observations(path: Path, request: RequestStarted) -> Iterator[Observation]:
     yield request
     yield RequestEnded(1, now_ns)
     yield ResponseStarted(1, now_ns, 200, "OK", "HTTP/1.1", (("Content-Type", EVENT_STREAM),))
-    try:
-        with path.open("rb") as file:
-            parts = iter(lambda: file.read(_PART), b"")
-            yield from observe_body(1, Side.RESPONSE, ((now_ns, data) for data in parts))
-    except OSError as error:
-        raise InputError(read_error(path, error)) from None
+    with file_errors(path), path.open("rb") as file:
+        parts = iter(lambda: file.read(_PART), b"")
+        yield from observe_body(1, Side.RESPONSE, ((now_ns, data) for data in parts))
     yield ExchangeEnded(1, now_ns, Ending.OPEN)
 
 
