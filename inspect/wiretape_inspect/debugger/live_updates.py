@@ -33,7 +33,8 @@ _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0
 _KEEP_ALIVE_S = 15.0
 _MOST_ROWS, _MOST_CHARACTERS = 500, 64 * 1024
 """About how much one change contains at most."""
-_UNKNOWN_HASH = 0
+_UNKNOWN_HASH, _STALE_HASH = 0, 1
+"""Of a row that the page has from an earlier connection, and of such a row that a finding may have changed."""
 _POSITION = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})\.(-1|[0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
@@ -255,6 +256,8 @@ class ChangingRows:
 
     def _restart(self, exchange: Exchange, found: Sequence[Finding]) -> None:
         """Go back to the last checkpoint before the first of the findings."""
+        if self._fold is not None:
+            self._reported = array("q", [known or _STALE_HASH for known in self._reported])
         self._findings += found
         del self._checkpoints[min((self._checkpoints_before(finding) for finding in found), default=0) :]
         since = self._checkpoints[-1] if self._checkpoints else None

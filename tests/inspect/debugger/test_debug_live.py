@@ -155,6 +155,19 @@ async def test_reconnecting_client_gets_what_is_new(growing, message, delta, ope
         growing.close()
 
 
+async def test_finding_changes_a_row_of_an_earlier_connection(growing, message, open_debugger):
+    async with open_debugger(growing.path) as client:
+        async with client.live("?exchange=1") as live:
+            page = Page().take(await live.until(rows))
+        async with client.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
+            growing.extend(1, [(1, message("run.completed", id="e2"))])
+            page.take(await live.until(rows))
+            growing.find(finding(1))
+            page.take(await live.until(rows))
+        growing.close()
+        assert [len(row["findings"]) for row in page.rows] == [1, 0]
+
+
 async def test_client_that_selects_another_exchange_gets_all_of_its_rows(growing, message, open_debugger):
     other = growing.exchange(chunks=[(1, message("run.started", id="f1"))], ending=None)
     growing.save()
