@@ -27,7 +27,7 @@ that far from a finding: `rows?…` contains rows `{row: "omitted", first, last}
 import gzip
 import sys
 from base64 import b64encode
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -68,21 +68,16 @@ class _EventWindow:
     """
 
     def __init__(self, findings: Iterable[Finding], radius: int) -> None:
-        self._ranges: list[tuple[int, int]] = []
-        for middle in sorted({finding.event or 1 for finding in findings} or {1}):
-            first, last = max(middle - radius, 1), middle + radius
-            if self._ranges and first <= self._ranges[-1][1] + 1:
-                first = self._ranges.pop()[0]
-            self._ranges.append((first, last))
-        self._firsts = [first for first, _ in self._ranges]
-        self.last = self._ranges[-1][1]
+        self._middles = sorted({finding.event or 1 for finding in findings} or {1})
+        self._radius = radius
+        self.last = self._middles[-1] + radius
         """The number of the last event in the window."""
 
     def __contains__(self, event: object) -> bool:
         if not isinstance(event, int):
             return False
-        at = bisect_right(self._firsts, event)
-        return at > 0 and event <= self._ranges[at - 1][1]
+        at = bisect_left(self._middles, event - self._radius)
+        return at < len(self._middles) and self._middles[at] <= event + self._radius
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,13 +186,14 @@ class StreamFold:
         self._in_event = False
         gap_ns = event.time_ns - self._pause.since_ns
         yield from self._end_pause(event.time_ns)
-        row = EventRow(event, gap_ns, findings)
-        is_shown = self._takes(row, found)
-        if is_shown and event.is_plain_delta and not findings:
+        is_folded = event.is_plain_delta and not findings
+        # Most events are deltas, for which no row is made unless there is a filter.
+        if is_folded and (self._take is None or self._takes(EventRow(event, gap_ns), found)):
             yield from self._fold_delta(event, gap_ns)
             return
         yield from self._release()
-        if is_shown:
+        row = EventRow(event, gap_ns, findings)
+        if not is_folded and self._takes(row, found):
             yield row
 
     def _fold_delta(self, event: Event, gap_ns: int) -> Iterator[StreamRow]:

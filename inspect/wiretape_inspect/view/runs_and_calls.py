@@ -37,13 +37,13 @@ class Span:
     id: str
     run_id: str | None
     """The run of a tool call; for a run, its own id."""
-    began: EventLocation | None
+    began: EventLocation | None = None
     """The event that started it; None if that event was not recorded."""
-    ended: EventLocation | None
+    ended: EventLocation | None = None
     """The event that ended it; None while it is open."""
-    outcome: str
+    outcome: str = ""
     """The type of the event that ended it; empty while it is open."""
-    events: int = 1
+    events: int = 0
     """Number of its events; replayed events count again."""
     name: str = ""
     """The tool that a tool call calls, if it was looked up."""
@@ -52,6 +52,22 @@ class Span:
     def is_open(self) -> bool:
         """Whether it has not ended."""
         return self.ended is None
+
+    def with_event(
+        self, at: EventLocation, run_id: str | None, outcome: str, *, begins: bool, name: str = ""
+    ) -> "Span":
+        """Return the span with one more event.  Replayed events do not move a beginning or an end."""
+        begins = begins and self.began is None
+        # The constructor is faster than `replace`.
+        return Span(
+            id=self.id,
+            run_id=self.run_id or run_id,
+            began=at if begins else self.began,
+            ended=self.ended or (at if outcome else None),
+            outcome=self.outcome or outcome,
+            events=self.events + 1,
+            name=name if begins else self.name,
+        )
 
 
 SessionState = Literal["running", "idle", "unknown"]
@@ -80,42 +96,18 @@ class RunsAndCalls:
         """Add an event; `tool_name` is the tool of a call that begins with it, if it is known."""
         self._is_idle = type_ == STATUS_IDLE or (self._is_idle and type_ != RUN_STARTED)
         if run_id is not None:
+            run = self.runs.get(run_id) or Span(run_id, run_id)
             outcome = type_ if type_ in TERMINAL_RUN_TYPES else ""
-            _extend(self.runs, run_id, run_id, at, begins=type_ == RUN_STARTED, outcome=outcome)
+            self.runs[run_id] = run.with_event(at, run_id, outcome, begins=type_ == RUN_STARTED)
         if tool_call_id is not None:
+            call = self.calls.get(tool_call_id) or Span(tool_call_id, run_id)
             outcome = type_ if type_ in _ENDED else ""
-            begins = type_ in _STARTED
-            call = _extend(self.calls, tool_call_id, run_id, at, begins=begins, outcome=outcome, name=tool_name)
+            call = call.with_event(at, run_id, outcome, begins=type_ in _STARTED, name=tool_name)
+            self.calls[tool_call_id] = call
             if call.is_open:
                 self.open_calls[tool_call_id] = call
             else:
                 self.open_calls.pop(tool_call_id, None)
-
-
-def _extend(
-    spans: dict[str, Span],
-    id_: str,
-    run_id: str | None,
-    at: EventLocation,
-    *,
-    begins: bool,
-    outcome: str,
-    name: str = "",
-) -> Span:
-    """Add an event to the span with this id.  Replayed events do not move a beginning or an end."""
-    span = spans.get(id_) or Span(id_, run_id, None, None, "", events=0)
-    begins = begins and span.began is None
-    # The constructor is faster than `replace`.
-    spans[id_] = extended = Span(
-        id=id_,
-        run_id=span.run_id or run_id,
-        began=at if begins else span.began,
-        ended=at if outcome and span.ended is None else span.ended,
-        outcome=span.outcome or outcome,
-        events=span.events + 1,
-        name=name if begins else span.name,
-    )
-    return extended
 
 
 def runs_and_calls(recording: Recording, exchanges: Iterable[Exchange]) -> RunsAndCalls:

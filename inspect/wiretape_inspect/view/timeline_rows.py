@@ -61,12 +61,12 @@ class DeltaRow:
     """When the last delta arrived."""
     type: str
     run_id: str | None
-    count: int
-    characters: int
-    preview: str
-    """The beginning of the joined text."""
     start: int
     end: int
+    count: int = 0
+    characters: int = 0
+    preview: str = ""
+    """The beginning of the joined text."""
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -76,20 +76,9 @@ class DeltaRow:
     @classmethod
     def of(cls, event: Event, gap_ns: int) -> "DeltaRow":
         """The row of a single delta."""
-        return cls(
-            event=event.number,
-            last_event=event.number,
-            time_ns=event.time_ns,
-            gap_ns=gap_ns,
-            until_ns=event.time_ns,
-            type=event.type,
-            run_id=event.run_id,
-            count=1,
-            characters=len(event.delta_text or ""),
-            preview=event.text[:PREVIEW],
-            start=event.frame.start,
-            end=event.frame.end,
-        )
+        number, time_ns, frame = event.number, event.time_ns, event.frame
+        row = cls(number, number, time_ns, gap_ns, time_ns, event.type, event.run_id, frame.start, frame.end)
+        return row.extended(event)
 
     def extended(self, event: Event) -> "DeltaRow":
         """The row with one more delta."""
