@@ -55,22 +55,17 @@ def read_rows(connection: sqlite3.Connection, damaged: list[str]) -> Iterator[tu
         ranges, failures = [(0, _LARGEST_ID)], 0
         while ranges and failures < _MOST_FAILURES:
             low, high = ranges.pop()
-            try:
-                for row in _select(connection, table, low, high, "ASC"):
-                    yield table, list(row)
-                    low = row[0] + 1
-                continue
-            except (sqlite3.Error, UnicodeDecodeError):
-                failures += 1
-            try:
-                for row in _select(connection, table, low, high, "DESC"):
-                    yield table, list(row)
-                    high = row[0] - 1
-            except (sqlite3.Error, UnicodeDecodeError):
-                failures += 1
-            if low < high:
+            for order in ("ASC", "DESC"):
+                try:
+                    for row in _select(connection, table, low, high, order):
+                        yield table, list(row)
+                        low, high = (row[0] + 1, high) if order == "ASC" else (low, row[0] - 1)
+                    break
+                except (sqlite3.Error, UnicodeDecodeError):
+                    failures += 1
+            else:
                 middle = (low + high) // 2
-                ranges += [(low, middle), (middle + 1, high)]
+                ranges += [(low, middle), (middle + 1, high)] if low < high else []
         if failures:
             damaged.append(table)
 
