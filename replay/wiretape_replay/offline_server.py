@@ -14,8 +14,8 @@ from wiretape_replay.access.error_envelope import malformed_request_handler
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_schedule import FaultSchedule, StreamFaults
-from wiretape_replay.faults.fault_script import FaultScript
+from wiretape_replay.faults.fault_schedule import FaultSchedule, StreamFaults, identify_service_request
+from wiretape_replay.faults.fault_script import FaultRequest, FaultScript
 from wiretape_replay.faults.frame_damage import Instruction, LogFault, PauseSending, SendBytes, SendError
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import Handler, HttpServer
@@ -53,16 +53,18 @@ class OfflineServer:
         token: str | None,
         ids: RequestIdCounter | None = None,
         bases: Collection[str] = ("",),
+        identify: Callable[[HttpRequest], FaultRequest] = identify_service_request,
     ) -> None:
         """`log` receives a line for each request; `token` is the control token, None generates one.
 
         `bases` are the base paths of the service, under which every request is judged.
+        `identify` returns what decides which faults apply to a request.
 
         Raises InputError for a token that cannot be sent in a header.
         """
         self.ids = ids or RequestIdCounter()
         """Ids of the responses that do not come from a recording."""
-        self.faults = FaultSchedule(script)
+        self.faults = FaultSchedule(script, identify)
         self._fault_actions = FaultActions(self.faults, self.ids) if script.faults else None
         self.faulty_sender = None if self._fault_actions is None else self._fault_actions.sender
         """Returns the sender of a stream that faults can hit; None without faults."""

@@ -3,22 +3,32 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 
-from wiretape.agent_sessions import AUTHENTICATION_REQUIRED, ERROR_CODES, STREAM, bearer_keys
+from wiretape.agent_sessions import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.faults.fault_schedule import identify_service_request
+from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.server_options import ReplayOptions
-from wiretape_replay.session.log_builder import build_sessions, find_service_bases, find_session_ids
+from wiretape_replay.session.channel_player import ChannelFinder, ChannelPlayer
 from wiretape_replay.session.playhead_clock import Playheads
+from wiretape_replay.session.recorded_channels import (
+    RecordedChannels,
+    build_channels,
+    find_service_bases,
+    find_session_ids,
+)
 from wiretape_replay.session.recorded_connection import read_event
 from wiretape_replay.session.session_log import EntryKind, PlayableSession
-from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
+from wiretape_replay.session.session_streams import SessionStreams
+from wiretape_replay.session.stream_facts import SERVICE, comparable_target
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
 
@@ -29,7 +39,7 @@ class Replay(RunningServer):
 
     verbatim: VerbatimPlayer
     """Serves recorded responses: all of them in verbatim mode, those that are not streams in session mode."""
-    player: SessionPlayer | None
+    player: ChannelPlayer | None
     """Serves streams, in session mode."""
     warnings: Sequence[str] = ()
     """A sentence for each oddity of a recorded session, safe to print."""
@@ -50,12 +60,13 @@ class Replay(RunningServer):
         if self.player is None:
             return []
         requested = {stream.session_id for stream in self.player.streams.requests if stream.refusal is None}
-        return [session_id for session_id in self.player.sessions if session_id not in requested]
+        return [name for name in self.player.channels if name not in requested]
 
     @property
     def unconsumed(self) -> list[RecordedRequest]:
-        """The recorded requests that no client sent, in recorded order."""
-        return self.verbatim.queues.unconsumed
+        """The recorded requests that no client sent, in recorded order; those for streams are `unfollowed`."""
+        channels = {} if self.player is None else self.player.by_exchange
+        return [recorded for recorded in self.verbatim.queues.unconsumed if recorded.number not in channels]
 
 
 @asynccontextmanager
@@ -77,31 +88,44 @@ async def serve_replay(
     Raises RecordingError for a file that cannot be replayed, and InputError for an address that cannot be used.
     """
     options = options or ReplayOptions()
+    ids = RequestIdCounter()
     with open_recording(recording_path) as recording:
-        bases = find_service_bases(recording)
-        server = OfflineServer(options.script, log=log, checker=checker, token=token, bases=bases)
         warnings: list[str] = []
-        playheads = Playheads(
-            speed=options.speed_factor, paused=options.paused, per_connection=options.playhead == "connection"
-        )
-        sessions = build_sessions(recording, warnings.append) if options.mode == "session" else {}
+        facts = options.stream_facts(recording)
+        has_playheads = options.mode == "session"
+        channels = RecordedChannels()
+        if has_playheads:
+            channels = build_channels(recording, warnings.append, facts, options.matching)
         verbatim = VerbatimPlayer(
             recording,
             options.speed_factor,
             matching=options.matching,
-            includes=lambda exchange: exchange.operation != STREAM.name or exchange.session_id not in sessions,
-            request_ids=server.ids,
+            includes=lambda exchange: exchange.number not in channels.left_out,
+            target_of=partial(comparable_target, facts) if has_playheads else attrgetter("target"),
+            request_ids=ids,
+        )
+        finder = ChannelFinder(channels, verbatim.queues, facts)
+        server = OfflineServer(
+            options.script,
+            log=log,
+            checker=checker,
+            token=token,
+            ids=ids,
+            bases=find_service_bases(recording),
+            identify=identify_service_request if facts is SERVICE else finder.identify,
+        )
+        playheads = Playheads(
+            speed=options.speed_factor, paused=options.paused, per_connection=options.playhead == "connection"
         )
         player = None
-        if options.mode == "session":
-            streams = SessionStreams(playheads, server.ids, server.faulty_sender)
-            player = SessionPlayer(
-                sessions, known_ids=find_session_ids(recording), others=verbatim.respond, streams=streams
-            )
+        if has_playheads:
+            streams = SessionStreams(playheads, ids, server.faulty_sender, facts)
+            known_ids = find_session_ids(recording) if facts is SERVICE else None
+            player = ChannelPlayer(finder, verbatim, streams, known_ids=known_ids)
         access = None
         policy = options.access_policy(recorded_keys=_required_keys(recording))
         if policy is not None:
-            access = AccessControl(policy, server.ids.next, _workspaces_of(sessions))
+            access = AccessControl(policy, ids.next, _workspaces_of(channels.by_name))
         control = replay_control(playheads, verbatim, player)
         handler = verbatim.respond if player is None else player.respond
         try:
@@ -111,7 +135,7 @@ async def serve_replay(
                     faults=server.faults,
                     control=control,
                     token=server.token,
-                    has_playheads=player is not None,
+                    has_playheads=has_playheads,
                     verbatim=verbatim,
                     player=player,
                     warnings=warnings,
@@ -138,18 +162,18 @@ def _required_keys(recording: Recording) -> bool:
     return required
 
 
-def replay_control(playheads: Playheads, verbatim: VerbatimPlayer, player: SessionPlayer | None) -> PlayheadControl:
+def replay_control(playheads: Playheads, verbatim: VerbatimPlayer, player: ChannelPlayer | None) -> PlayheadControl:
     """Control of a replay's playheads; `player` is None in verbatim mode, which has none."""
     return PlayheadControl(
         playheads,
-        {} if player is None else {name: session.log for name, session in player.sessions.items()},
+        {} if player is None else {name: session.log for name, session in player.channels.items()},
         connected=() if player is None else player.streams.connected,
         requests=lambda: _summarise_requests(verbatim, player),
         on_reset=[verbatim.queues.reset],
     )
 
 
-def _summarise_requests(verbatim: VerbatimPlayer, player: SessionPlayer | None) -> RequestSummary:
+def _summarise_requests(verbatim: VerbatimPlayer, player: ChannelPlayer | None) -> RequestSummary:
     """The requests so far; of targets only the path, because the query may contain secrets."""
     requests = [] if player is None else player.streams.requests
     refused = sum(request.refusal is not None for request in requests)

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.agent_sessions import LIMITS
+from wiretape.contract.contract_builder import load_contract
+from wiretape.contract.contract_model import Contract
 from wiretape.errors import InputError
+from wiretape.input_validation import Source
 from wiretape.json_path import JsonPath
 from wiretape.observations import is_header_name
+from wiretape.recording import Recording
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
+from wiretape_replay.session.stream_facts import SERVICE, ContractStreamFacts, StreamFacts
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
 
 SERVING = "What to serve, and where"
@@ -52,6 +57,14 @@ class ReplayOptions:
         SERVING,
         "Serve streams from a playhead, or everything as recorded.",
         choices=("session", "verbatim"),
+    )
+    contract: "Contract | Path | str | None" = option(
+        None,
+        "--contract",
+        SERVING,
+        "Contract of the streams; `wiretape contract list` prints names.  [default: that of the Agent Session Service "
+        "if the recording has its operations, or else sse]",
+        metavar="NAME|FILE",
     )
     speed: str | float = option(
         "max",
@@ -125,9 +138,14 @@ class ReplayOptions:
     """The content of `service`, parsed."""
     script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
+    loaded_contract: Contract | None = field(init=False, repr=False, compare=False)
+    """The contract, if one was chosen."""
+    _faults_source: Source | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.mode == "verbatim" and self.contract is not None:
+            raise InputError("Verbatim mode does not read streams: leave out the option contract, or use session mode.")
         if self.mode == "verbatim" and (self.paused or self.playhead == "connection"):
             raise InputError(
                 "Verbatim mode has no playhead: leave out the options paused and playhead, or use session mode."
@@ -135,9 +153,14 @@ class ReplayOptions:
         service = self.service
         if service is not None and not isinstance(service, AccessPolicy):
             service = decode_access_policy(*toml_document("service", service))
-        script = fault_script(self.faults)
+        script, source = _read_faults(self.faults)
         script.check_mode(self.mode)
+        contract = self.contract
+        if contract is not None and not isinstance(contract, Contract):
+            contract = load_contract(str(contract))
         parsed = {
+            "loaded_contract": contract,
+            "_faults_source": source,
             "speed_factor": parse_speed(self.speed),
             "matching": self._matching(),
             "policy": service,
@@ -158,6 +181,14 @@ class ReplayOptions:
         if self.limits and not policy.limits:
             policy = replace(policy, limits=LIMITS)
         return replace(policy, authentication=False) if self.no_auth else policy
+
+    def stream_facts(self, recording: Recording) -> StreamFacts:
+        """How the streams of a recording are read.  Raises InputError for faults that its contract does not allow."""
+        contract = self.loaded_contract
+        is_service = contract is None and any(each.operation is not None for each in recording.exchanges())
+        if self._faults_source is not None:
+            self.script.check_contract(self._faults_source, is_service=is_service)
+        return SERVICE if is_service else ContractStreamFacts(contract or load_contract("sse"))
 
     def _matching(self) -> Matching:
         ignored_query = frozenset(string_list("ignore_query", self.ignore_query))
@@ -188,17 +219,29 @@ def parse_speed(speed: str | float) -> float:
 
 
 def fault_script(value: object) -> FaultScript:
-    """The faults given as a file, its text, a dictionary, one fault or a list of faults.  Raises InputError."""
+    """The faults for the Agent Session Service: a file, its text, a dictionary, one fault or a list of faults.
+
+    Raises InputError.
+    """
+    script, source = _read_faults(value)
+    if source is not None:
+        script.check_contract(source, is_service=True)
+    return script
+
+
+def _read_faults(value: object) -> tuple[FaultScript, Source | None]:
+    """The faults, for any contract, and where they were read; None if they need no check."""
     if value is None:
-        return FaultScript()
+        return FaultScript(), None
     if isinstance(value, FaultScript):
-        return value
+        return value, None
     if isinstance(value, Mapping) and "do" in value:
         value = [value]
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = {"fault": [dict(fault) if isinstance(fault, Mapping) else fault for fault in value]}
     document, name = toml_document("faults", value, ", or a list of faults")
-    return decode_fault_script(document, name)
+    source = Source(name)
+    return decode_fault_script(document, source), source
 
 
 def toml_document(option: str, value: object, more: str = "") -> tuple[Mapping[str, Any], str]:

@@ -17,9 +17,12 @@ from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.recording_server import replay_control
+from wiretape_replay.session.channel_player import ChannelFinder, ChannelPlayer
 from wiretape_replay.session.playhead_clock import Playheads
+from wiretape_replay.session.recorded_channels import RecordedChannels
 from wiretape_replay.session.session_log import EntryKind, LogEntry, PlayableSession, SessionLog
-from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
+from wiretape_replay.session.session_streams import SessionStreams
+from wiretape_replay.session.stream_facts import SERVICE
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 MS = 1_000_000
@@ -109,7 +112,7 @@ class Client:
 class Stage:
     """A server that serves the sessions."""
 
-    def __init__(self, url: str, player: SessionPlayer, others: VerbatimPlayer, control: PlayheadControl) -> None:
+    def __init__(self, url: str, player: ChannelPlayer, others: VerbatimPlayer, control: PlayheadControl) -> None:
         self.url = url
         self.player = player
         self.others = others
@@ -118,7 +121,7 @@ class Stage:
         self._clients: list[Client] = []
 
     def clock(self, session_id: str = "s1"):
-        return self.player.streams.playheads.latest(self.player.sessions[session_id].log)
+        return self.player.streams.playheads.latest(self.player.channels[session_id].log)
 
     async def connect(self) -> Client:
         where = urlsplit(self.url)
@@ -177,7 +180,8 @@ async def playing(
         others = VerbatimPlayer(recording, math.inf)
         streams = SessionStreams(playheads, RequestIdCounter())
         known_ids = frozenset([*sessions, *known])
-        player = SessionPlayer(sessions, known_ids=known_ids, others=others.respond, streams=streams)
+        finder = ChannelFinder(RecordedChannels(sessions, sessions), others.queues, SERVICE)
+        player = ChannelPlayer(finder, others, streams, known_ids=known_ids)
         control = replay_control(playheads, others, player)
         server = HttpServer(player.respond, print, control=ControlApi(control, TOKEN).respond)
         stage = Stage(await server.start("127.0.0.1", 0), player, others, control)

@@ -8,7 +8,7 @@ import pytest
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.sse import DEFAULT_LIMIT
-from wiretape_replay.session.log_builder import build_sessions
+from wiretape_replay.session.recorded_channels import build_channels
 from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog
 
 STREAM = "/v1/sessions/s1/events/stream"
@@ -34,7 +34,7 @@ def build(builder):
     def _build():
         warnings = []
         with open_recording(builder.close()) as recording:
-            sessions = build_sessions(recording, warnings.append)
+            sessions = build_channels(recording, warnings.append).by_name
         assert all(sentence.endswith(".") and "\n" not in sentence for sentence in warnings)
         prefix = "Session `s1`: "
         return sessions["s1"].log if sessions else None, [sentence.removeprefix(prefix) for sentence in warnings]

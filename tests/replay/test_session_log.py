@@ -18,7 +18,7 @@ from wiretape.observations import (
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.http_server.http_messages import BodyFraming
-from wiretape_replay.session.log_builder import build_sessions
+from wiretape_replay.session.recorded_channels import build_channels
 from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000
@@ -86,7 +86,7 @@ class Stage:
         self.writer.close()
         warnings = []
         with open_recording(self.path) as recording:
-            session = build_sessions(recording, warnings.append)[session_id]
+            session = build_channels(recording, warnings.append).by_name[session_id]
         self.warnings = warnings
         return session
 
@@ -125,7 +125,7 @@ def test_frames_keep_their_bytes_and_a_byte_order_mark_is_dropped(builder):
     builder.exchange([b"\xef\xbb\xbf" + frames[0], b"".join(frames[1:])])
     warnings = []
     with open_recording(builder.close()) as recording:
-        entries = build_sessions(recording, warnings.append)["s1"].log.entries
+        entries = build_channels(recording, warnings.append).by_name["s1"].log.entries
     assert [entry.data for entry in entries[:-1]] == frames
     assert [entry.id for entry in entries] == ["a", "b", "c", None, None]
 
@@ -341,7 +341,7 @@ def test_a_gap_of_years_gets_a_limited_number_of_keep_alives(stage):
 def test_only_endings_by_the_service_are_replayed(builder, ending):
     builder.exchange([event(1)], ending=ending)
     with open_recording(builder.close()) as recording:
-        entries = build_sessions(recording, lambda _: None)["s1"].log.entries
+        entries = build_channels(recording, lambda _: None).by_name["s1"].log.entries
     kept = {Ending.COMPLETE, Ending.SERVICE_CLOSED, Ending.SERVICE_RESET}
     if ending is Ending.SERVICE_INVALID:
         ending, kept = Ending.SERVICE_CLOSED, {Ending.SERVICE_CLOSED}
@@ -406,7 +406,7 @@ def test_sessions_are_separated_by_any_id(stage):
     stage.writer.close()
     warnings = []
     with open_recording(stage.path) as recording:
-        sessions = build_sessions(recording, warnings.append)
+        sessions = build_channels(recording, warnings.append).by_name
     assert {name: summary(session.log.entries) for name, session in sessions.items()} == {
         "s1": ["evt_1"],
         "a/b\x1b[31mé": ["evt_7"],

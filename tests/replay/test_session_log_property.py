@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wiretape.event import Event
 from wiretape.recording import Writer, open_recording
-from wiretape_replay.session.log_builder import build_sessions
+from wiretape_replay.session.recorded_channels import build_channels
 from wiretape_replay.session.session_log import EntryKind, LogReader, UnknownCursorError
 
 SEEDS = st.integers(0, 2**32)
@@ -51,7 +51,7 @@ def build(seed, steps):
                 for exchange in recording.exchanges()
                 if exchange.operation == "stream" and exchange.is_stream
             }
-            return build_sessions(recording, warnings.append), warnings, streams
+            return build_channels(recording, warnings.append).by_name, warnings, streams
 
 
 def ids_on(frames):

@@ -85,7 +85,7 @@ def replay(
         raise InputError("--dry-run lists what a fault script would hit: add --faults FILE.")
     parsed = ReplayOptions(**options)
     if dry_run:
-        for line in preview_lines(recording, parsed.script):
+        for line in preview_lines(recording, parsed):
             click.echo(line)
         return
     host, port = parse_address(listen)
@@ -123,8 +123,10 @@ def _verify(ctx: click.Context, recording: Path) -> int:
 def _greet(running: Replay, recording: Path, options: ReplayOptions) -> Iterator[str]:
     exchanges = len(running.verbatim.queues)
     contents = count_of(exchanges, "exchange")
-    if running.player is not None:
-        contents = f"{count_of(len(running.player.sessions), 'session')} and {count_of(exchanges, 'other exchange')}"
+    player = running.player
+    if player is not None:
+        channels = count_of(len(player.channels), player.streams.facts.noun)
+        contents = f"{channels} and {count_of(exchanges - len(player.by_exchange), 'other exchange')}"
     speed = _describe_speed(options.speed_factor) + (", paused" if options.paused else "")
     yield f"Replaying {shorten(str(recording))} ({contents}) on {running.url} {speed}; Ctrl-C to stop."
     yield from running.warnings
@@ -143,11 +145,12 @@ def _summarize(running: Replay) -> Iterator[str]:
         served = f"{count_of(streams, 'stream')} and {served}"
     yield f"Served {served}; {count_of(len(running.misses), 'request')} had no match."
     yield from running.faults.summary_lines()
-    streams_left = [f"  stream of session {shorten(session_id)}" for session_id in running.unfollowed]
+    noun = "session" if running.player is None else running.player.streams.facts.noun
+    streams_left = [f"  stream of {noun} {shorten(name)}" for name in running.unfollowed]
     requests_left = [f"  {each.number:>5}  {shorten(f'{each.method} {each.target}')}" for each in running.unconsumed]
     if not streams_left and not requests_left:
         yield "Everything in the recording was requested."
-    yield from _list_unrequested(f"the stream of {count_of(len(streams_left), 'session')}", streams_left)
+    yield from _list_unrequested(f"the stream of {count_of(len(streams_left), noun)}", streams_left)
     yield from _list_unrequested(count_of(len(requests_left), "recorded exchange"), requests_left)
 
 

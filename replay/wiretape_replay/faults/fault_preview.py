@@ -8,26 +8,38 @@ from wiretape.agent_sessions import STREAM
 from wiretape.recording import open_recording
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.fault_schedule import action_label, position_label, requests_label
-from wiretape_replay.faults.fault_script import EventFilter, Fault, FaultScript, Position, Reorder, as_tuple
+from wiretape_replay.faults.fault_script import (
+    EventFilter,
+    Fault,
+    FaultRequest,
+    FaultScript,
+    Position,
+    Reorder,
+    as_tuple,
+)
 from wiretape_replay.faults.frame_damage import SendBytes, can_mutate
-from wiretape_replay.session.log_builder import build_sessions, find_session_ids
+from wiretape_replay.server_options import ReplayOptions
+from wiretape_replay.session.recorded_channels import build_channels, find_session_ids
 from wiretape_replay.session.session_log import SessionLog
+from wiretape_replay.session.stream_facts import SERVICE
 
 _MOST_LISTED = 20
 """How many events the listing names for each fault."""
 
 
-def preview_lines(recording_path: Path, script: FaultScript) -> Iterator[str]:
-    """The lines of a dry run.  Raises RecordingError."""
+def preview_lines(recording_path: Path, options: ReplayOptions) -> Iterator[str]:
+    """The lines of a dry run.  Raises RecordingError, and InputError for faults that the contract does not allow."""
     with open_recording(recording_path) as recording:
+        facts = options.stream_facts(recording)
         # Oddities of the recording are reported when it is replayed.
-        sessions = build_sessions(recording, lambda _: None)
-        logs = {name: session.log for name, session in sessions.items()}
-        yield from list_hits(script, logs, find_session_ids(recording))
+        channels = build_channels(recording, lambda _: None, facts, options.matching).by_name
+        logs = {name: channel.log for name, channel in channels.items()}
+        other = find_session_ids(recording) if facts is SERVICE else ()
+        yield from list_hits(options.script, logs, other, noun=facts.noun)
 
 
 def list_hits(
-    script: FaultScript, logs: Mapping[str, SessionLog], other_sessions: Collection[str] = ()
+    script: FaultScript, logs: Mapping[str, SessionLog], other_sessions: Collection[str] = (), *, noun: str = "session"
 ) -> Iterator[str]:
     """The lines about what would be hit if each session's stream were requested once, with deltas, from its beginning.
 
@@ -37,8 +49,8 @@ def list_hits(
     if not script.faults:
         yield "The script has no faults."
     for fault in script.faults:
-        yield f"{shorten(fault.name, 60)}: {action_label(fault)}{_limits_label(fault, logs)}"
-        hits = list(_find_hits(fault, logs))
+        yield f"{shorten(fault.name, 60)}: {action_label(fault)}{_limits_label(fault, logs, noun)}"
+        hits = list(_find_hits(fault, logs, noun))
         for hit in hits[:_MOST_LISTED]:
             yield f"  {'' if fault.probability == 1 else 'may: '}{hit}"
         if len(hits) > _MOST_LISTED:
@@ -47,21 +59,23 @@ def list_hits(
             yield "  hits nothing in this recording"
         for session in as_tuple(fault.session):
             if session not in logs and session not in other_sessions:
-                yield f"  this recording has no session {shorten(session, 60)}"
+                yield f"  this recording has no {noun} {shorten(session, 60)}"
 
 
-def _find_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[str]:
+def _find_hits(fault: Fault, logs: Mapping[str, SessionLog], noun: str) -> Iterator[str]:
     if fault.events is None:
-        return _response_hits(fault, logs)
+        return _response_hits(fault, logs, noun)
     # With a probability, any event may be among those that are hit.
     most = fault.skip + fault.times if fault.times is not None and fault.probability == 1 else None
-    return islice(_event_hits(fault, fault.events, logs), fault.skip, most)
+    return islice(_event_hits(fault, fault.events, logs, noun), fault.skip, most)
 
 
-def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog]) -> Iterator[str]:
-    position = fault.position or Position.BEFORE
+def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog], noun: str) -> Iterator[str]:
+    position, numbers = fault.position or Position.BEFORE, as_tuple(fault.connection)
     for session, log in logs.items():
-        if fault.session and session not in as_tuple(fault.session):
+        opened_by = log.opened_by or (STREAM.method, "")
+        request = FaultRequest(*opened_by, session=session, stream=session, connection=next(iter(numbers), None))
+        if not fault.matches(request):
             continue
         number = 0
         for place, entry in enumerate(log.entries):
@@ -69,14 +83,14 @@ def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog
             if not entry.is_event or not events.matches(entry, number) or not _can_hit(fault, entry.data):
                 continue
             where = f"{position_label(position, entry)}{_connections_label(fault)}"
-            yield f"session {shorten(session, 60)}, position {place}: {where}"
+            yield f"{noun} {shorten(session, 60)}, position {place}: {where}"
 
 
-def _response_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[str]:
+def _response_hits(fault: Fault, logs: Mapping[str, SessionLog], noun: str) -> Iterator[str]:
     for session in as_tuple(fault.session) or (None,):
         if session is not None and session not in logs and _is_for_streams(fault):
             continue
-        of = f" of session {shorten(session, 60)}" if session is not None else ""
+        of = f" of {noun} {shorten(session, 60)}" if session is not None else ""
         yield f"{requests_label(fault)}{of}{_connections_label(fault)}"
 
 
@@ -96,14 +110,14 @@ def _connections_label(fault: Fault) -> str:
     return f", on connection {numbers}" if numbers else ""
 
 
-def _limits_label(fault: Fault, logs: Mapping[str, SessionLog]) -> str:
+def _limits_label(fault: Fault, logs: Mapping[str, SessionLog], noun: str) -> str:
     parts = []
     if fault.skip:
         parts.append(f"after the first {fault.skip}")
     if fault.times is not None:
         parts.append("once" if fault.times == 1 else f"{fault.times} times")
         if len(as_tuple(fault.session) or logs) > 1:
-            parts.append("counted across all sessions, in the order of the requests")
+            parts.append(f"counted across all {noun}s, in the order of the requests")
     if fault.probability < 1:
         parts.append(f"with probability {fault.probability:g}")
     return f" ({', '.join(parts)})" if parts else ""

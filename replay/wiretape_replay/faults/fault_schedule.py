@@ -5,7 +5,7 @@ do meanwhile.  Only `skip` and `times`, which count over all connections, depend
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -234,11 +234,27 @@ class Injection:
     """What to do to the events of a stream; None if no fault can hit them."""
 
 
+def identify_service_request(request: HttpRequest) -> FaultRequest:
+    """Return what decides which faults apply to a request to the Agent Session Service."""
+    match = operation_of(request.method, request.target)
+    return FaultRequest(
+        method=request.method,
+        target=request.target,
+        session=match.session_id if match else session_in(request.target),
+        run=match.run_id if match else None,
+        stream=match.session_id if match is not None and match.operation is STREAM else None,
+        cursor=cursor_in(request.header(CURSOR_HEADER)),
+    )
+
+
 class FaultSchedule:
     """The faults of one server."""
 
-    def __init__(self, script: FaultScript) -> None:
+    def __init__(
+        self, script: FaultScript, identify: Callable[[HttpRequest], FaultRequest] = identify_service_request
+    ) -> None:
         self.script = script
+        self._identify = identify
         self._event_faults = tuple(fault for fault in script.faults if fault.events is not None)
         self._counter = FaultCounter(script.seed)
         self._connections: Counter[str] = Counter()
@@ -284,20 +300,11 @@ class FaultSchedule:
         return Injection(before, StreamFaults(self._counter, request, of_stream))
 
     def _request(self, asked: HttpRequest) -> FaultRequest:
-        match = operation_of(asked.method, asked.target)
-        session = match.session_id if match else session_in(asked.target)
-        connection = None
-        if match is not None and match.operation is STREAM:
-            self._connections[match.session_id] += 1
-            connection = self._connections[match.session_id]
-        return FaultRequest(
-            method=asked.method,
-            target=asked.target,
-            session=session,
-            run=match.run_id if match else None,
-            connection=connection,
-            cursor=cursor_in(asked.header(CURSOR_HEADER)),
-        )
+        request = self._identify(asked)
+        if request.stream is None:
+            return request
+        self._connections[request.stream] += 1
+        return replace(request, connection=self._connections[request.stream])
 
     def _before(self, request: FaultRequest) -> Iterator[Instruction]:
         for fault in self.script.faults:
@@ -368,7 +375,7 @@ def position_label(position: Position, entry: LogEntry, number: int | None = Non
 
 def event_fault_line(fault: Fault, request: FaultRequest, position: Position, entry: LogEntry, number: int) -> str:
     """The line of the log for a fault that is applied to an event."""
-    where = f"session {_short(request.session or '')}, connection {request.connection}"
+    where = f"{request.noun} {_short(request.session or '')}, connection {request.connection}"
     return f"Fault {_short(fault.name)}: {action_label(fault)} {position_label(position, entry, number)} ({where})"
 
 

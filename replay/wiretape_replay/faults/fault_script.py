@@ -86,9 +86,13 @@ class FaultRequest:
     target: str
     session: str | None = None
     run: str | None = None
+    stream: str | None = None
+    """What its stream is counted with; None for requests that open no stream."""
     connection: int | None = None
     """Which stream of its session it is, from 1; None for other requests."""
     cursor: str | None = None
+    noun: str = "session"
+    """What log lines call its channel."""
 
     @property
     def path(self) -> str:
@@ -146,6 +150,7 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
     affects_responses: ClassVar[bool] = False
     """Whether it can be applied to a whole response, without naming an event."""
     affects_streams_only: ClassVar[bool] = False
+    affects_service_only: ClassVar[bool] = False
 
     name: Text = ""
     operation: Texts = ()
@@ -178,17 +183,27 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
         return self.before or self.at or self.after
 
     @property
+    def is_for_streams(self) -> bool:
+        """Whether it applies to requests for streams only."""
+        return self.events is not None or bool(self.connection) or self.affects_streams_only
+
+    @property
     def operations(self) -> tuple[RequestPattern, ...]:
         """The requests it applies to; empty: any."""
-        if self.events is not None or self.connection or self.affects_streams_only:
-            return _requests((STREAM.name,))
-        return _requests(as_tuple(self.operation))
+        return _requests(as_tuple(self.operation) or ((STREAM.name,) if self.is_for_streams else ()))
 
     def matches(self, request: FaultRequest) -> bool:
         """Whether it applies to a request, or to the events of its response."""
-        operations = self.operations
+        operations, is_stream = self.operations, request.stream is not None
         return (
-            (not operations or any(operation.matches(request.method, request.target) for operation in operations))
+            (is_stream or not self.is_for_streams)
+            and (
+                not operations
+                or any(
+                    (is_stream and operation.name == STREAM.name) or operation.matches(request.method, request.target)
+                    for operation in operations
+                )
+            )
             and _includes(self.session, request.session)
             and _includes(self.run, request.run)
             and _includes(self.connection, request.connection)
@@ -200,9 +215,19 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
             yield ("name",), "expected a string without line ends and NUL"
         yield from self._position_problems()
         yield from self._request_problems()
+
+    def service_problems(self) -> Iterator[Problem]:
+        """What cannot be right about the fault where a replay or stand-in is of the Agent Session Service."""
+        if self.is_for_streams and any(name != STREAM.name for name in as_tuple(self.operation)):
+            yield ("operation",), f"{self._reason}: use {STREAM.name}, or leave operation out"
         if self.events is not None:
             for path, problem in self.events.problems():
                 yield (str(self.position), *path), problem
+
+    def contract_problems(self) -> Iterator[Problem]:
+        """What cannot be right about the fault where a replay is of another contract."""
+        if self.affects_service_only:
+            yield ("do",), f"{self.action} sends an event of the Agent Session Service, not of another contract"
 
     def _position_problems(self) -> Iterator[Problem]:
         used = [position for position in Position if getattr(self, position) is not None]
@@ -226,17 +251,20 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
                 hint = f"; did you mean {similar}?" if similar else ""
                 yield ("operation",), f"expected {expected}, got {shorten(repr(name), 60)}{hint}"
                 return
-        if self.events is not None:
-            yield from self._stream_problems("only streams have events")
-        elif self.affects_streams_only:
-            yield from self._stream_problems("only streams take a cursor")
-        elif self.connection:
-            yield from self._stream_problems("only streams are counted as connections")
+        if self.is_for_streams:
+            yield from self._stream_problems(self._reason)
         elif self.run and any(operation.name not in {CANCEL.name, RESUME.name} for operation in self.operations):
             yield ("run",), f"only the paths of {CANCEL.name} and {RESUME.name} name a run"
 
+    @property
+    def _reason(self) -> str:
+        """Why it applies to streams only."""
+        if self.events is not None:
+            return "only streams have events"
+        return "only streams take a cursor" if self.affects_streams_only else "only streams are counted as connections"
+
     def _stream_problems(self, why: str) -> Iterator[Problem]:
-        if any(name != STREAM.name for name in as_tuple(self.operation)):
+        if any(name in OPERATIONS and name != STREAM.name for name in as_tuple(self.operation)):
             yield ("operation",), f"{why}: use {STREAM.name}, or leave operation out"
         if self.run:
             yield (
@@ -345,6 +373,7 @@ class InsertResync(BaseFault, frozen=True, kw_only=True, tag="resync"):
     """Insert a `stream.resync` event; without an id it is ephemeral."""
 
     positions: ClassVar[tuple[Position, ...]] = (Position.BEFORE, Position.AFTER)
+    affects_service_only: ClassVar[bool] = True
 
     id: Text | None = None
     sequence: Count | None = None
@@ -441,6 +470,12 @@ class FaultScript(_Table, frozen=True, kw_only=True):
                 yield ("fault", index, "name"), f"two faults have the name {printable(fault.name)}"
             names.add(fault.name)
 
+    def check_contract(self, source: Source, *, is_service: bool) -> None:
+        """Raises InputError for what cannot be right for the Agent Session Service, or for any other contract."""
+        for index, fault in enumerate(self.faults):
+            for path, problem in fault.service_problems() if is_service else fault.contract_problems():
+                raise source.error(("fault", index, *path), problem)
+
     def check_mode(self, mode: str) -> None:
         """Raises InputError if a fault cannot be applied in this mode of replay."""
         if mode != "verbatim":
@@ -453,9 +488,8 @@ class FaultScript(_Table, frozen=True, kw_only=True):
                 )
 
 
-def decode_fault_script(document: Any, name: str) -> FaultScript:
-    """Decode the document of a fault script; `name` is what error messages call it.  Raises InputError."""
-    source = Source(name)
+def decode_fault_script(document: Any, source: Source) -> FaultScript:
+    """Decode the document of a fault script, which may be for any contract.  Raises InputError."""
     require_table_lists(document, ("fault",), source)
     script = validate(document, FaultScript, source)
     for path, problem in script.problems():

@@ -1,4 +1,4 @@
-"""Build the logs of a recording's sessions from their recorded connections.
+"""Build the log of a channel from its recorded connections.
 
 Connections that were open at the same time received the same live output, which belongs into the log once.
 """
@@ -6,14 +6,14 @@ Connections that were open at the same time received the same live output, which
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 
-from wiretape.agent_sessions import DELTA_TYPES, STREAM, operation_of, session_in
+from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import format_number, quote
+from wiretape.rules import format_number
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.session.log_warnings import LogWarnings
 from wiretape_replay.session.recorded_connection import (
@@ -25,6 +25,7 @@ from wiretape_replay.session.recorded_connection import (
     Stretch,
 )
 from wiretape_replay.session.session_log import KEEP_ALIVE, EntryKind, LogEntry, PlayableSession, SessionLog
+from wiretape_replay.session.stream_facts import StreamFacts
 
 _FRAMING_HEADERS = {"content-length", "content-encoding", "transfer-encoding"}
 _CHUNKED = ("Transfer-Encoding", "chunked")
@@ -32,63 +33,45 @@ _MOST_KEEP_ALIVES = 10_000
 """In one gap: a recording may be continued weeks later."""
 
 
-def build_sessions(recording: Recording, warn: Callable[[str], None]) -> dict[str, PlayableSession]:
-    """The sessions with a recorded stream, by id.
-
-    `warn` gets one sentence for each problem.  Raises RecordingError if the file is damaged.
-    """
-    requests: defaultdict[str, list[Exchange]] = defaultdict(list)
-    for exchange in recording.exchanges():
-        if exchange.operation == STREAM.name and exchange.session_id is not None:
-            requests[exchange.session_id].append(exchange)
-    findings = _findings_by_event(recording)
-    sessions = {}
-    for session_id, exchanges in requests.items():
-        warnings = LogWarnings()
-        session = _build_session(recording, session_id, exchanges, findings, warnings)
-        if session is not None:
-            sessions[session_id] = session
-        for sentence in warnings.sentences():
-            warn(f"Session {quote(session_id)}: {sentence}")
-    if not sessions:
-        warn("The recording contains no stream of any session.")
-    return sessions
-
-
-def find_session_ids(recording: Recording) -> frozenset[str]:
-    """The ids of all sessions that requests of the recording name.  Raises RecordingError."""
-    ids = (exchange.session_id or session_in(exchange.request.target) for exchange in recording.exchanges())
-    return frozenset(session_id for session_id in ids if session_id is not None)
-
-
-def find_service_bases(recording: Recording) -> frozenset[str]:
-    """The base paths under which operations were requested.  Raises RecordingError."""
-    requests = (exchange.request for exchange in recording.exchanges() if exchange.operation is not None)
-    matches = (operation_of(request.method, request.target) for request in requests)
-    return frozenset(match.base.rstrip("/") for match in matches if match is not None)
-
-
-def _build_session(
+def read_connections(
     recording: Recording,
-    session_id: str,
     exchanges: Iterable[Exchange],
+    facts: StreamFacts,
     findings: FindingCodes,
     warnings: LogWarnings,
-) -> PlayableSession | None:
-    """One session from all requests for its stream; None if none of them got a stream."""
+) -> tuple[list[RecordedConnection], DurableEvents]:
+    """Read the connections of a channel from all requests for its streams, in the order of their beginning."""
     events = DurableEvents(warnings)
     connections = []
     for exchange in sorted(exchanges, key=attrgetter("began_ns")):
-        if _is_served(exchange):
+        if is_served(exchange):
             body = recording.body(exchange.number, Side.RESPONSE)
-            connections.append(ConnectionReader(exchange, events, findings, warnings).read(body))
+            connections.append(ConnectionReader(exchange, facts, events, findings, warnings).read(body))
         else:
             warnings.refused[_outcome(exchange)] += 1
-    if not connections or connections[0].exchange.response is None:
-        return None
+    return connections, events
+
+
+def build_channel(
+    name: str,
+    connections: Sequence[RecordedConnection],
+    events: DurableEvents,
+    facts: StreamFacts,
+    warnings: LogWarnings,
+    *,
+    restarts: bool = False,
+) -> PlayableSession:
+    """Build a channel from its connections, which are in the order of their beginning; `restarts`: see SessionLog."""
+    response = connections[0].exchange.response
+    if response is None:
+        raise ValueError("A connection without a response is none.")
     comment = _most_common_comment(connections) or KEEP_ALIVE
-    log = _build_log(session_id, connections, events, comment, warnings)
-    return PlayableSession(log, _stream_head(connections[0].exchange.response), comment)
+    log = _build_log(name, connections, events, comment, warnings, has_sequences=facts.has_sequences)
+    request = connections[0].exchange.request
+    log.opened_by = request.method, request.target
+    log.restarts = restarts
+    log.is_finite = facts.is_split and bool(log.entries) and log.entries[-1].kind is EntryKind.ENDING
+    return PlayableSession(log, _stream_head(response), comment)
 
 
 def _build_log(
@@ -97,9 +80,12 @@ def _build_log(
     events: DurableEvents,
     comment: bytes,
     warnings: LogWarnings,
+    *,
+    has_sequences: bool,
 ) -> SessionLog:
     """The log from all connections, which are in the order of their beginning."""
-    durable, warnings.out_of_order = _sort_events([connection.durable for connection in connections])
+    durable, problem = _sort_events([connection.durable for connection in connections])
+    warnings.out_of_order = problem if has_sequences else ""
     unknown = [one for one in connections if one.cursor is not None and events.find(one.cursor) is None]
     warnings.unknown_cursors = [(one.exchange.number, one.cursor or "") for one in unknown]
     warnings.outlived = _drop_outlived_endings(connections)
@@ -273,7 +259,7 @@ def _add_unknown_cursors(log: SessionLog, connections: Sequence[RecordedConnecti
         log.add_cursor(connection.cursor or "", position - 1)
 
 
-def _is_served(exchange: Exchange) -> bool:
+def is_served(exchange: Exchange) -> bool:
     """Whether the response is a stream."""
     return exchange.response is not None and exchange.response.status == 200 and exchange.is_stream
 
@@ -286,7 +272,8 @@ def _outcome(exchange: Exchange) -> str:
     return f"{status} without an event stream" if status == 200 else str(status)
 
 
-def _findings_by_event(recording: Recording) -> FindingCodes:
+def find_codes(recording: Recording) -> FindingCodes:
+    """The codes of the findings about each event.  Raises RecordingError."""
     codes: defaultdict[tuple[int, int], dict[str, None]] = defaultdict(dict)
     for finding in recording.findings():
         if finding.event is not None:

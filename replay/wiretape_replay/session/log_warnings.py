@@ -41,9 +41,11 @@ class LogWarnings:
     refused: Counter[str] = field(default_factory=Counter)
     """Requests for the stream that did not get one, by what they got."""
 
-    def sentences(self) -> Iterator[str]:
-        """One sentence for each warning."""
+    def sentences(self, *, expects_durable: bool = True) -> Iterator[str]:
+        """One sentence for each warning; with `expects_durable`, also if there are no durable events."""
         yield from self._about_the_beginning()
+        if expects_durable and not (self.durable or self.refused):
+            yield "it has no durable events."
         yield from self._about_order()
         yield from self._about_ids()
         yield from self._about_bytes()
@@ -68,8 +70,6 @@ class LogWarnings:
     def _about_order(self) -> Iterator[str]:
         if self.out_of_order:
             yield f"{self.out_of_order}; events are replayed in the order in which they first arrived."
-        if not (self.durable or self.refused):
-            yield "it has no durable events."
         without_id = sum(event.id is None for event in self.durable)
         if without_id:
             events = _count(

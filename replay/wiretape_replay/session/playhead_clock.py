@@ -112,6 +112,8 @@ class PlayheadClock:
     ) -> None:
         """`on_change` is called after every change of the playhead; `keep_alive_s` and `call_later`: see Playheads."""
         self.playhead = playhead
+        self.is_released = False
+        """Whether the stream that had it for itself has ended."""
         self._on_change = on_change
         self._keep_alive_s = keep_alive_s
         self._call_later = call_later
@@ -223,11 +225,12 @@ class Playheads:
     def of_session(self, log: SessionLog) -> list[PlayheadClock]:
         """All playheads of a session, the latest last; at least one."""
         latest = self.latest(log)
-        return [clock for clock in self._all if clock.playhead.log is log] if self._per_connection else [latest]
+        has_several = self._per_connection or log.restarts
+        return [clock for clock in self._all if clock.playhead.log is log] if has_several else [latest]
 
     def for_stream(self, log: SessionLog, request: HttpRequest, cursor: str | None) -> PlayheadClock:
-        """The playhead that a requested stream follows."""
-        if not self._per_connection:
+        """The playhead that a requested stream follows; `release` it after the stream."""
+        if not (self._per_connection or log.restarts):
             return self.latest(log)
         client = (log.session_id, _client_of(request))
         clock = self._by_client.get(client)
@@ -235,6 +238,17 @@ class Playheads:
             unclaimed = self._unclaimed.pop(log.session_id, None)
             clock = self._by_client[client] = self._create(log) if unclaimed is None else unclaimed
         return clock
+
+    def release(self, clock: PlayheadClock) -> None:
+        """Note that a stream has ended: of a log that restarts, only the playhead of the latest stream is kept."""
+        log = clock.playhead.log
+        if not log.restarts:
+            return
+        clock.is_released = True
+        for other in self.of_session(log)[:-1]:
+            if other.is_released:
+                other.stop()
+                self._all.remove(other)
 
     def reset(self) -> None:
         """Reset the playheads of all sessions."""

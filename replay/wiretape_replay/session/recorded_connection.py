@@ -3,47 +3,19 @@
 A durable event belongs into the log once, however often it was replayed.
 """
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wiretape.agent_sessions import CURSOR_HEADER, KEEP_ALIVE_SECONDS, cursor_in, deltas_requested
+from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.event import Event, Shape, TimedFrame
 from wiretape.frame_reader import FrameReader
-from wiretape.observations import BytesArrived, BytesLost, Ending, header
+from wiretape.observations import BytesArrived, BytesLost, Ending
 from wiretape.recording import Exchange
 from wiretape.rules import json_hash
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape_replay.session.log_warnings import LogWarnings
 from wiretape_replay.session.session_log import EntryKind, LogEntry
-
-
-def entry_of_event(event: Event, findings: tuple[str, ...] = ()) -> LogEntry:
-    """The entry of an event, with its time in the recording.
-
-    An event with an id is durable, whatever else it contains, because clients may resume with that id.  So is one with
-    a sequence and no id, although no cursor names it.
-    """
-    # As a client would send it back: bytes that are not UTF-8 become U+FFFD.
-    event_id = event.id or None
-    is_durable = event_id is not None or (event.shape is Shape.DURABLE and event.sequence is not None)
-    return LogEntry(
-        EntryKind.DURABLE if is_durable else EntryKind.EPHEMERAL,
-        event.time_ns,
-        event.raw,
-        event_id,
-        _interned(event.type or None),
-        event.sequence,
-        _interned(event.run_id),
-        _interned(event.tool_call_id),
-        source=(event.exchange, event.number),
-        findings=findings,
-    )
-
-
-def _interned(text: str | None) -> str | None:
-    """The same text, held in memory once."""
-    return None if text is None else sys.intern(text)
+from wiretape_replay.session.stream_facts import StreamFacts, StreamOpening
 
 
 class DurableEvents:
@@ -183,12 +155,18 @@ class ConnectionReader:
     """Reads the body of one connection.  Call `read` once."""
 
     def __init__(
-        self, exchange: Exchange, events: DurableEvents, findings: FindingCodes, warnings: LogWarnings
+        self,
+        exchange: Exchange,
+        facts: StreamFacts,
+        events: DurableEvents,
+        findings: FindingCodes,
+        warnings: LogWarnings,
     ) -> None:
         """`exchange` has a response."""
         begin_ns = exchange.began_ns
-        cursor = cursor_in(header(exchange.request.headers, CURSOR_HEADER))
-        self._connection = RecordedConnection(exchange, begin_ns, cursor, deltas_requested(exchange.request.target))
+        opening = facts.read_opening(exchange.request) or StreamOpening(exchange.request.target)
+        self._connection = RecordedConnection(exchange, begin_ns, opening.cursor or None, opening.deltas)
+        self._facts = facts
         self._number = exchange.number
         self._events = events
         self._findings = findings
@@ -235,7 +213,7 @@ class ConnectionReader:
                 self._add_comment(seen)
 
     def _add_event(self, event: Event) -> None:
-        entry = entry_of_event(event, self._findings.get((self._number, event.number), ()))
+        entry = self._facts.make_entry(event, self._findings.get((self._number, event.number), ()))
         if entry.kind is EntryKind.DURABLE:
             if event.shape is not Shape.NO_DATA or self._events.find(entry.id) is None:
                 self._add_durable(entry)

@@ -70,6 +70,12 @@ class SessionLog:
 
     def __init__(self, session_id: str, entries: Sequence[LogEntry] = ()) -> None:
         self.session_id = session_id
+        self.restarts = False
+        """Whether each of its streams begins at its start, with a playhead of its own: no cursor names its events."""
+        self.is_finite = False
+        """Whether streams that begin at its end are ended as it ends."""
+        self.opened_by: tuple[str, str] | None = None
+        """Method and target of the first request for one of its streams, if it was recorded."""
         self.entries: list[LogEntry] = []
         self._positions: dict[str, int] = {}
         self._stripped: dict[str, str | None] = {}
@@ -128,15 +134,18 @@ class LogReader:
     after its cursor; all entries ahead of the playhead are live, and are sent when the playhead passes them.
     """
 
-    def __init__(self, log: SessionLog, playhead: int, *, cursor: str | None, deltas: bool) -> None:
+    def __init__(
+        self, log: SessionLog, playhead: int, *, cursor: str | None, deltas: bool, begins_at_start: bool = True
+    ) -> None:
         """`playhead` is its position when the client connects.
 
+        A stream without a cursor begins at the start, or at the playhead.
         Raises UnknownCursorError if the cursor names no event behind the playhead: the service cannot have issued it.
         """
         self._log = log
         self._live_from = playhead
         self._deltas = deltas
-        self.position = 0
+        self.position = 0 if begins_at_start else min(playhead, len(log) - log.is_finite)
         """The position of the next entry to read."""
         if cursor is not None:
             position = log.position_of(cursor)
@@ -154,7 +163,8 @@ class LogReader:
 
     def _carries(self, entry: LogEntry) -> bool:
         if self.position <= self._live_from:
-            return entry.kind is EntryKind.DURABLE
+            is_end = self._log.is_finite and self.position == len(self._log)
+            return entry.kind is EntryKind.DURABLE or is_end
         return self._deltas or not entry.is_delta
 
 

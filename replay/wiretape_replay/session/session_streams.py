@@ -1,33 +1,25 @@
 """The streams of sessions: which client requested which, who is connected, and what is sent as the playhead moves."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
-from wiretape.agent_sessions import (
-    CURSOR_HEADER,
-    INVALID_CURSOR,
-    RESOURCE_NOT_FOUND,
-    STREAM,
-    cursor_in,
-    deltas_requested,
-    operation_of,
-    session_in,
-)
-from wiretape_replay.access.auth_and_rate_limits import session_not_found
+from wiretape.agent_sessions import INVALID_CURSOR
+from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.generated_ids import RequestIdCounter
-from wiretape_replay.http_server.aiohttp_server import Handler
-from wiretape_replay.http_server.http_messages import HttpRequest
+from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.session.playhead_clock import IdleTimer, PlayheadClock, Playheads
 from wiretape_replay.session.session_log import (
     LogEntry,
     LogReader,
     PlayableSession,
+    SessionLog,
     UnknownCursorError,
 )
+from wiretape_replay.session.stream_facts import SERVICE, StreamFacts, StreamOpening
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +61,11 @@ class SessionStreams:
         playheads: Playheads,
         request_ids: RequestIdCounter,
         faulty_sender: Callable[[ResponseWriter], FaultySender | None] | None = None,
+        facts: StreamFacts = SERVICE,
     ) -> None:
         """`faulty_sender` returns the sender of a stream that faults can hit, None for other streams."""
         self.playheads = playheads
+        self.facts = facts
         self.requests: list[StreamRequest] = []
         """In order of arrival."""
         self.connected: list[ConnectedStream] = []
@@ -82,29 +76,39 @@ class SessionStreams:
     async def serve(self, request: HttpRequest, writer: ResponseWriter, session: PlayableSession) -> None:
         """Answer a request for the stream of a session."""
         log = session.log
-        sent_cursor, deltas = request.header(CURSOR_HEADER), deltas_requested(request.target)
-        cursor = cursor_in(sent_cursor)
+        opening = self.facts.read_opening(request) or StreamOpening(request.target)
+        cursor = (opening.cursor or None) if not log.restarts else None
         clock = self.playheads.for_stream(log, request, cursor)
         if cursor is not None:
             clock.start_after(cursor)
         position = clock.playhead.position
+        seen = StreamRequest(log.session_id, opening.cursor, opening.deltas, position)
+        begins_at_start = opening.begins_at_start or log.restarts
+        start = f"after {cursor}" if cursor else "from the beginning" if begins_at_start else "from now on"
         try:
-            reader = LogReader(log, position, cursor=cursor, deltas=deltas)
+            reader = LogReader(log, position, cursor=cursor, deltas=opening.deltas, begins_at_start=begins_at_start)
         except UnknownCursorError:
-            refused = StreamRequest(log.session_id, cursor or sent_cursor, deltas, position, INVALID_CURSOR)
-            self.requests.append(refused)
-            message = f"The cursor {cursor} names no persisted event of session {log.session_id}."
-            await self.refuse(request, writer, INVALID_CURSOR, message)
-            if log.position_of(cursor or "") is not None:
-                writer.log(f"  The event is in the log, but ahead of the playhead (at {position} of {len(log)}).")
-            return
-        self.requests.append(StreamRequest(log.session_id, cursor or sent_cursor, deltas, position))
-        start = f"after {cursor}" if cursor else "from the beginning"
-        writer.log_outcome(request, f"session {log.session_id} {start}, playhead at {position} of {len(log)}")
-        with self._connect(ConnectedStream(clock, reader, cursor or sent_cursor, deltas)):
+            refusal = self.facts.refuse_cursor(cursor or "", log.session_id, self._request_ids.next)
+            if refusal is not None:
+                await self._refuse_cursor(request, writer, seen, log, refusal)
+                return
+            start = f"from the beginning, because the cursor {shorten(cursor or '')} is unknown"
+            reader = LogReader(log, position, cursor=None, deltas=opening.deltas)
+        self.requests.append(seen)
+        writer.log_outcome(request, f"{self.facts.noun} {log.session_id} {start}, playhead at {position} of {len(log)}")
+        with self._connect(ConnectedStream(clock, reader, opening.cursor, opening.deltas)):
             await writer.start(session.head)
             faulty = None if self._faulty_sender is None else self._faulty_sender(writer)
             await send_stream(writer, clock, reader, session.keep_alive, faulty)
+
+    async def _refuse_cursor(
+        self, request: HttpRequest, writer: ResponseWriter, seen: StreamRequest, log: SessionLog, refusal: HttpResponse
+    ) -> None:
+        self.requests.append(replace(seen, refusal=INVALID_CURSOR))
+        writer.log_outcome(request, f"{refusal.status} {INVALID_CURSOR}")
+        await writer.respond(refusal)
+        if log.position_of(seen.cursor or "") is not None:
+            writer.log(f"  The event is in the log, but ahead of the playhead (at {seen.position} of {len(log)}).")
 
     async def refuse(self, request: HttpRequest, writer: ResponseWriter, code: str, message: str) -> None:
         """Answer with an error."""
@@ -120,36 +124,8 @@ class SessionStreams:
             yield
         finally:
             self.connected.remove(stream)
+            self.playheads.release(stream.clock)
             self.playheads.changes.notify()
-
-
-class SessionPlayer:
-    """Handles the requests of session mode: serves streams by the playhead, and passes on all others."""
-
-    def __init__(
-        self,
-        sessions: Mapping[str, PlayableSession],
-        *,
-        known_ids: frozenset[str],
-        others: Handler,
-        streams: SessionStreams,
-    ) -> None:
-        """`known_ids` are the ids of all sessions, including those without a stream."""
-        self.sessions = sessions
-        self.streams = streams
-        self._known_ids = known_ids
-        self._others = others
-
-    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        """Respond to one request."""
-        match = operation_of(request.method, request.target)
-        session_id = match.session_id if match else session_in(request.target)
-        if session_id is not None and session_id not in self._known_ids:
-            await self.streams.refuse(request, writer, RESOURCE_NOT_FOUND, session_not_found(session_id))
-        elif match is not None and match.operation is STREAM and match.session_id in self.sessions:
-            await self.streams.serve(request, writer, self.sessions[match.session_id])
-        else:
-            await self._others(request, writer)
 
 
 async def send_stream(

@@ -133,6 +133,10 @@ class ExchangeQueues:
             body = self.compared_body(request.body)
             yield from (queue for queue in self._redacted if not queue.key.differences(key, body))
 
+    def following(self, queues: Iterable[ExchangeQueue]) -> RecordedRequest | None:
+        """The request that is taken next from one of these queues; None if they are used up."""
+        return next((queue.requests[queue.position] for queue in queues if not queue.is_used_up), None)
+
     def queue_of(self, recorded: RecordedRequest) -> ExchangeQueue:
         """The queue that contains a recorded request."""
         return self._queue_of[recorded.number]

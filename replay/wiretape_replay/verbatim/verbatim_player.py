@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from wiretape.agent_sessions import ENVELOPE_KEY
 from wiretape.bounded_dict import put_bounded
@@ -208,17 +209,19 @@ class VerbatimPlayer:
         *,
         matching: Matching | None = None,
         includes: Callable[[Exchange], bool] = lambda _: True,
+        target_of: Callable[[RequestStarted], str] = attrgetter("target"),
         request_ids: RequestIdCounter | None = None,
     ) -> None:
         """`speed` is a multiple of the recorded speed; infinity: at once.
 
-        `includes` selects the exchanges.
+        `includes` selects the exchanges; `target_of` returns the target of a request as it is compared.
         `request_ids` are for responses that were not recorded.  Raises RecordingError if the recording is damaged.
         """
         self.served: list[ServedRequest] = []
         self.missed: list[UnmatchedRequest] = []
         exchanges = (exchange for exchange in recording.exchanges() if includes(exchange))
-        self.queues = ExchangeQueues((_recorded_request(recording, exchange) for exchange in exchanges), matching)
+        recorded = (_recorded_request(recording, exchange, target_of(exchange.request)) for exchange in exchanges)
+        self.queues = ExchangeQueues(recorded, matching)
         self._recording = recording
         self._speed = speed
         self._small: dict[int, _SmallResponse] = {}
@@ -229,8 +232,12 @@ class VerbatimPlayer:
         """Handle a request."""
         recorded = self.queues.take(request)
         if recorded is None:
-            await self._respond_no_match(request, writer)
-            return
+            await self.respond_no_match(request, writer)
+        else:
+            await self.respond_recorded(recorded, request, writer)
+
+    async def respond_recorded(self, recorded: RecordedRequest, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Respond as to a recorded request."""
         small = self._small.get(recorded.number)
         if small is not None:
             self.served.append(ServedRequest(request.method, request.target, recorded.number, small.head.status))
@@ -279,10 +286,11 @@ class VerbatimPlayer:
         await clock.wait_until(plan.end_ns)
         await writer.end(plan.end_after(sent))
 
-    async def _respond_no_match(self, request: HttpRequest, writer: ResponseWriter) -> None:
+    async def respond_no_match(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Respond to a request that was not recorded."""
         recording = self._recording
         message = explain_no_match(
-            self.queues, request, lambda number: _request_body(recording, recording.exchange(number))
+            self.queues, request, lambda number: read_request_body(recording, recording.exchange(number))
         )
         target = without_secrets(request, self.queues.secret_parameters).target
         self.missed.append(UnmatchedRequest(request.method, target, message))
@@ -300,13 +308,13 @@ def _outcome(exchange: Exchange) -> str:
     return outcome
 
 
-def _recorded_request(recording: Recording, exchange: Exchange) -> RecordedRequest:
+def _recorded_request(recording: Recording, exchange: Exchange, target: str) -> RecordedRequest:
     request = exchange.request
-    body = _request_body(recording, exchange)
-    return RecordedRequest(exchange.number, request.method, request.target, body, request.headers)
+    body = read_request_body(recording, exchange)
+    return RecordedRequest(exchange.number, request.method, target, body, request.headers)
 
 
-def _request_body(recording: Recording, exchange: Exchange) -> RequestBody | None:
+def read_request_body(recording: Recording, exchange: Exchange) -> RequestBody | None:
     """The recorded request body; None if a part of it is missing.  Raises RecordingError."""
     if exchange.request_ended_ns is None:
         return None

@@ -1,0 +1,137 @@
+"""The request handler of session mode: finds the channel whose stream a request opens, and passes on all others."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from wiretape.agent_sessions import RESOURCE_NOT_FOUND, operation_of, session_in
+from wiretape_replay.access.auth_and_rate_limits import session_not_found
+from wiretape_replay.faults.fault_script import FaultRequest
+from wiretape_replay.http_server.http_messages import HttpRequest
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.session.recorded_channels import RecordedChannels
+from wiretape_replay.session.session_log import PlayableSession
+from wiretape_replay.session.session_streams import SessionStreams
+from wiretape_replay.session.stream_facts import StreamFacts, StreamOpening
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueue, ExchangeQueues, RecordedRequest
+from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
+
+
+class ChannelFinder:
+    """Finds the channel of a request: by its path, or as the recorded request that it is like has it.
+
+    Like recorded responses, the channels of like requests come in recorded order; after the last one, it comes again.
+    """
+
+    def __init__(self, channels: RecordedChannels, queues: ExchangeQueues, facts: StreamFacts) -> None:
+        self.channels = channels
+        self._queues = queues
+        self._facts = facts
+
+    def identify(self, request: HttpRequest) -> FaultRequest:
+        """Return what decides which faults apply to a request; it stays the next of its kind."""
+        opening = self._facts.read_opening(request)
+        channel = kind = None
+        if opening is not None:
+            channel = self._find(request, opening)
+            if channel is None:
+                queues = self._queues.find(replace(request, target=opening.target))
+                following = self._queues.following(queues)
+                channel = self._last(queues) if following is None else self._channel_of(following)
+                kind = None if channel is None else f"exchange {queues[0].first.number}"
+            else:
+                kind = f"channel {channel.log.session_id}"
+        return FaultRequest(
+            method=request.method,
+            target=request.target,
+            session=None if channel is None else channel.log.session_id,
+            stream=kind,
+            cursor=None if opening is None else opening.cursor or None,
+            noun=self._facts.noun,
+        )
+
+    def take(self, request: HttpRequest) -> PlayableSession | RecordedRequest | None:
+        """Return the channel whose stream a request opens, or the recorded request that it is like."""
+        opening = self._facts.read_opening(request)
+        if opening is None:
+            return self._queues.take(request)
+        channel = self._find(request, opening)
+        if channel is not None:
+            return channel
+        request = replace(request, target=opening.target)
+        recorded = self._queues.take(request)
+        if recorded is not None:
+            return self._channel_of(recorded) or recorded
+        queues = self._queues.find(request)
+        return self._last(queues) if all(queue.is_used_up for queue in queues) else None
+
+    def _find(self, request: HttpRequest, opening: StreamOpening) -> PlayableSession | None:
+        """The channel that a request names, by its path or by its cursor."""
+        channel = None if opening.channel is None else self.channels.by_path.get(opening.channel)
+        if channel is not None or not opening.cursor:
+            return channel
+        queues = self._queues.find(replace(request, target=opening.target))
+        named = (each for each in self._channels_of(queues) if each.log.position_of(opening.cursor or "") is not None)
+        return next(named, None)
+
+    def _last(self, queues: Iterable[ExchangeQueue]) -> PlayableSession | None:
+        return next(self._channels_of(queues), None)
+
+    def _channels_of(self, queues: Iterable[ExchangeQueue]) -> Iterator[PlayableSession]:
+        """The channels of recorded requests, the last one first."""
+        numbers = sorted((recorded.number for queue in queues for recorded in queue.requests), reverse=True)
+        by_exchange = self.channels.by_exchange
+        return (by_exchange[number] for number in numbers if number in by_exchange)
+
+    def _channel_of(self, recorded: RecordedRequest) -> PlayableSession | None:
+        return self.channels.by_exchange.get(recorded.number)
+
+
+class ChannelPlayer:
+    """Serves streams by the playhead, and everything else as recorded."""
+
+    def __init__(
+        self,
+        finder: ChannelFinder,
+        others: VerbatimPlayer,
+        streams: SessionStreams,
+        *,
+        known_ids: frozenset[str] | None = None,
+    ) -> None:
+        """`known_ids` are the ids of all sessions of the service, including those without a stream."""
+        self.streams = streams
+        self._finder = finder
+        self._known_ids = known_ids
+        self._others = others
+
+    @property
+    def channels(self) -> Mapping[str, PlayableSession]:
+        """The channels by their names."""
+        return self._finder.channels.by_name
+
+    @property
+    def by_exchange(self) -> Mapping[int, PlayableSession]:
+        """The channels that are found by comparing requests, by the exchanges that stand for them."""
+        return self._finder.channels.by_exchange
+
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Respond to one request."""
+        session_id = self._find_unknown_session(request)
+        if session_id is not None:
+            message = session_not_found(session_id)
+            await self.streams.refuse(request, writer, RESOURCE_NOT_FOUND, message)
+            return
+        found = self._finder.take(request)
+        if found is None:
+            await self._others.respond_no_match(request, writer)
+        elif isinstance(found, RecordedRequest):
+            await self._others.respond_recorded(found, request, writer)
+        else:
+            await self.streams.serve(request, writer, found)
+
+    def _find_unknown_session(self, request: HttpRequest) -> str | None:
+        """The session that a request names if the recording has none of that name."""
+        if self._known_ids is None:
+            return None
+        match = operation_of(request.method, request.target)
+        session_id = match.session_id if match else session_in(request.target)
+        return None if session_id in self._known_ids else session_id

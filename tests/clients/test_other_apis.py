@@ -1,0 +1,181 @@
+"""Streams of other APIs are recorded and replayed as channels: driven by the clients that their users have."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import threading
+
+import httpx
+import pytest
+import uvicorn
+from sse_starlette.sse import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import Route
+from wiretape_process import WiretapeProcess
+
+WORDS = ["Grüße", " aus", " Kassel"]
+TICKS = 8
+PATIENCE_S = 45
+
+
+async def ticks(request):
+    """Eight events with ids; a cursor resumes after it, as it does in the examples of sse-starlette."""
+    after = int(request.headers.get("Last-Event-ID", 0))
+
+    async def events():
+        for number in range(after + 1, TICKS + 1):
+            yield {"id": str(number), "event": "tick", "data": json.dumps({"number": number}), "retry": 20}
+
+    return EventSourceResponse(events())
+
+
+def completion(prompt):
+    texts = [*WORDS, f" {prompt}"]
+    choices = [{"index": 0, "delta": {"content": text}, "finish_reason": None} for text in texts]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    for choice in choices:
+        chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        yield f"data: {json.dumps(chunk)}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def message(prompt):
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    about = {"id": "m1", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}
+    yield {"type": "message_start", "message": about | {"stop_reason": None, "stop_sequence": None}}
+    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    yield {"type": "ping"}
+    for text in (*WORDS, f" {prompt}"):
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    yield {"type": "content_block_stop", "index": 0}
+    yield {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage}
+    yield {"type": "message_stop"}
+
+
+async def complete(request):
+    asked = await request.json()
+    prompt = asked["messages"][0]["content"]
+    if not asked.get("stream"):
+        return JSONResponse({"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": []})
+    return StreamingResponse(completion(prompt), media_type="text/event-stream")
+
+
+async def converse(request):
+    prompt = (await request.json())["messages"][0]["content"]
+    frames = (f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in message(prompt))
+    return StreamingResponse(frames, media_type="text/event-stream")
+
+
+APP = Starlette(
+    routes=[
+        Route("/ticks", ticks),
+        Route("/v1/chat/completions", complete, methods=["POST"]),
+        Route("/v1/messages", converse, methods=["POST"]),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(APP, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(PATIENCE_S)
+    sock.close()
+
+
+class Running:
+    """A command that serves until it is stopped."""
+
+    def __init__(self, *arguments: object, begin: str) -> None:
+        command = [str(argument) for argument in arguments]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        self.process = WiretapeProcess(*command, "--listen", "127.0.0.1:0", **pipes, text=True)
+        self.lines: list[str] = []
+        line = next(line for line in self.process.stderr if line.startswith(begin))
+        self.url = re.search(r"http://[\d.:]+", line)[0]
+        self.token = ""
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        _, rest = self.process.communicate(timeout=PATIENCE_S)
+        self.lines += rest.splitlines()
+        return self.process.returncode
+
+
+def ask_openai(url, prompt="Anna"):
+    """Yields the parts of a completion as the client gets them."""
+    # Importing the clients takes seconds, which every worker that collects this file would spend.
+    import openai  # noqa: PLC0415
+
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-1", max_retries=0) as client:
+        messages = [{"role": "user", "content": prompt}]
+        for chunk in client.chat.completions.create(model="m", messages=messages, stream=True):
+            yield from (choice.delta.content for choice in chunk.choices if choice.delta.content)
+
+
+def ask_anthropic(url, prompt="Anna"):
+    """Yields the parts of a message as the client gets them."""
+    import anthropic  # noqa: PLC0415
+
+    with anthropic.Anthropic(base_url=url, api_key="sk-2", max_retries=0) as client:
+        messages = [{"role": "user", "content": prompt}]
+        with client.messages.stream(model="m", messages=messages, max_tokens=9) as stream:
+            yield from stream.text_stream
+            assert stream.get_final_message().stop_reason == "end_turn"
+
+
+ASK = {"openai": ask_openai, "anthropic": ask_anthropic}
+
+
+@pytest.fixture(scope="module")
+def recording(upstream, tmp_path_factory):
+    """One stream of each prompt, one of ticks, and a completion that is no stream."""
+    file = tmp_path_factory.mktemp("other-apis") / "run.db"
+    proxy = Running("proxy", upstream, "--output", file, begin="Listening on ")
+    for ask in ASK.values():
+        for prompt in ("Anna", "Bert"):
+            assert list(ask(proxy.url, prompt)) == [*WORDS, f" {prompt}"]
+    body = {"model": "m", "messages": [{"role": "user", "content": "Anna"}]}
+    assert httpx.post(f"{proxy.url}/v1/chat/completions", json=body).json()["object"] == "chat.completion"
+    assert httpx.get(f"{proxy.url}/ticks").text.count("event: tick") == TICKS
+    assert proxy.stop() == 0
+    return file
+
+
+@pytest.fixture
+def replay(recording):
+    """Start `wiretape replay` with more arguments; it is stopped when the test ends."""
+    started = []
+
+    def start(*arguments):
+        running = Running("replay", recording, "--control-token", "t", *arguments, begin="Replaying ")
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        running.process.kill()
+        running.process.communicate()
+
+
+@pytest.mark.parametrize("name", ASK)
+@pytest.mark.parametrize("arguments", [(), ("--contract", "sse")])
+def test_the_same_request_opens_the_recorded_stream_each_time(replay, name, arguments):
+    running = replay("--speed", "max", *arguments)
+    for prompt in ("Anna", "Bert", "Anna", "Anna"):
+        assert list(ASK[name](running.url, prompt)) == [*WORDS, f" {prompt}"]
+
+
+def test_a_request_with_another_body_has_no_match(replay):
+    running = replay("--speed", "max")
+    body = {"model": "m", "messages": [{"role": "user", "content": "Cleo"}], "stream": True}
+    response = httpx.post(f"{running.url}/v1/chat/completions", json=body)
+    assert response.status_code == 501
+    assert "differs in body: $.messages[0].content" in response.json()["error"]["message"]
