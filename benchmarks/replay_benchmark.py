@@ -75,7 +75,7 @@ def flat_out(folder: Path, rounds: int, events: int) -> dict[str, float]:
     rates: defaultdict[str, list[float]] = defaultdict(list)
     ways = {
         BARE: lambda: bare(path),
-        "session mode": lambda: replay(path, "session", "max"),
+        "channel mode": lambda: replay(path, "session", "max"),
         "verbatim mode": lambda: replay(path, "verbatim", "max"),
     }
     for turn in range(rounds):
@@ -89,7 +89,7 @@ def on_time(folder: Path, streams: int, seconds: int, rounds: int) -> dict[str, 
     """Return the lateness of events by server."""
     path = record(OURS, "sessions", folder / "paced.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
     late: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
-    ways = {BARE: lambda: bare(path, 10), "session mode": lambda: replay(path, "session", "1")}
+    ways = {BARE: lambda: bare(path, 10), "channel mode": lambda: replay(path, "session", "1")}
     if OLDER in PROGRAMS:
         older = record(OLDER, "sessions", path, streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
         ways[OLDER] = lambda: replay(older, "session", "1", program=OLDER)
@@ -111,7 +111,7 @@ def answers(folder: Path, seconds: int, rounds: int) -> dict[str, dict[str, floa
     found: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
     ways = {
         BARE: lambda: bare(path),
-        "session mode": lambda: replay(path, "session", "max", "--repeat", "last"),
+        "channel mode": lambda: replay(path, "session", "max", "--repeat", "last"),
         "verbatim mode": lambda: replay(path, "verbatim", "max", "--repeat", "last"),
     }
     for turn in range(rounds):
@@ -193,21 +193,21 @@ def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
         small = answers(folder, 3 if quick else 10, 1 if quick else min(rounds, 3))
         cost = idle(folder, 200 if quick else 2000)
     table = Table(title="replay; medians, in one run", title_justify="left")
-    for title in ("figure", BARE, "session mode", "verbatim mode", "to reach"):
+    for title in ("figure", BARE, "channel mode", "verbatim mode", "to reach"):
         table.add_column(title, justify="left" if title == "figure" else "right")
     floor = rates[BARE]
     ratios = [_judged(f"{rate:,.0f}/s = {rate / floor:.2f}", rate / floor >= 0.85) for rate in rates.values()]
     table.add_row("flat out, one stream", f"{floor:,.0f}/s", *ratios[1:], ">= 0.85")
     title = f"{streams} streams x 10/s: events late by"
     for figure, goal in (("p50", ""), ("p99", "<= 3 ms and <= 1.5")):
-        noise, ours = (late[name][figure] / 1000 for name in (BARE, "session mode"))
+        noise, ours = (late[name][figure] / 1000 for name in (BARE, "channel mode"))
         cell = _judged(f"{ours:.2f} ms = {ours / noise:.2f}", not goal or (ours <= 3 and ours / noise <= 1.5))
         table.add_row(f"{title}, {figure}", f"{noise:.2f} ms", cell, "", goal)
     if OLDER in late:
         both = ", ".join(f"{figure} {late[OLDER][figure] / 1000:.2f} ms" for figure in ("p50", "p99"))
         table.add_row(f"  {OLDER}", "", both, "", "")
     for side, key in (("server", "server cpu"), ("clients", "cpu")):
-        table.add_row(f"  CPU of the {side}", *(f"{late[name][key]:.1f} s" for name in (BARE, "session mode")))
+        table.add_row(f"  CPU of the {side}", *(f"{late[name][key]:.1f} s" for name in (BARE, "channel mode")))
     for label, key in (("first 2 s", "first"), ("all checks included", "all")):
         floor, *others = (result[key] for result in small.values())
         ratios = [_judged(f"{rate:,.0f}/s = {rate / floor:.2f}", rate / floor >= 0.6) for rate in others]

@@ -11,6 +11,8 @@ from functools import partial
 from wiretape.control_protocol import check_token
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.access.error_envelope import malformed_request_handler
+from wiretape_replay.channel.channel_log import LogEntry
+from wiretape_replay.channel.channel_streams import FaultySender
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
@@ -21,8 +23,6 @@ from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import Handler, HttpServer
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ResponseWriter
-from wiretape_replay.session.session_log import LogEntry
-from wiretape_replay.session.session_streams import FaultySender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

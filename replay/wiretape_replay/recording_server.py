@@ -10,25 +10,24 @@ from pathlib import Path
 from wiretape.agent_sessions import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
-from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.control.control_state import MissState, RequestSummary
-from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_schedule import identify_service_request
-from wiretape_replay.generated_ids import RequestIdCounter
-from wiretape_replay.offline_server import OfflineServer, RunningServer
-from wiretape_replay.server_options import ReplayOptions
-from wiretape_replay.session.channel_player import ChannelFinder, ChannelPlayer
-from wiretape_replay.session.playhead_clock import Playheads
-from wiretape_replay.session.recorded_channels import (
-    RecordedChannels,
+from wiretape_replay.channel.channel_log import EntryKind, PlayableChannel, RecordedChannels
+from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
+from wiretape_replay.channel.channel_streams import ChannelStreams
+from wiretape_replay.channel.playhead_clock import Playheads
+from wiretape_replay.channel.recorded_channels import (
     build_channels,
     find_service_bases,
     find_session_ids,
 )
-from wiretape_replay.session.recorded_connection import read_event
-from wiretape_replay.session.session_log import EntryKind, PlayableSession
-from wiretape_replay.session.session_streams import SessionStreams
-from wiretape_replay.session.stream_facts import SERVICE, comparable_target
+from wiretape_replay.channel.recorded_connection import read_event
+from wiretape_replay.channel.stream_facts import SERVICE, comparable_target
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.control.control_state import MissState, RequestSummary
+from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.faults.fault_schedule import identify_channel_request, identify_service_request
+from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.offline_server import OfflineServer, RunningServer
+from wiretape_replay.server_options import ReplayOptions
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
 
@@ -38,11 +37,11 @@ class Replay(RunningServer):
     """A recording that is replayed."""
 
     verbatim: VerbatimPlayer
-    """Serves recorded responses: all of them in verbatim mode, those that are not streams in session mode."""
+    """Serves recorded responses: all of them in verbatim mode, those that are not streams in channel mode."""
     player: ChannelPlayer | None
-    """Serves streams, in session mode."""
+    """Serves streams, in channel mode."""
     warnings: Sequence[str] = ()
-    """A sentence for each oddity of a recorded session, safe to print."""
+    """A sentence for each oddity of a recorded channel, safe to print."""
 
     @property
     def served(self) -> list[ServedRequest]:
@@ -56,10 +55,10 @@ class Replay(RunningServer):
 
     @property
     def unfollowed(self) -> list[str]:
-        """The sessions whose stream no client requested, in session mode."""
+        """The channels whose stream no client requested, in channel mode."""
         if self.player is None:
             return []
-        requested = {stream.session_id for stream in self.player.streams.requests if stream.refusal is None}
+        requested = {stream.channel for stream in self.player.streams.requests if stream.refusal is None}
         return [name for name in self.player.channels if name not in requested]
 
     @property
@@ -92,7 +91,7 @@ async def serve_replay(
     with open_recording(recording_path) as recording:
         warnings: list[str] = []
         facts = options.stream_facts(recording)
-        has_playheads = options.mode == "session"
+        has_playheads = options.mode == "channel"
         channels = RecordedChannels()
         if has_playheads:
             channels = build_channels(recording, warnings.append, facts, options.matching)
@@ -112,14 +111,14 @@ async def serve_replay(
             token=token,
             ids=ids,
             bases=find_service_bases(recording),
-            identify=identify_service_request if facts is SERVICE else finder.identify,
+            identify=identify_service_request if facts is SERVICE else partial(identify_channel_request, finder),
         )
         playheads = Playheads(
             speed=options.speed_factor, paused=options.paused, per_connection=options.playhead == "connection"
         )
         player = None
         if has_playheads:
-            streams = SessionStreams(playheads, ids, server.faulty_sender, facts)
+            streams = ChannelStreams(playheads, ids, server.faulty_sender, facts)
             known_ids = find_session_ids(recording) if facts is SERVICE else None
             player = ChannelPlayer(finder, verbatim, streams, known_ids=known_ids)
         access = None
@@ -166,7 +165,7 @@ def replay_control(playheads: Playheads, verbatim: VerbatimPlayer, player: Chann
     """Control of a replay's playheads; `player` is None in verbatim mode, which has none."""
     return PlayheadControl(
         playheads,
-        {} if player is None else {name: session.log for name, session in player.channels.items()},
+        {} if player is None else {name: channel.log for name, channel in player.channels.items()},
         connected=() if player is None else player.streams.connected,
         requests=lambda: _summarise_requests(verbatim, player),
         on_reset=[verbatim.queues.reset],
@@ -181,7 +180,7 @@ def _summarise_requests(verbatim: VerbatimPlayer, player: ChannelPlayer | None) 
     return RequestSummary(len(requests) - refused, refused, len(verbatim.served), misses)
 
 
-def _workspaces_of(sessions: Mapping[str, PlayableSession]) -> Callable[[str], str | None]:
+def _workspaces_of(sessions: Mapping[str, PlayableChannel]) -> Callable[[str], str | None]:
     """Return a function that gives the workspace of a session; None if none of its events contains it."""
 
     @cache

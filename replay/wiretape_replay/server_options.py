@@ -17,13 +17,13 @@ from wiretape.recording import Recording
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy
+from wiretape_replay.channel.stream_facts import SERVICE, ContractStreamFacts, StreamFacts
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
-from wiretape_replay.session.stream_facts import SERVICE, ContractStreamFacts, StreamFacts
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
 
 SERVING = "What to serve, and where"
 TIME = "Time"
-MATCHING = "Matching requests with recorded responses (except streams in session mode)"
+MATCHING = "Matching requests with recorded responses (except streams in channel mode)"
 ACCESS = "Authentication and limits"
 FAULTS = "Faults"
 """Groups of options in the help."""
@@ -52,11 +52,11 @@ class ReplayOptions:
     """How a recording is replayed.  Raises InputError for values that are not valid."""
 
     mode: str = option(
-        "session",
+        "channel",
         "--mode",
         SERVING,
         "Serve streams from a playhead, or everything as recorded.",
-        choices=("session", "verbatim"),
+        choices=("channel", "verbatim"),
     )
     contract: "Contract | Path | str | None" = option(
         None,
@@ -76,11 +76,11 @@ class ReplayOptions:
     )
     paused: bool = option(False, "--paused", TIME, "Start paused; move the playheads with `wiretape control`.")
     playhead: str = option(
-        "session",
+        "channel",
         "--playhead",
         TIME,
-        "One playhead per session, or per stream that starts without a cursor.",
-        choices=("session", "connection"),
+        "One playhead per channel, or per stream that starts without a cursor.",
+        choices=("channel", "connection"),
     )
     ignore_query: Sequence[str] | str = option(
         (), "--ignore-query", MATCHING, "Ignore this query parameter. Repeatable.", metavar="NAME"
@@ -113,7 +113,7 @@ class ReplayOptions:
         None,
         "--service",
         ACCESS,
-        "TOML file with keys, scopes, limits and workspaces.  [default: any key is valid; in session mode, "
+        "TOML file with keys, scopes, limits and workspaces.  [default: any key is valid; in channel mode, "
         "requests need a key if the recorded service required one]",
         is_file=True,
     )
@@ -145,10 +145,10 @@ class ReplayOptions:
     def __post_init__(self) -> None:
         check_choices(self)
         if self.mode == "verbatim" and self.contract is not None:
-            raise InputError("Verbatim mode does not read streams: leave out the option contract, or use session mode.")
+            raise InputError("Verbatim mode does not read streams: leave out the option contract, or use channel mode.")
         if self.mode == "verbatim" and (self.paused or self.playhead == "connection"):
             raise InputError(
-                "Verbatim mode has no playhead: leave out the options paused and playhead, or use session mode."
+                "Verbatim mode has no playhead: leave out the options paused and playhead, or use channel mode."
             )
         service = self.service
         if service is not None and not isinstance(service, AccessPolicy):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from wiretape.errors import InputError
-from wiretape_replay.session.playhead_clock import Timer
+from wiretape_replay.channel.playhead_clock import Timer
 
 _SECOND_NS = 1_000_000_000
 _END_NS = 100 * 365 * 86_400 * _SECOND_NS

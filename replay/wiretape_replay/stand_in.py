@@ -9,6 +9,8 @@ from typing import Any
 from wiretape.errors import InputError
 from wiretape.installed_parts import load_part
 from wiretape.safe_text import shorten
+from wiretape_replay.channel.channel_log import ChannelLog
+from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.offline_server import RunningServer
@@ -22,8 +24,6 @@ from wiretape_replay.server_options import (
     option,
 )
 from wiretape_replay.service_clock import Clock
-from wiretape_replay.session.session_log import SessionLog
-from wiretape_replay.session.session_streams import SessionStreams
 
 STAND_INS = "wiretape.stand_ins"
 """The group of entry points; each names a `StandIn`."""
@@ -36,9 +36,9 @@ class Service(RunningServer):
     key: str
     """A valid bearer key, with all scopes if there is one."""
     clock: Clock
-    logs: Mapping[str, SessionLog]
+    logs: Mapping[str, ChannelLog]
     """The events of each session, by its id."""
-    streams: SessionStreams
+    streams: ChannelStreams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

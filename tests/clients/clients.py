@@ -57,9 +57,10 @@ class Told:
     url: str
     last: str
     """The id of the last event to read."""
+    types: Sequence[str] = tuple(EVENT_TYPES)
 
     def json(self) -> str:
-        return json.dumps({"url": self.url, "key": KEY, "types": list(EVENT_TYPES), "last": self.last})
+        return json.dumps({"url": self.url, "key": KEY, "types": list(self.types), "last": self.last})
 
 
 @dataclass(frozen=True)

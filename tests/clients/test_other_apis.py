@@ -1,6 +1,7 @@
 """Streams of other APIs are recorded and replayed as channels: driven by the clients that their users have."""
 
 import json
+import queue
 import re
 import signal
 import socket
@@ -10,11 +11,14 @@ import threading
 import httpx
 import pytest
 import uvicorn
+from click.testing import CliRunner
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from wiretape_process import WiretapeProcess
+
+from wiretape.cli import wiretape
 
 WORDS = ["Grüße", " aus", " Kassel"]
 TICKS = 8
@@ -179,3 +183,103 @@ def test_a_request_with_another_body_has_no_match(replay):
     response = httpx.post(f"{running.url}/v1/chat/completions", json=body)
     assert response.status_code == 501
     assert "differs in body: $.messages[0].content" in response.json()["error"]["message"]
+
+
+def control(running, *arguments):
+    """Run `wiretape control`; the document that it prints."""
+    result = CliRunner().invoke(
+        wiretape, ["control", running.url, *map(str, arguments), "--token", "t", "--json"], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+class InBackground:
+    """Reads an iterator in a thread; `next` is its next part, then how it ended."""
+
+    def __init__(self, parts) -> None:
+        self._parts = queue.Queue()
+        threading.Thread(target=self._read, args=[parts], daemon=True).start()
+
+    def _read(self, parts) -> None:
+        try:
+            for part in parts:
+                self._parts.put(part)
+            self._parts.put("end")
+        except Exception as error:  # noqa: BLE001 - whatever the client raises
+            self._parts.put(type(error).__name__)
+
+    def next(self):
+        return self._parts.get(timeout=PATIENCE_S)
+
+
+PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "type_"), [("openai", 0, "message"), ("anthropic", 3, "content_block_delta")]
+)
+def test_stepping_sends_one_event_after_the_other(replay, name, before, type_):
+    running = replay("--paused")
+    heard = InBackground(ASK[name](running.url))
+    channel = ["--channel", PATHS[name]]
+    control(running, "wait", "connected", *channel)
+    if before:
+        control(running, "step", "event", "--count", before, *channel)
+    for word in WORDS:
+        assert control(running, "step", *channel)["stepped"]["type"] == type_
+        assert heard.next() == word
+    control(running, "resume", *channel)
+    assert [heard.next(), heard.next()] == [" Anna", "end"]
+
+
+def test_a_breakpoint_stops_every_stream_before_its_event(replay):
+    running = replay("--speed", "max")
+    channel = ["--channel", PATHS["anthropic"]]
+    control(running, "break", "--type", "message_delta", *channel)
+    for _ in range(2):
+        heard = InBackground(ask_anthropic(running.url))
+        assert [heard.next() for _ in range(4)] == [*WORDS, " Anna"]
+        state = control(running, "wait", "breakpoint", *channel)["channels"][0]
+        assert (state["next"]["type"], state["status"]) == ("message_delta", "breakpoint")
+        control(running, "resume", *channel)
+        assert heard.next() == "end"
+
+
+FAULTS = {
+    "by number": ("openai", 'do = "drop"\nafter = { event = 2 }', WORDS[:2], "RemoteProtocolError"),
+    "literal": ("openai", 'do = "corrupt"\nhow = "json"\nat = { event = 3 }', WORDS[:2], "JSONDecodeError"),
+    "by type": ("anthropic", 'do = "reset"\nbefore = { type = "content_block_stop" }', None, "ReadError"),
+    "instead of the stream": ("anthropic", 'do = "error"\ncode = "RATE_LIMITED"', [], "RateLimitError"),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_fault_hits_the_first_stream_and_the_next_request_gets_a_whole_one(replay, tmp_path, case):
+    name, fault, words, error = FAULTS[case]
+    script = tmp_path / "faults.toml"
+    script.write_text(f'[[fault]]\n{fault}\ntimes = 1\noperation = "POST {PATHS[name]}"\n', "utf-8")
+    running = replay("--speed", "max", "--faults", script, "--strict")
+    words = [*WORDS, " Anna"] if words is None else words
+    heard = InBackground(ASK[name](running.url))
+    assert [heard.next() for _ in range(len(words) + 1)] == [*words, error]
+    assert list(ASK[name](running.url)) == [*WORDS, " Anna"]
+    running.stop()
+    assert "Faults injected: fault-1 1 time." in running.lines
+
+
+@pytest.mark.parametrize("where", ["event = 3", 'id = "3"'])
+def test_npm_eventsource_resumes_a_channel_with_its_cursor(replay, tmp_path, clients, where):
+    client = next(each for each in clients.CLIENTS if each.name == "npm eventsource")
+    if (why := client.missing()) is not None:
+        pytest.skip(why)
+    script = tmp_path / "faults.toml"
+    script.write_text(f'[[fault]]\ndo = "drop"\nafter = {{ {where} }}\ntimes = 1\n', "utf-8")
+    running = replay("--speed", "max", "--faults", script)
+    told = clients.Told(f"{running.url}/ticks", str(TICKS), ("tick",))
+    assert [line["id"] for line in client.follow(told)] == [str(number) for number in range(1, TICKS + 1)]
+    (state,) = control(running, "state", "--channel", "/ticks")["channels"]
+    assert state["at_end"]
+    assert running.stop() == 0
+    assert any("/ticks → channel /ticks after 3, playhead at" in line for line in running.lines)
+    assert "The client broke no rules." in running.lines

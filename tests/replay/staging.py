@@ -11,18 +11,17 @@ from urllib.parse import urlsplit
 
 from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
+from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry, PlayableChannel, RecordedChannels
+from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
+from wiretape_replay.channel.channel_streams import ChannelStreams
+from wiretape_replay.channel.playhead_clock import Playheads
+from wiretape_replay.channel.stream_facts import SERVICE
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.recording_server import replay_control
-from wiretape_replay.session.channel_player import ChannelFinder, ChannelPlayer
-from wiretape_replay.session.playhead_clock import Playheads
-from wiretape_replay.session.recorded_channels import RecordedChannels
-from wiretape_replay.session.session_log import EntryKind, LogEntry, PlayableSession, SessionLog
-from wiretape_replay.session.session_streams import SessionStreams
-from wiretape_replay.session.stream_facts import SERVICE
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 MS = 1_000_000
@@ -172,13 +171,13 @@ async def playing(
 ) -> AsyncIterator[Stage]:
     """Serve sessions (a single one is `s1`) without recorded responses."""
     logs = entries if isinstance(entries, dict) else {"s1": entries}
-    sessions = {name: PlayableSession(SessionLog(name, list(log)), HEAD) for name, log in logs.items()}
+    sessions = {name: PlayableChannel(ChannelLog(name, list(log)), HEAD) for name, log in logs.items()}
     path = folder / "nothing.db"
     Writer.create(path, upstream="http://service.test").close(1)
     playheads = Playheads(speed=speed, paused=paused, per_connection=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
         others = VerbatimPlayer(recording, math.inf)
-        streams = SessionStreams(playheads, RequestIdCounter())
+        streams = ChannelStreams(playheads, RequestIdCounter())
         known_ids = frozenset([*sessions, *known])
         finder = ChannelFinder(RecordedChannels(sessions, sessions), others.queues, SERVICE)
         player = ChannelPlayer(finder, others, streams, known_ids=known_ids)

@@ -148,7 +148,7 @@ TOO_MANY = (
 )
 
 
-@pytest.mark.parametrize("mode", ["session", "verbatim"])
+@pytest.mark.parametrize("mode", ["channel", "verbatim"])
 @pytest.mark.parametrize("speed", ["0.05", "1", "1000", "max"])
 async def test_the_wait_of_a_client_is_real_time_at_every_speed(builder, mode, speed):
     cancel = "/v1/sessions/s1/runs/r1/cancel"

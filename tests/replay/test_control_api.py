@@ -39,7 +39,7 @@ async def test_state_contains_the_playhead_and_the_connected_streams(play, entri
         await stage.stream(cursor="e9")
         status, state = await stage.ask_control("state")
 
-    (session,) = state.pop("sessions")
+    (session,) = state.pop("channels")
     assert status == 200
     assert state == {"speed": "max", "requests": {"streams": 1, "refused": 1, "recorded": 0, "misses": []}}
     assert session.pop("next") == {
@@ -90,9 +90,9 @@ async def test_a_stream_follows_the_playhead_that_is_moved_over_http(play, entri
         assert (stepped["stepped"]["position"], stepped["stepped"]["id"]) == (0, "e1")
         _, stepped = await stage.ask_control("step", {"to": "finding"})
         assert await client.chunks(2) == [entries[1].data, entries[2].data]
-        assert (stepped["stepped"]["sequence"], stepped["sessions"][0]["position"]) == (2, 3)
+        assert (stepped["stepped"]["sequence"], stepped["channels"][0]["position"]) == (2, 3)
         _, state = await stage.ask_control("resume", {})
-        assert state["sessions"][0]["status"] == "end"
+        assert state["channels"][0]["status"] == "end"
         assert await client.chunk() == entries[3].data
 
 
@@ -113,7 +113,7 @@ async def test_seek_goes_just_after_its_target(play, entries, body, position, ti
     async with play(entries, speed=1, paused=True) as stage:
         status, state = await stage.ask_control("seek", body)
 
-    assert (status, state["sessions"][0]["position"], state["sessions"][0]["time_ms"]) == (200, position, time_ms)
+    assert (status, state["channels"][0]["position"], state["channels"][0]["time_ms"]) == (200, position, time_ms)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_seek_goes_just_after_its_target(play, entries, body, position, ti
         ("pause", b'"x"', "The request body is not a JSON object"),
         ("pause", b"\xff\xfe\x00", "The request body is not valid JSON."),
         ("pause", b"[" * 100_000, "The request body is not valid JSON."),
-        ("pause", b'{"session": 1}', "pause: session: expected a string, got 1."),
+        ("pause", b'{"channel": 1}', "pause: channel: expected a string, got 1."),
         ("pause", b'{"to": "event"}', "pause: to: unknown key; use session."),
         ("seek", b'{"time_s": NaN}', "The request body is not valid JSON."),
         ("seek", b'{"time_s": 1e999}', "seek: time_s: expected a number of at most 1000000000, got inf."),
@@ -184,15 +184,15 @@ async def test_breakpoints_stop_the_playhead_and_can_be_listed_and_removed(play,
 
         await stage.stream()
         _, state = await stage.ask_control("resume", {})
-        (session,) = state["sessions"]
+        (session,) = state["channels"]
         assert (session["status"], session["stopped_by"], session["next"]["id"]) == ("breakpoint", tool, "e2")
         await stage.ask_control("breakpoints", {"sequence": 3}, method="DELETE")
         _, refused = await stage.ask_control("breakpoints", {"sequence": 3}, method="DELETE")
         assert refused["error"]["message"] == "There is no such breakpoint."
         _, state = await stage.ask_control("breakpoints", {}, method="DELETE")
-        assert state["sessions"][0]["breakpoints"] == []
+        assert state["channels"][0]["breakpoints"] == []
         _, state = await stage.ask_control("resume", {})
-        assert state["sessions"][0]["at_end"]
+        assert state["channels"][0]["at_end"]
 
 
 async def test_reset_resets_everything(play, entries):
@@ -205,8 +205,8 @@ async def test_reset_resets_everything(play, entries):
         await client.chunks(3)
         status, state = await stage.ask_control("reset", {})
 
-        assert (status, state["sessions"][0]["position"], done) == (200, 0, ["faults"])
-        assert state["sessions"][0]["breakpoints"] != []
+        assert (status, state["channels"][0]["position"], done) == (200, 0, ["faults"])
+        assert state["channels"][0]["breakpoints"] != []
         assert await client.rest() == (b"", "closed")
 
 
@@ -214,12 +214,12 @@ async def test_reset_of_one_session_resets_nothing_else(play, entries):
     async with play({"s1": entries, "s2": entries}, paused=True) as stage:
         done = []
         stage.control.on_reset.append(lambda: done.append("faults"))
-        await stage.ask_control("seek", {"session": "s1", "end": True})
-        await stage.ask_control("seek", {"session": "s2", "end": True})
-        await stage.ask_control("reset", {"session": "s1"})
+        await stage.ask_control("seek", {"channel": "s1", "end": True})
+        await stage.ask_control("seek", {"channel": "s2", "end": True})
+        await stage.ask_control("reset", {"channel": "s1"})
         _, state = await stage.ask_control("state")
 
-        assert ([session["position"] for session in state["sessions"]], done) == ([0, 4], [])
+        assert ([session["position"] for session in state["channels"]], done) == ([0, 4], [])
 
 
 async def test_step_seek_and_wait_need_a_session_if_there_are_several(play, entries):
@@ -228,24 +228,24 @@ async def test_step_seek_and_wait_need_a_session_if_there_are_several(play, entr
             status, document = await stage.ask_control(name, body)
             assert (status, document["error"]["message"]) == (
                 400,
-                "There are several sessions: choose one (s1, s2).",
+                "There are several channels: choose one (s1, s2).",
             )
         for name, body in (("pause", {}), ("resume", {}), ("breakpoints", {"sequence": 1}), ("reset", {})):
             status, document = await stage.ask_control(name, body)
-            assert [session["session"] for session in document["sessions"]] == ["s1", "s2"]
-        status, document = await stage.ask_control("step", {"session": "s2"})
-        assert [(session["session"], session["position"]) for session in document["sessions"]] == [("s2", 1)]
+            assert [session["channel"] for session in document["channels"]] == ["s1", "s2"]
+        status, document = await stage.ask_control("step", {"channel": "s2"})
+        assert [(session["channel"], session["position"]) for session in document["channels"]] == [("s2", 1)]
         _, document = await stage.ask_control("state?session=s1")
-        assert [(session["session"], session["position"]) for session in document["sessions"]] == [("s1", 0)]
+        assert [(session["channel"], session["position"]) for session in document["channels"]] == [("s1", 0)]
 
 
 @pytest.mark.parametrize("name", ["pause", "resume", "step", "seek", "wait", "reset", "breakpoints"])
 async def test_an_unknown_session_is_not_found(play, entries, name):
     async with play(entries) as stage:
-        status, document = await stage.ask_control(name, {"session": "s9\x1b", **_needed(name)})
+        status, document = await stage.ask_control(name, {"channel": "s9\x1b", **_needed(name)})
 
     assert (status, document["error"]["code"]) == (404, "wiretape_not_found")
-    assert document["error"]["message"] == "Unknown session s9\\x1b: use s1."
+    assert document["error"]["message"] == "Unknown channel s9\\x1b: use s1."
 
 
 def _needed(name: str) -> dict:
@@ -254,7 +254,7 @@ def _needed(name: str) -> dict:
 
 async def test_a_replay_without_playheads_has_a_state_and_a_reset(play):
     async with play({}) as stage:
-        assert (await stage.ask_control("state"))[1]["sessions"] == []
+        assert (await stage.ask_control("state"))[1]["channels"] == []
         assert (await stage.ask_control("reset", {}))[0] == 200
         status, document = await stage.ask_control("pause", {})
 
@@ -375,9 +375,9 @@ async def test_wait_returns_when_the_playhead_is_at_a_breakpoint(play, entries):
         client = await stage.stream()
 
         _, document = await connected
-        assert (document["reached"], len(document["sessions"][0]["streams"])) == (True, 1)
+        assert (document["reached"], len(document["channels"][0]["streams"])) == (True, 1)
         _, document = await waiting
-        assert (document["reached"], document["sessions"][0]["next"]["id"]) == (True, "e3")
+        assert (document["reached"], document["channels"][0]["next"]["id"]) == (True, "e3")
         assert await client.chunks(2) == [entries[0].data, entries[2].data]
 
 
@@ -387,7 +387,7 @@ async def test_wait_reports_that_the_timeout_expired(play, entries, until):
     async with play(entries, speed=1) as stage:
         status, document = await stage.ask_control("wait", {"until": until, "timeout_s": 0.01})
 
-    assert (status, document["reached"], document["sessions"][0]["status"]) == (200, False, "waiting")
+    assert (status, document["reached"], document["channels"][0]["status"]) == (200, False, "waiting")
 
 
 async def test_wait_returns_when_the_replay_ends(play, entries, staging):
@@ -418,7 +418,7 @@ async def test_the_feed_sends_the_state_and_then_every_change(play, entries):
         feed = await stage.ask("/_wiretape/events", _asked(b""))
         assert b"Content-Type: text/event-stream\r\n" in await feed.begun()
         first_id, state = await _message(feed)
-        assert (state["session"], state["position"], state["streams"], state["status"]) == ("s1", 0, 0, "paused")
+        assert (state["channel"], state["position"], state["streams"], state["status"]) == ("s1", 0, 0, "paused")
         assert state["next"] == {"kind": "durable", "type": "run.started", "sequence": 1, "id": "e1"}
 
         await stage.stream()
@@ -449,7 +449,7 @@ async def test_step_moves_the_latest_playhead_of_a_session_and_resume_moves_all(
     async with play(entries, own=True, paused=True) as stage:
         first, second = await stage.stream(key="a"), await stage.stream(key="b")
         _, state = await stage.ask_control("step", {})
-        assert (state["sessions"][0]["playheads"], len(state["sessions"][0]["streams"])) == (2, 2)
+        assert (state["channels"][0]["playheads"], len(state["channels"][0]["streams"])) == (2, 2)
         assert await second.chunk() == entries[0].data
 
         await stage.ask_control("resume", {})
@@ -461,6 +461,6 @@ async def test_ids_that_other_json_encoders_refuse_are_sent(play, staging):
     odd = staging.event(2**80, 1, tool_call_id="\ud800")
     async with play([odd, staging.ending(Ending.COMPLETE, 2)], paused=True) as stage:
         _, state = await stage.ask_control("state")
-        assert state["sessions"][0]["next"]["tool_call_id"] == "\ud800"
+        assert state["channels"][0]["next"]["tool_call_id"] == "\ud800"
         status, state = await stage.ask_control("seek", {"sequence": 2**80})
-        assert (status, state["sessions"][0]["next"]["ending"]) == (200, "complete")
+        assert (status, state["channels"][0]["next"]["ending"]) == (200, "complete")

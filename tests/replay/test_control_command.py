@@ -59,7 +59,7 @@ def refused(*args: str, token: str | None = CHOSEN) -> str:
 @pytest.fixture
 def run_paused(serve, recording) -> Callable[..., str]:
     """Run the command on a replay that is paused: `run_paused("step", "durable")`."""
-    replay = serve(recording, mode="session", paused=True)
+    replay = serve(recording, mode="channel", paused=True)
     return lambda *args: run(replay.url, *args, token=replay.token)
 
 
@@ -142,24 +142,24 @@ def test_json_prints_the_response_of_the_control_api(run_paused):
     state = json.loads(run_paused("step", "--json"))
 
     assert state["stepped"]["id"] == "e1"
-    assert (state["sessions"][0]["position"], state["sessions"][0]["session"]) == (1, "s1")
+    assert (state["channels"][0]["position"], state["channels"][0]["channel"]) == (1, "s1")
 
 
 def test_a_wait_that_times_out_exits_with_status_2(serve, recording):
-    replay = serve(recording, mode="session", paused=True)
+    replay = serve(recording, mode="channel", paused=True)
     done = CliRunner().invoke(
         wiretape,
-        ["control", replay.url, "wait", "end", "--timeout", "0.01", "--token", replay.token, "--session", "s1"],
+        ["control", replay.url, "wait", "end", "--timeout", "0.01", "--token", replay.token, "--channel", "s1"],
     )
 
-    assert (done.exit_code, done.stderr) == (2, "Error: Session s1 was not at the end after 0.01 s.\n")
+    assert (done.exit_code, done.stderr) == (2, "Error: Channel s1 was not at the end after 0.01 s.\n")
 
 
 def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
-    replay = serve(recording, mode="session", paused=True)
+    replay = serve(recording, mode="channel", paused=True)
     token = ("--token", replay.token)
 
-    assert "Unknown session s9: use s1." in refused(replay.url, "pause", "--session", "s9", *token)
+    assert "Unknown channel s9: use s1." in refused(replay.url, "pause", "--channel", "s9", *token)
     assert "expected exactly one of sequence" in refused(replay.url, "seek", *token)
     assert "no event with the sequence number 9" in refused(replay.url, "seek", "--sequence", "9", *token)
     assert "Specify the conditions of a breakpoint" in refused(replay.url, "break", *token)
@@ -267,7 +267,7 @@ def test_a_password_in_an_invalid_url_is_not_printed():
 def test_recorded_text_cannot_control_the_terminal(serve, new_builder):
     builder = new_builder("odd.db")
     builder.exchange([frame(1, "tool.started\x1b[2J".replace("\x1b", "\\u001b"), tool_call_id="\x1b[2J")])
-    replay = serve(builder.close(), mode="session", paused=True)
+    replay = serve(builder.close(), mode="channel", paused=True)
 
     output = run(replay.url, "step", token=replay.token)
     assert "\x1b" not in output

@@ -12,9 +12,9 @@ import pytest
 from programs import find_program
 
 from wiretape_replay import ReplayOptions
+from wiretape_replay.channel.playhead import PlayheadStatus, StepTarget
 from wiretape_replay.control.playhead_control import WaitCondition
 from wiretape_replay.loop_thread import start_replay
-from wiretape_replay.session.playhead import PlayheadStatus, StepTarget
 
 PAGE = (Path(__file__).parents[2] / "docs" / "control.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
@@ -66,8 +66,8 @@ def test_the_example_of_a_state_has_all_keys_of_a_state(recording):
     state = json.loads(done.stdout)
 
     assert list(shown) == list(state)
-    assert list(shown["sessions"][0]) == list(state["sessions"][0])
-    assert list(shown["sessions"][0]["next"]) == list(state["sessions"][0]["next"])
+    assert list(shown["channels"][0]) == list(state["channels"][0])
+    assert list(shown["channels"][0]["next"]) == list(state["channels"][0]["next"])
     assert list(shown["requests"]) == list(state["requests"])
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from wiretape.observations import Ending
 from wiretape.sse import FrameKind, Parser
+from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry
 from wiretape_replay.faults.fault_preview import list_hits
 from wiretape_replay.faults.fault_schedule import FaultSchedule
 from wiretape_replay.faults.fault_script import (
@@ -41,7 +42,6 @@ from wiretape_replay.faults.frame_damage import (
     split_frame,
 )
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 SECOND = 1_000_000_000
 CLOSED, RESET = EndResponse(Ending.SERVICE_CLOSED), EndResponse(Ending.SERVICE_RESET)
@@ -185,7 +185,7 @@ def test_connections_are_counted_for_each_session():
 
 
 def test_an_error_is_sent_for_the_requests_it_applies_to():
-    faults = schedule(Error(name="busy", code="SESSION_BUSY", operation="cancel", session="s1", run="r1"))
+    faults = schedule(Error(name="busy", code="SESSION_BUSY", operation="cancel", channel="s1", run="r1"))
     assert faults.inject(stream()).before == ()
     line, error = faults.inject(CANCEL).before
     text = "Fault busy: error SESSION_BUSY instead of the response (POST /base/v1/sessions/s1/runs/r1/cancel)"
@@ -357,7 +357,7 @@ def test_only_the_end_of_a_stream_loses_events(script):
 
 # Dry runs.
 
-LOGS = {"s1": SessionLog("s1", [*LOG, END]), "s2": SessionLog("s2", [durable(1), durable(2)])}
+LOGS = {"s1": ChannelLog("s1", [*LOG, END]), "s2": ChannelLog("s2", [durable(1), durable(2)])}
 
 
 def test_a_dry_run_lists_the_events_that_would_be_hit():
@@ -368,7 +368,7 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
             Corrupt(name="flaky", at=events(type="message.delta"), probability=0.5, times=1),
             Split(name="none", where=SplitPoint.CRLF, at=events()),
             Error(name="busy", code="RATE_LIMITED", operation="cancel"),
-            Drop(name="second", before=events(event=1), session="s2", connection=2),
+            Drop(name="second", before=events(event=1), channel="s2", connection=2),
         )
     )
     assert list(list_hits(script, LOGS)) == [
@@ -392,8 +392,8 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
 def test_a_dry_run_names_cursors_and_missing_sessions():
     script = FaultScript(
         faults=(
-            ExpireCursor(name="one", cursor=("e4", "e5\x1b"), session=("s1", "s9", "known"), times=2),
-            ExpireCursor(name="any", session="s1", times=1),
+            ExpireCursor(name="one", cursor=("e4", "e5\x1b"), channel=("s1", "s9", "known"), times=2),
+            ExpireCursor(name="any", channel="s1", times=1),
         )
     )
     assert list(list_hits(script, LOGS, ["known"])) == [
@@ -406,7 +406,7 @@ def test_a_dry_run_names_cursors_and_missing_sessions():
 
 
 def test_a_dry_run_lists_at_most_twenty_events_of_a_fault():
-    logs = {"s1": SessionLog("s1", [durable(number) for number in range(1, 51)])}
+    logs = {"s1": ChannelLog("s1", [durable(number) for number in range(1, 51)])}
     lines = list(list_hits(FaultScript(faults=(Oversize(bytes=256 * 1024 * 1024, at=events()),)), logs))
     assert len(lines) == 22
     assert lines[-1] == "  and 30 more"
@@ -419,7 +419,7 @@ def test_a_dry_run_lists_what_is_applied_unless_a_stream_ends(script):
     faults = FaultSchedule(script)
     play(faults)
     listed = {}
-    for line in list_hits(script, {"s1": SessionLog("s1", LOG)}):
+    for line in list_hits(script, {"s1": ChannelLog("s1", LOG)}):
         if not line.startswith(" "):
             name = line.partition(":")[0]
         listed[name] = listed.get(name, -1) + ("hits nothing" not in line)

@@ -42,7 +42,7 @@ def test_every_example_is_applied(recording, serve, call, tmp_path, text):
     path = tmp_path / "faults.toml"
     path.write_text(text, "utf-8")
     script = fault_script(path)
-    replay = serve(recording, mode="session", playhead="connection", faults=script)
+    replay = serve(recording, mode="channel", playhead="connection", faults=script)
     for cursor in ("", "", "Last-Event-ID: evt_12\r\n"):
         client = call(replay.url)
         client.ask(extra=KEY + cursor)

@@ -29,7 +29,7 @@ seed = 7
 name = "drop-after-12"
 do = "drop"
 after = { sequence = 12 }
-session = ["s1", "s2"]
+channel = ["s1", "s2"]
 connection = 2
 skip = 3
 times = 1
@@ -42,7 +42,7 @@ seconds = 1.5
     drop = Drop(
         name="drop-after-12",
         after=EventFilter(sequence=12),
-        session=("s1", "s2"),
+        channel=("s1", "s2"),
         connection=2,
         skip=3,
         times=1,
@@ -134,7 +134,7 @@ BAD = {
         '[[fault]]\ndo = "drop"\noperation = "GET /v1/x?y"',
         "fault[0].operation: expected stream, *, or a method and a path such as POST /v1/sessions, got 'GET /v1/x?y'.",
     ),
-    "empty list": ('[[fault]]\ndo = "drop"\nsession = []', "fault[0].session: expected a non-empty list."),
+    "empty list": ('[[fault]]\ndo = "drop"\nchannel = []', "fault[0].channel: expected a non-empty list."),
     "two positions": (
         '[[fault]]\ndo = "drop"\nafter = { event = 1 }\nbefore = { event = 1 }',
         "fault[0].after: before is also given; use only one of them.",

@@ -47,7 +47,7 @@ def script(tmp_path):
 def play(recording, script, serve):
     """Serve the recording with a script; `lines` holds the log lines by URL."""
 
-    def _play(text, mode="session", **options):
+    def _play(text, mode="channel", **options):
         lines = []
         replay = serve(recording, mode=mode, faults=script(text), log=lines.append, **options)
         replay_lines[replay.url] = lines
@@ -156,7 +156,7 @@ ON_EVENTS = {
         [ONE, TWO, RESYNC],
         "closed",
     ),
-    "another session": (fault("drop", after="{ sequence = 2 }", session='"s2"'), FRAMES, "closed"),
+    "another session": (fault("drop", after="{ sequence = 2 }", channel='"s2"'), FRAMES, "closed"),
 }
 
 
@@ -224,7 +224,7 @@ BEFORE_ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["session", "verbatim"])
+@pytest.mark.parametrize("mode", ["channel", "verbatim"])
 @pytest.mark.parametrize(("text", "how"), BEFORE_ANSWERS.values(), ids=BEFORE_ANSWERS)
 def test_a_fault_replaces_the_response(play, stream, cancel, mode, text, how):
     replay = play(text, mode)
@@ -233,12 +233,12 @@ def test_a_fault_replaces_the_response(play, stream, cancel, mode, text, how):
         assert (seen.data, seen.how) == (b"", how)
 
 
-@pytest.mark.parametrize("mode", ["session", "verbatim"])
+@pytest.mark.parametrize("mode", ["channel", "verbatim"])
 def test_a_delayed_response_has_the_same_bytes(play, cancel, mode):
     assert cancel(play(fault("delay", seconds=0.01), mode).url).data == cancel(play("", mode).url).data
 
 
-@pytest.mark.parametrize("mode", ["session", "verbatim"])
+@pytest.mark.parametrize("mode", ["channel", "verbatim"])
 @pytest.mark.parametrize("code", ERROR_CODES)
 def test_every_error_has_its_status(play, cancel, mode, code):
     seen = cancel(play(fault("error", code=f'"{code}"', operation='"cancel"'), mode).url)
@@ -303,7 +303,7 @@ def test_tape_mode_refuses_faults_of_events(play):
 
 def test_a_script_that_hits_nothing_changes_no_bytes(recording, play, serve, stream):
     elsewhere = fault("drop", after="{ sequence = 99 }") + "\n" + fault("drop", operation='"resume"')
-    assert stream(play(elsewhere).url).data == stream(serve(recording, mode="session").url).data
+    assert stream(play(elsewhere).url).data == stream(serve(recording, mode="channel").url).data
 
 
 # The command.
@@ -337,8 +337,8 @@ def test_the_command_lists_what_a_dry_run_would_hit(run):
     [
         ("[[fault]]", ["--dry-run"], "faults.toml: fault[0]: do is missing."),
         ("seeed = 1", [], "faults.toml: seeed: unknown key; did you mean seed?"),
-        (fault("drop", after="{}"), ["--mode", "verbatim", "--dry-run"], "--mode session."),
-        (fault("drop", after="{}"), ["--mode", "verbatim", "--listen", "127.0.0.1:0"], "--mode session."),
+        (fault("drop", after="{}"), ["--mode", "verbatim", "--dry-run"], "--mode channel."),
+        (fault("drop", after="{}"), ["--mode", "verbatim", "--listen", "127.0.0.1:0"], "--mode channel."),
     ],
 )
 def test_an_invalid_script_is_a_usage_error(run, text, options, message):

@@ -8,8 +8,8 @@ import pytest
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.sse import DEFAULT_LIMIT
-from wiretape_replay.session.recorded_channels import build_channels
-from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog
+from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry, LogReader
+from wiretape_replay.channel.recorded_channels import build_channels
 
 STREAM = "/v1/sessions/s1/events/stream"
 
@@ -86,7 +86,7 @@ def test_a_cursor_without_an_event_resumes_where_it_resumed_then(builder, build)
 @pytest.mark.parametrize(("identity", "after"), [("é", "e2"), ("e0", "é")], ids=["not ASCII", "earlier"])
 def test_a_client_with_an_unusual_cursor_gets_a_stream(builder, serve, call, identity, after):
     builder.exchange([event(1, "é"), event(2)], request_headers=cursor("e0"), ending=Ending.CLIENT_CLOSED)
-    url = serve(builder.close(), mode="session").url
+    url = serve(builder.close(), mode="channel").url
     first, then = call(url), call(url)
     key = "Authorization: Bearer k\r\n"
     first.ask(extra=key)
@@ -333,4 +333,4 @@ def test_a_session_whose_stream_was_only_refused_has_no_log(builder, build):
 )
 def test_a_cursor_is_found_without_the_whitespace_that_http_strips(ids, cursor, position):
     """A header value has no whitespace at its ends; if several ids are possible, the cursor names none."""
-    assert SessionLog("s1", [LogEntry(EntryKind.DURABLE, 0, id=one) for one in ids]).position_of(cursor) == position
+    assert ChannelLog("s1", [LogEntry(EntryKind.DURABLE, 0, id=one) for one in ids]).position_of(cursor) == position

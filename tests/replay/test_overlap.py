@@ -2,9 +2,9 @@
 
 import pytest
 
-from wiretape_replay.session.log_builder import merge_stretches
-from wiretape_replay.session.recorded_connection import Stretch
-from wiretape_replay.session.session_log import EntryKind, LogEntry
+from wiretape_replay.channel.channel_log import EntryKind, LogEntry
+from wiretape_replay.channel.log_builder import merge_stretches
+from wiretape_replay.channel.recorded_connection import Stretch
 
 SECOND = 1_000_000_000
 

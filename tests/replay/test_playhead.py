@@ -5,8 +5,8 @@ import math
 import pytest
 
 from wiretape.observations import Ending
-from wiretape_replay.session.playhead import Breakpoint, Playhead, StepTarget
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry
+from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget
 
 MS = 1_000_000
 
@@ -18,7 +18,7 @@ def durable(sequence: int, at_ms: int, type_: str = "tool.started", **more: obje
 
 DELTA = LogEntry(EntryKind.EPHEMERAL, 20 * MS, b"data: d\n\n", type="message.delta")
 COMMENT = LogEntry(EntryKind.EPHEMERAL, 30 * MS, b":\n\n")
-LOG = SessionLog(
+LOG = ChannelLog(
     "s1",
     [
         durable(1, 10, "run.started"),
@@ -32,7 +32,7 @@ LOG = SessionLog(
 END = len(LOG)
 
 
-def moving(speed: float = 1.0, *, log: SessionLog = LOG, now_ms: float = 0) -> Playhead:
+def moving(speed: float = 1.0, *, log: ChannelLog = LOG, now_ms: float = 0) -> Playhead:
     playhead = Playhead(log, speed=speed)
     playhead.start(round(now_ms * MS))
     return playhead
@@ -214,7 +214,7 @@ def test_reset_restores_everything_but_the_breakpoints():
 
 
 def test_entries_added_to_the_log_are_passed():
-    log = SessionLog("s1", [durable(1, 10)])
+    log = ChannelLog("s1", [durable(1, 10)])
     playhead = moving(log=log)
     playhead.advance(100 * MS)
     assert playhead.due_ns() is None

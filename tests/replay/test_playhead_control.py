@@ -13,9 +13,9 @@ import pytest
 
 from wiretape.errors import InputError, RecordingError
 from wiretape_replay import ReplayOptions, serve_replay
+from wiretape_replay.channel.playhead import Breakpoint
+from wiretape_replay.channel.playhead_clock import ChangeNotifier
 from wiretape_replay.loop_thread import shared_thread, start_replay
-from wiretape_replay.session.playhead import Breakpoint
-from wiretape_replay.session.playhead_clock import ChangeNotifier
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer sk-test"}
@@ -57,7 +57,7 @@ async def test_a_coroutine_moves_the_playhead_while_a_client_reads(recording):
         assert control.breakpoints == [point]
         control.remove_breakpoint()
         entry = control.step("durable")
-        assert (entry.id, control.session_state().position) == ("e3", 3)
+        assert (entry.id, control.channel_state().position) == ("e3", 3)
         control.seek(end=True)
 
         assert [line for line in (await reading).splitlines() if line.startswith("id:")] == [
@@ -69,7 +69,7 @@ async def test_a_coroutine_moves_the_playhead_while_a_client_reads(recording):
 
 def test_a_thread_without_an_event_loop_moves_the_playhead(recording):
     with start_replay(recording, PAUSED) as replay:
-        session = replay.control.session("s1")
+        session = replay.control.channel("s1")
         session.seek(sequence=1)
         point = session.add_breakpoint(type="run.*")
         with httpx.stream("GET", replay.url + STREAM, headers=KEY) as response:
@@ -84,8 +84,8 @@ def test_a_thread_without_an_event_loop_moves_the_playhead(recording):
 
         assert replay.control.state().requests.streams == 1
         session.reset()
-        state = session.session_state()
-        assert (session.session_id, state.position, state.status) == ("s1", 0, "paused")
+        state = session.channel_state()
+        assert (session.name, state.position, state.status) == ("s1", 0, "paused")
     assert replay.player.streams.requests[0].position == 1, "the requests stay readable"
 
 
@@ -121,7 +121,7 @@ def test_several_replays_share_one_thread_and_are_independent(recording):
         one.control.step()
 
         assert one.url != other.url
-        assert (one.control.session_state().position, other.control.session_state().position) == (1, 0)
+        assert (one.control.channel_state().position, other.control.channel_state().position) == (1, 0)
     assert started - before <= 1
 
 
@@ -133,7 +133,7 @@ def test_several_threads_can_control_one_replay(recording):
         for thread in threads:
             thread.join(20)
 
-        assert replay.control.session_state().position == 3
+        assert replay.control.channel_state().position == 3
 
 
 def test_an_error_in_the_block_stops_the_server(recording):
@@ -170,26 +170,26 @@ def test_errors_are_raised_where_the_operation_was_called(recording, tmp_path):
     with pytest.raises(InputError, match="control token"), start_replay(recording, token=" "):
         pass
     with start_replay(recording, PAUSED) as replay:
-        with pytest.raises(InputError, match="Unknown session s9: use s1"):
-            replay.control.session("s9")
+        with pytest.raises(InputError, match="Unknown channel s9: use s1"):
+            replay.control.channel("s9")
         with pytest.raises(InputError, match="expected exactly one of sequence"):
             replay.control.seek()
         with pytest.raises(InputError, match="There is no such breakpoint"):
             replay.control.remove_breakpoint(Breakpoint(sequence=1))
-        with pytest.raises(TimeoutError, match="Session s1 had no stream after"):
+        with pytest.raises(TimeoutError, match="Channel s1 had no stream after"):
             replay.control.wait("connected", timeout_s=0.01)
     with (
         start_replay(recording, ReplayOptions(mode="verbatim")) as replay,
         pytest.raises(InputError, match="There is no playhead"),
     ):
-        replay.control.session()
+        replay.control.channel()
 
 
 def test_operations_run_directly_in_the_thread_of_the_loop(recording):
     """They would wait for themselves if they were sent to the loop."""
     with start_replay(recording, PAUSED) as replay:
         assert shared_thread().call(replay.control.step).id == "e1"
-        assert shared_thread().call(replay.control.state).sessions[0].position == 1
+        assert shared_thread().call(replay.control.state).channels[0].position == 1
 
 
 def test_each_replay_has_its_own_token_unless_one_is_given(recording):
@@ -233,7 +233,7 @@ with start_replay(sys.argv[1], ReplayOptions(paused=True)) as replay:
     try:
         replay.control.wait("connected", timeout_s=60)
     except KeyboardInterrupt:
-        print(json.dumps(replay.control.session_state().position))
+        print(json.dumps(replay.control.channel_state().position))
 """
     done = run_program(program, recording)
 
@@ -264,7 +264,7 @@ def test_invalid_operations_are_refused_in_one_sentence_and_move_nothing(recordi
     with start_replay(recording, PAUSED) as replay:
         with pytest.raises(InputError, match=message):
             do(replay.control)
-        assert (replay.control.session_state().position, replay.control.breakpoints) == (0, [])
+        assert (replay.control.channel_state().position, replay.control.breakpoints) == (0, [])
 
 
 def test_a_breakpoint_is_removed_by_object_or_by_its_conditions(recording):

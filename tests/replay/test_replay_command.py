@@ -155,7 +155,7 @@ def runs(builder) -> Path:
     return builder.close()
 
 
-@pytest.mark.parametrize("mode", ["verbatim", "session"])
+@pytest.mark.parametrize("mode", ["verbatim", "channel"])
 def test_what_counts_is_chosen_by_options_in_both_modes(start, runs, mode):
     options = ("--ignore-query", "t", "--ignore-body", "$.at", "--match-header", "x-kind", "--repeat", "last")
     replay = start(runs, "--mode", mode, *options)
@@ -201,7 +201,7 @@ def test_playhead_chooses_between_one_for_all_and_one_for_each_stream(start, str
             streams.enter_context(httpx.stream("GET", url + STREAM, headers=headers))
         state = httpx.get(url + "/_wiretape/state", headers={"X-Wiretape-Token": "mine"}).json()
 
-    assert (len(state["sessions"][0]["streams"]), state["sessions"][0]["playheads"]) == (2, playheads)
+    assert (len(state["channels"][0]["streams"]), state["channels"][0]["playheads"]) == (2, playheads)
 
 
 @pytest.mark.parametrize(("options", "last"), [((), 501), (("--limits",), 429)])

@@ -35,8 +35,8 @@ from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
 )
 from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKind, SessionEngine
 from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogReader
 from wiretape_replay.http_server.http_messages import HttpResponse
-from wiretape_replay.session.session_log import EntryKind, LogReader, SessionLog
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -178,7 +178,7 @@ class Wire(TrafficBuilder):
     def __init__(self, engine):
         super().__init__()
         self.engine = engine
-        self.log = SessionLog(SESSION)
+        self.log = ChannelLog(SESSION)
         self.now_ns = self.at_ns = self.heard_ns = 0
         self.stream = self.reader = self.cursor = None
         self.resync = False

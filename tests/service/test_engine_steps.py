@@ -5,7 +5,7 @@ import pytest
 
 from wiretape.agent_sessions import DELTA_TYPES
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import STEP_TYPES
-from wiretape_replay.session.session_log import EntryKind
+from wiretape_replay.channel.channel_log import EntryKind
 
 SECOND = 1_000_000_000
 STARTED, ENDED = ["100 run.started"], ["run.completed", "session.status_idle"]

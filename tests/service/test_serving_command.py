@@ -123,7 +123,7 @@ def test_a_service_can_be_started_without_an_event_loop():
         session = _post(f"{service.url}/v1/sessions", service.key)["id"]
         _post(f"{service.url}/v1/sessions/{session}/runs", service.key)
         service.control.advance(100)
-        assert service.control.session(session).session_state().length > 5, "a whole run, with 40 seconds of silence"
+        assert service.control.channel(session).channel_state().length > 5, "a whole run, with 40 seconds of silence"
     with (
         start_scenario("hello", ServeOptions()) as service,
         pytest.raises(InputError, match="Real time cannot be advanced"),

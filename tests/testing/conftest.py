@@ -12,7 +12,7 @@ import pytest_asyncio.plugin
 # A run of pytest in this process removes its imports afterwards, and some modules cannot be imported twice.
 import wiretape.recording.formats.tape_reader  # noqa: F401
 import wiretape_inspect.commands.report  # noqa: F401
-import wiretape_replay.session.log_builder
+import wiretape_replay.channel.log_builder
 import wiretape_replay.testing.checked_servers
 import wiretape_replay.testing.plugin
 from wiretape.observations import (

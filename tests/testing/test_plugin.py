@@ -261,16 +261,16 @@ def test_the_marker_gives_the_recording_and_the_options(project):
         @pytest.mark.wiretape(no_auth=True)
         class TestMarked:
             def test_of_all(self, wiretape):
-                assert wiretape.control.session_state().paused
+                assert wiretape.control.channel_state().paused
                 assert get(wiretape.url, headers={})[0] == 200
 
             @pytest.mark.wiretape(paused=False, faults="faults.toml")
             def test_nearest_first(self, wiretape):
-                assert not wiretape.control.session_state().paused
+                assert not wiretape.control.channel_state().paused
                 assert get(wiretape.url, STREAM, headers={})[0] == 429
 
             def test_the_call_before_markers(self, wiretape_replay):
-                assert not wiretape_replay(paused=False).control.session_state().paused
+                assert not wiretape_replay(paused=False).control.channel_state().paused
         """,
         "--strict-markers",
         name="tests/test_marked.py",
@@ -411,7 +411,7 @@ def test_a_test_steps_through_a_stream_that_its_client_reads(project):
             replay.control.seek(end=True)
             assert replay.control.wait("end").at_end
             (stream,) = replay.streams
-            assert (stream.session_id, stream.cursor) == ("s1", None)
+            assert (stream.channel, stream.cursor) == ("s1", None)
             replay.control.pause()
             replay.control.reset()
             (state,) = replay.control.state().sessions

@@ -16,7 +16,7 @@ const STATUSES = {
 
 export class Playhead {
   constructor(app) {
-    Object.assign(this, { app, sessions: new Map(), session: null, isFollowing: true, findings: [] });
+    Object.assign(this, { app, channels: new Map(), channel: null, isFollowing: true, findings: [] });
     const host = byId("playhead");
     host.hidden = false;
     host.replaceChildren(...this.parts());
@@ -29,8 +29,8 @@ export class Playhead {
 
   parts() {
     const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, "aria-label": title, onclick });
-    this.picker = element("select", { "aria-label": "Session", hidden: true });
-    this.picker.addEventListener("change", () => { this.session = this.picker.value; this.draw(); });
+    this.picker = element("select", { "aria-label": "Channel", hidden: true });
+    this.picker.addEventListener("change", () => { this.channel = this.picker.value; this.draw(); });
     this.status = element("span", { class: "play-status", role: "status" });
     this.bar = element("progress", { max: 1, value: 0, "aria-label": "Position of the playhead" });
     this.count = element("span", { class: "count" });
@@ -90,9 +90,9 @@ export class Playhead {
     return form;
   }
 
-  /** The state of the selected session; undefined if there is none. */
+  /** The state of the selected channel; undefined if there is none. */
   get state() {
-    return this.sessions.get(this.session);
+    return this.channels.get(this.channel);
   }
 
   keys() {
@@ -110,19 +110,19 @@ export class Playhead {
     this.update(await this.app.source.replay.state());
   }
 
-  update({ sessions = [] }) {
-    for (const one of sessions) this.sessions.set(one.session, one);
-    if (!this.state && this.sessions.size) this.session = this.sessions.keys().next().value;
+  update({ channels = [] }) {
+    for (const one of channels) this.channels.set(one.channel, one);
+    if (!this.state && this.channels.size) this.channel = this.channels.keys().next().value;
     this.isLoaded = true;
     this.draw();
   }
 
   /** Show a change at once, and load the whole state: the message contains only counts in place of lists. */
   receive(change) {
-    const before = this.sessions.get(change.session);
+    const before = this.channels.get(change.channel);
     if (before) {
       const { next, breakpoints, streams } = before;
-      this.sessions.set(change.session, { ...change, next, breakpoints, streams });
+      this.channels.set(change.channel, { ...change, next, breakpoints, streams });
     }
     this.draw();
     this.isStale = true;
@@ -145,7 +145,7 @@ export class Playhead {
   /** Send a command, and return whether it succeeded. */
   async post(command, body) {
     try {
-      this.update(await this.app.source.replay.post(command, this.session === null ? body : { session: this.session, ...body }));
+      this.update(await this.app.source.replay.post(command, this.channel === null ? body : { channel: this.channel, ...body }));
       return true;
     } catch (error) {
       showError(error.message);
@@ -188,7 +188,7 @@ export class Playhead {
 
   async removeBreakpoint(point) {
     try {
-      await this.app.source.replay.removeBreakpoint({ session: this.session, ...Object.fromEntries(conditionsOf(point)) });
+      await this.app.source.replay.removeBreakpoint({ channel: this.channel, ...Object.fromEntries(conditionsOf(point)) });
       await this.refresh();
     } catch (error) {
       showError(error.message);
@@ -216,9 +216,9 @@ export class Playhead {
   }
 
   drawSessions() {
-    this.picker.hidden = this.sessions.size < 2;
-    if (this.picker.options.length === this.sessions.size) return;
-    const options = [...this.sessions.keys()].map((value) => ({ value, text: shorten(value, 60), selected: value === this.session }));
+    this.picker.hidden = this.channels.size < 2;
+    if (this.picker.options.length === this.channels.size) return;
+    const options = [...this.channels.keys()].map((value) => ({ value, text: shorten(value, 60), selected: value === this.channel }));
     this.picker.replaceChildren(...options.map((option) => element("option", option)));
   }
 

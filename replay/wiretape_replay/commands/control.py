@@ -132,9 +132,9 @@ _SHARED_OPTIONS = [
         help=f"Control token, as printed by `wiretape replay` or `wiretape serve`; or set ${TOKEN_VARIABLE}.",
     ),
     click.Option(
-        ["--session"],
+        ["--channel"],
         metavar="ID",
-        help="Session to control.  [default: all sessions; required for step, seek and wait if there are several]",
+        help="Channel to control.  [default: all channels; required for step, seek and wait if there are several]",
     ),
     click.Option(["--json", "as_json"], is_flag=True, help="Print the response as one JSON document."),
 ]
@@ -149,21 +149,21 @@ def _add_command(name: str, method: str, operation: Operation) -> None:
     """Add the command of an operation to the group."""
 
     @click.pass_obj
-    def run(url: str, /, *, token: str | None, session: str | None, as_json: bool, **parameters: Any) -> None:
+    def run(url: str, /, *, token: str | None, channel: str | None, as_json: bool, **parameters: Any) -> None:
         """Do the operation, and print the resulting state."""
         if token is None:
             raise InputError(f"The control token is missing: use --token or set {TOKEN_VARIABLE}.")
         chosen, path = (method, name) if name != _BREAKPOINTS else _choose_method(parameters)
         parameters = {key: value for key, value in parameters.items() if value is not None and value is not False}
         takes_s = float(parameters.get("timeout_s", 0))
-        if session is not None:
-            parameters["session"] = session
+        if channel is not None:
+            parameters["channel"] = channel
         OPERATIONS[path][chosen].check(parameters)
         document = _request(url, chosen, path, parameters, token=check_token(token), takes_s=takes_s)
         click.echo(json.dumps(document, indent=2) if as_json else "\n".join(_format_response(document)))
         if document.get("reached") is False:
             until = WaitCondition(parameters["until"])
-            raise InputError(not_reached_message(document["sessions"][0]["session"], until, takes_s))
+            raise InputError(not_reached_message(document["channels"][0]["channel"], until, takes_s))
 
     options = [_parameter(key, *declared) for key, declared in operation.parameters.items()]
     options += [*(_BREAK_OPTIONS if name == _BREAKPOINTS else []), *_SHARED_OPTIONS]
@@ -227,11 +227,11 @@ def _format_response(document: _Document) -> Iterator[str]:
         yield f"passed: {_format_entry(document['stepped'])}"
     elif "found" in document:
         yield f"reached the end of the log after {count_of(document['found'], 'step')}"
-    for session in document["sessions"]:
-        yield from _format_session(session)
+    for channel in document["channels"]:
+        yield from _format_channel(channel)
     requests = document["requests"]
     is_replay = requests["recorded"] is not None
-    if not document["sessions"]:
+    if not document["channels"]:
         yield f"no playhead: {'verbatim mode, or no recorded streams' if is_replay else 'no session yet'}"
     refused = f" and {requests['refused']} refused" if requests["refused"] else ""
     others = f", {count_of(requests['recorded'], 'other request')}" if is_replay else ""
@@ -240,14 +240,14 @@ def _format_response(document: _Document) -> Iterator[str]:
         yield f"no match: {shorten(miss['method'])} {shorten(miss['path'])}: {shorten(miss['message'], 600)}"
 
 
-def _format_session(session: _Document) -> Iterator[str]:
-    position = f"{session['position']} of {session['length']}, {session['time_ms'] / 1000:.3f} s"
-    yield f"{shorten(session['session'])}: {_STATUS.get(session['status'], session['status'])}, at {position}"
-    if session["next"] is not None:
-        yield f"  next: {_format_entry(session['next'])}"
-    for point in session["breakpoints"]:
-        yield f"  breakpoint: {_format_breakpoint(point)}" + ("  (here)" if point == session["stopped_by"] else "")
-    for stream in session["streams"]:
+def _format_channel(channel: _Document) -> Iterator[str]:
+    position = f"{channel['position']} of {channel['length']}, {channel['time_ms'] / 1000:.3f} s"
+    yield f"{shorten(channel['channel'])}: {_STATUS.get(channel['status'], channel['status'])}, at {position}"
+    if channel["next"] is not None:
+        yield f"  next: {_format_entry(channel['next'])}"
+    for point in channel["breakpoints"]:
+        yield f"  breakpoint: {_format_breakpoint(point)}" + ("  (here)" if point == channel["stopped_by"] else "")
+    for stream in channel["streams"]:
         start = f"after {shorten(stream['cursor'])}" if stream["cursor"] else "from the beginning"
         yield f"  stream: {start}, {'with' if stream['deltas'] else 'without'} deltas, at {stream['position']}"
 

@@ -70,7 +70,7 @@ def replay(
 ) -> None:
     """Replay the recording FILE as an offline service.
 
-    In session mode, a playhead advances through the session's log at --speed. A stream first gets the durable
+    In channel mode, a playhead advances through the log of a channel at --speed. A stream first gets the durable
     events behind the playhead, starting after the client's Last-Event-ID, and then each event that the playhead
     reaches. Any other request gets the next recorded response to a request of the same kind.
     In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded

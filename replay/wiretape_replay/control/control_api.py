@@ -24,7 +24,7 @@ from wiretape.safe_text import shorten
 from wiretape.sse import EVENT_STREAM
 from wiretape_replay.control.control_operations import OPERATIONS, Operation
 from wiretape_replay.control.control_state import PlayheadState
-from wiretape_replay.control.playhead_control import PlayheadControl, UnknownSessionError
+from wiretape_replay.control.playhead_control import PlayheadControl, UnknownChannelError
 
 _CODES = {
     400: "wiretape_invalid_request",
@@ -75,13 +75,13 @@ class ControlApi:
     async def _run(self, operation: Operation, request: web.BaseRequest) -> web.Response:
         try:
             parameters = operation.check(await _parameters(request))
-            session_id = parameters.pop("session")
-            control = self._control if session_id is None else self._control.session(session_id)
+            name = parameters.pop("channel")
+            control = self._control if name is None else self._control.channel(name)
             outcome = operation.function(control, **parameters)
             outcome = await outcome if isawaitable(outcome) else outcome
             document = asdict(control.state()) if operation.has_state else {}
             return _json(200, document | (dict(operation.result(control, outcome)) if operation.result else {}))
-        except UnknownSessionError as error:
+        except UnknownChannelError as error:
             return self._error(404, error.message)
         except InputError as error:
             return self._error(400, error.message)
@@ -109,19 +109,19 @@ class ControlApi:
 
 
 async def _feed(control: PlayheadControl) -> AsyncIterator[bytes]:
-    """SSE messages: the state of every session, then the state of each session that has changed, and client findings.
+    """SSE messages: the state of every channel, then the state of each channel that has changed, and client findings.
 
-    A message is a session's state with counts in place of its breakpoints and streams.  Its id counts the changes of
+    A message is a channel's state with counts in place of its breakpoints and streams.  Its id counts the changes of
     the replay.  Ends with the replay.
     """
     sent: dict[str, _Document] = {}
     told = 0
     while not control.changes.is_closed:
         count = control.changes.count
-        for session in control.state().sessions:
-            document = _summarise(session)
-            if sent.get(session.session) != document:
-                sent[session.session] = document
+        for channel in control.state().channels:
+            document = _summarise(channel)
+            if sent.get(channel.channel) != document:
+                sent[channel.channel] = document
                 yield f"id: {count}\nevent: playhead\ndata: {json.dumps(document)}\n\n".encode()
         for finding in control.client_findings[told:]:
             yield f"id: {count}\nevent: finding\ndata: {json.dumps(asdict(finding))}\n\n".encode()
@@ -173,7 +173,7 @@ async def _parameters(request: web.BaseRequest) -> _Document:
     except (ValueError, RecursionError):
         raise InputError("The request body is not valid JSON.") from None
     if not isinstance(value, dict):
-        raise InputError('The request body is not a JSON object, such as {"session": "ses_1"}.')
+        raise InputError('The request body is not a JSON object, such as {"channel": "s1"}.')
     return value
 
 

@@ -40,7 +40,7 @@ class Operation:
     parameters: Mapping[str, tuple[Any, Any]]
     """The type, with its annotations, and the default of each parameter; `Parameter.empty` if it is required."""
     request: type[msgspec.Struct]
-    """The parameters and the session."""
+    """The parameters and the channel."""
     function: Callable[..., Any]
     """The method, which does not check its parameters."""
     result: Callable[[Any, Any], Mapping[str, object]] | None
@@ -49,7 +49,7 @@ class Operation:
     """Whether the response contains the state."""
 
     def check(self, parameters: Mapping[str, object]) -> dict[str, Any]:
-        """Return all parameters and the session.  Raises InputError."""
+        """Return all parameters and the channel.  Raises InputError."""
         return msgspec.structs.asdict(validate(parameters, self.request, Source(self.name)))
 
 
@@ -86,7 +86,7 @@ def operation(
             for key, (hint, default) in parameters.items()
         ]
         request = msgspec.defstruct(
-            name, [*fields, ("session", str | None, None)], kw_only=True, forbid_unknown_fields=True
+            name, [*fields, ("channel", str | None, None)], kw_only=True, forbid_unknown_fields=True
         )
         text = " ".join((getdoc(function) or "").partition("\n\n")[0].split())
         declared = Operation(name, text, parameters, request, function, result, has_state)
@@ -97,7 +97,7 @@ def operation(
             declaration.bind(control, *args, **kwargs)
             named = dict(zip(parameters, args[in_python:], strict=False)) | kwargs
             checked = declared.check(named)
-            del checked["session"]
+            del checked["channel"]
             run: Callable[..., _T] = function
             return run(control, *args[:in_python], **checked)
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from wiretape_replay.session.playhead import Breakpoint, PlayheadStatus
-from wiretape_replay.session.playhead_clock import PlayheadClock
-from wiretape_replay.session.session_log import LogEntry
-from wiretape_replay.session.session_streams import ConnectedStream
+from wiretape_replay.channel.channel_log import LogEntry
+from wiretape_replay.channel.channel_streams import ConnectedStream
+from wiretape_replay.channel.playhead import Breakpoint, PlayheadStatus
+from wiretape_replay.channel.playhead_clock import PlayheadClock
 
 _MS = 1_000_000
 
@@ -43,9 +43,9 @@ class ConnectedStreamState:
 
 @dataclass(frozen=True, slots=True)
 class PlayheadState:
-    """A session and its playhead; if clients have their own playheads, the latest."""
+    """A channel and its playhead; if clients have their own playheads, the latest."""
 
-    session: str
+    channel: str
     status: PlayheadStatus
     position: int
     """The position of the first entry that is still ahead."""
@@ -91,7 +91,7 @@ class ReplayState:
 
     speed: float | str
     """A multiple of the recorded speed, or `max`."""
-    sessions: Sequence[PlayheadState]
+    channels: Sequence[PlayheadState]
     requests: RequestSummary
 
 
@@ -117,14 +117,14 @@ def describe_entry(entry: LogEntry, position: int) -> EntryState:
     )
 
 
-def describe_session(
+def describe_channel(
     clocks: Sequence[PlayheadClock], connected: Collection[ConnectedStream], now_ns: int
 ) -> PlayheadState:
-    """The state of a session with these playheads, the latest last; `connected` may contain streams of others."""
+    """The state of a channel with these playheads, the latest last; `connected` may contain streams of others."""
     playhead = clocks[-1].playhead
     log, position, status = playhead.log, playhead.position, playhead.status
     return PlayheadState(
-        session=log.session_id,
+        channel=log.name,
         status=status,
         position=position,
         length=len(log),

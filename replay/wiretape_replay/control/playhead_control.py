@@ -18,19 +18,19 @@ from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
 from wiretape.errors import InputError
 from wiretape.rules import CATALOGUE, Finding
 from wiretape.safe_text import closest_match, shorten
+from wiretape_replay.channel.channel_log import ChannelLog, LogEntry
+from wiretape_replay.channel.channel_streams import ConnectedStream
+from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget
+from wiretape_replay.channel.playhead_clock import PlayheadClock, Playheads
 from wiretape_replay.control.control_operations import OPERATIONS, CommandOption, operation
 from wiretape_replay.control.control_state import (
     PlayheadState,
     ReplayState,
     RequestSummary,
+    describe_channel,
     describe_entry,
-    describe_session,
     describe_speed,
 )
-from wiretape_replay.session.playhead import Breakpoint, Playhead, StepTarget
-from wiretape_replay.session.playhead_clock import PlayheadClock, Playheads
-from wiretape_replay.session.session_log import LogEntry, SessionLog
-from wiretape_replay.session.session_streams import ConnectedStream
 
 _MOST_LISTED = 10
 _LONGEST_LOG_S = 1e9
@@ -59,8 +59,8 @@ _NOT_REACHED = {
 }
 
 
-class UnknownSessionError(InputError):
-    """No session has this id."""
+class UnknownChannelError(InputError):
+    """No channel has this id."""
 
 
 class BreakpointConditions(TypedDict, total=False):
@@ -126,19 +126,19 @@ def _describe_steps(control: "PlayheadControl", passed: Sequence[LogEntry | None
     last = passed[-1]
     if last is None:
         return {"stepped": None, "found": len(passed) - 1}
-    return {"stepped": asdict(describe_entry(last, control.session_state().position - 1)), "found": len(passed)}
+    return {"stepped": asdict(describe_entry(last, control.channel_state().position - 1)), "found": len(passed)}
 
 
 def _describe_breakpoints(_: "PlayheadControl", found: Mapping[str, Sequence[Breakpoint]]) -> Mapping[str, object]:
-    return {"breakpoints": {session: [asdict(point) for point in points] for session, points in found.items()}}
+    return {"breakpoints": {channel: [asdict(point) for point in points] for channel, points in found.items()}}
 
 
 class PlayheadControl:
     """Moves the playheads of a replay and reports their state.  Use it from any thread.
 
-    `control.session("s1")` controls one session.  Without a session, `state`, `pause`, `resume`, `reset` and changes
-    of breakpoints apply to all sessions, and the other operations to the only one.
-    With a playhead for each connection, `step`, `seek`, `state` and `wait` apply to the latest playhead of a session,
+    `control.channel("s1")` controls one channel.  Without a channel, `state`, `pause`, `resume`, `reset` and changes
+    of breakpoints apply to all channels, and the other operations to the only one.
+    With a playhead for each connection, `step`, `seek`, `state` and `wait` apply to the latest playhead of a channel,
     the other operations to all of them.
 
     Operations raise InputError if they cannot be done.
@@ -147,7 +147,7 @@ class PlayheadControl:
     def __init__(
         self,
         playheads: Playheads,
-        logs: Mapping[str, SessionLog],
+        logs: Mapping[str, ChannelLog],
         *,
         connected: Collection[ConnectedStream] = (),
         requests: Callable[[], RequestSummary] = RequestSummary,
@@ -165,8 +165,8 @@ class PlayheadControl:
         self.client_findings: Sequence[Finding] = ()
         """The first findings about the client; a list that grows if the client is checked."""
         self._advance = advance
-        self.session_id: str | None = None
-        """The session that it controls; None: all sessions."""
+        self.name: str | None = None
+        """The channel that it controls; None: all channels."""
         self._playheads = playheads
         self._logs = logs
         self._connected = connected
@@ -181,23 +181,23 @@ class PlayheadControl:
             return False
 
     @_in_loop
-    def session(self, session_id: str | None = None) -> "PlayheadControl":
-        """Control of one session; without an id, of the only one."""
+    def channel(self, name: str | None = None) -> "PlayheadControl":
+        """Control of one channel; without an id, of the only one."""
         control = copy(self)
-        control.session_id = self._log(session_id).session_id
+        control.name = self._log(name).name
         return control
 
     @operation("state", "GET")
     @_in_loop
     def state(self) -> ReplayState:
         """Show where the playheads are, what is ahead, and who is connected."""
-        logs = self._logs.values() if self.session_id is None else [self._log()]
-        sessions = tuple(self._describe(log) for log in logs)
-        return ReplayState(describe_speed(self._playheads.speed), sessions, self._requests())
+        logs = self._logs.values() if self.name is None else [self._log()]
+        channels = tuple(self._describe(log) for log in logs)
+        return ReplayState(describe_speed(self._playheads.speed), channels, self._requests())
 
     @_in_loop
-    def session_state(self) -> PlayheadState:
-        """The state of the session."""
+    def channel_state(self) -> PlayheadState:
+        """The state of the channel."""
         return self._describe(self._log())
 
     @operation("pause")
@@ -278,13 +278,13 @@ class PlayheadControl:
     @property
     @_in_loop
     def breakpoints(self) -> list[Breakpoint]:
-        """The breakpoints of the session."""
+        """The breakpoints of the channel."""
         return list(self._playheads.latest(self._log()).playhead.breakpoints)
 
     @operation("breakpoints", "GET", result=_describe_breakpoints, has_state=False)
-    def breakpoints_by_session(self) -> Mapping[str, Sequence[Breakpoint]]:
-        """List the breakpoints of each session."""
-        return {session.session: session.breakpoints for session in self.state().sessions}
+    def breakpoints_by_channel(self) -> Mapping[str, Sequence[Breakpoint]]:
+        """List the breakpoints of each channel."""
+        return {channel.channel: channel.breakpoints for channel in self.state().channels}
 
     @operation("breakpoints")
     @_in_loop
@@ -332,9 +332,9 @@ class PlayheadControl:
     def reset(self) -> None:
         """Start over: return playheads and responses to the beginning, reset faults, and close connected streams.
 
-        Breakpoints stay.  With a session, only its playhead and its streams are reset.
+        Breakpoints stay.  With a channel, only its playhead and its streams are reset.
         """
-        if self.session_id is not None:
+        if self.name is not None:
             for clock in self._clocks():
                 clock.move(Playhead.reset)
             return
@@ -374,8 +374,8 @@ class PlayheadControl:
         Raises TimeoutError if that does not happen in time.
         """
         if not await self.is_reached_in_time(until, timeout_s=timeout_s):
-            raise TimeoutError(not_reached_message(self._log().session_id, WaitCondition(until), timeout_s))
-        return self.session_state()
+            raise TimeoutError(not_reached_message(self._log().name, WaitCondition(until), timeout_s))
+        return self.channel_state()
 
     wait = _blocking(async_wait)
 
@@ -392,62 +392,62 @@ class PlayheadControl:
 
     advance = _blocking(async_advance)
 
-    def _is_reached(self, log: SessionLog, until: WaitCondition) -> bool:
+    def _is_reached(self, log: ChannelLog, until: WaitCondition) -> bool:
         if until is WaitCondition.CONNECTED:
             return any(stream.clock.playhead.log is log for stream in self._connected)
         status = self._playheads.latest(log).playhead.status
         return status.is_stopped if until is WaitCondition.STOPPED else status.value == until.value
 
-    def _describe(self, log: SessionLog) -> PlayheadState:
-        return describe_session(self._playheads.of_session(log), self._connected, time.monotonic_ns())
+    def _describe(self, log: ChannelLog) -> PlayheadState:
+        return describe_channel(self._playheads.of_channel(log), self._connected, time.monotonic_ns())
 
     def _clocks(self) -> list[PlayheadClock]:
-        return [clock for log in self._selected_logs() for clock in self._playheads.of_session(log)]
+        return [clock for log in self._selected_logs() for clock in self._playheads.of_channel(log)]
 
-    def _selected_logs(self) -> list[SessionLog]:
-        if self.session_id is None and self._logs:
+    def _selected_logs(self) -> list[ChannelLog]:
+        if self.name is None and self._logs:
             return list(self._logs.values())
         return [self._log()]
 
-    def _log(self, session_id: str | None = None) -> SessionLog:
-        """The log of a session; without an id, of the session that is controlled, or of the only one."""
-        session_id = self.session_id if session_id is None else session_id
+    def _log(self, name: str | None = None) -> ChannelLog:
+        """The log of a channel; without an id, of the channel that is controlled, or of the only one."""
+        name = self.name if name is None else name
         if not self._logs:
             raise InputError(
-                "There is no playhead to move: no session has a stream, or the replay is in verbatim mode."
+                "There is no playhead to move: no channel has a stream, or the replay is in verbatim mode."
             )
-        if session_id is None and len(self._logs) > 1:
-            raise InputError(f"There are several sessions: choose one ({self._list_sessions()}).")
-        if session_id is None:
+        if name is None and len(self._logs) > 1:
+            raise InputError(f"There are several channels: choose one ({self._list_channels()}).")
+        if name is None:
             return next(iter(self._logs.values()))
-        if session_id not in self._logs:
-            hint = f"{'use' if len(self._logs) == 1 else 'choose one of'} {self._list_sessions()}"
-            raise UnknownSessionError(f"Unknown session {shorten(session_id)}: {hint}.")
-        return self._logs[session_id]
+        if name not in self._logs:
+            hint = f"{'use' if len(self._logs) == 1 else 'choose one of'} {self._list_channels()}"
+            raise UnknownChannelError(f"Unknown channel {shorten(name)}: {hint}.")
+        return self._logs[name]
 
-    def _list_sessions(self) -> str:
-        ids = [shorten(session_id) for session_id in self._logs]
+    def _list_channels(self) -> str:
+        ids = [shorten(name) for name in self._logs]
         more = f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else ""
         return ", ".join(ids[:_MOST_LISTED]) + more
 
 
-def not_reached_message(session_id: str, until: WaitCondition, timeout_s: float) -> str:
+def not_reached_message(name: str, until: WaitCondition, timeout_s: float) -> str:
     """The message for a wait that took too long."""
-    return f"Session {session_id} {_NOT_REACHED[until]} after {timeout_s:g} s."
+    return f"Channel {name} {_NOT_REACHED[until]} after {timeout_s:g} s."
 
 
-def _find_position(log: SessionLog, sequence: int | None, event: str | None, position: int | None) -> int:
+def _find_position(log: ChannelLog, sequence: int | None, event: str | None, position: int | None) -> int:
     """The position after an event, or a position that is given; without any, the end."""
-    session = f"Session {shorten(log.session_id)}"
+    channel = f"Channel {shorten(log.name)}"
     if sequence is not None:
         after = log.position_after_sequence(sequence)
         if after is None:
-            raise InputError(f"{session} has no event with the sequence number {sequence}.")
+            raise InputError(f"{channel} has no event with the sequence number {sequence}.")
         return after
     if event is not None:
         found = log.position_of(event)
         if found is None:
-            raise InputError(f"{session} has no durable event with the id {shorten(event)}.")
+            raise InputError(f"{channel} has no durable event with the id {shorten(event)}.")
         return found + 1
     if position is not None and not 0 <= position <= len(log):
         raise InputError(f"Invalid position {position}: expected a number from 0 to {len(log)}.")

@@ -7,6 +7,9 @@ from pathlib import Path
 from wiretape.agent_sessions import STREAM
 from wiretape.recording import open_recording
 from wiretape.safe_text import shorten
+from wiretape_replay.channel.channel_log import ChannelLog
+from wiretape_replay.channel.recorded_channels import build_channels, find_session_ids
+from wiretape_replay.channel.stream_facts import SERVICE
 from wiretape_replay.faults.fault_schedule import action_label, position_label, requests_label
 from wiretape_replay.faults.fault_script import (
     EventFilter,
@@ -19,9 +22,6 @@ from wiretape_replay.faults.fault_script import (
 )
 from wiretape_replay.faults.frame_damage import SendBytes, can_mutate
 from wiretape_replay.server_options import ReplayOptions
-from wiretape_replay.session.recorded_channels import build_channels, find_session_ids
-from wiretape_replay.session.session_log import SessionLog
-from wiretape_replay.session.stream_facts import SERVICE
 
 _MOST_LISTED = 20
 """How many events the listing names for each fault."""
@@ -39,11 +39,11 @@ def preview_lines(recording_path: Path, options: ReplayOptions) -> Iterator[str]
 
 
 def list_hits(
-    script: FaultScript, logs: Mapping[str, SessionLog], other_sessions: Collection[str] = (), *, noun: str = "session"
+    script: FaultScript, logs: Mapping[str, ChannelLog], other_channels: Collection[str] = (), *, noun: str = "session"
 ) -> Iterator[str]:
-    """The lines about what would be hit if each session's stream were requested once, with deltas, from its beginning.
+    """The lines about what would be hit if each channel's stream were requested once, with deltas, from its beginning.
 
-    `other_sessions` are those of the recording without a log.  A fault on later connections is listed as if they began
+    `other_channels` are those of the recording without a log.  A fault on later connections is listed as if they began
     there as well, and events after a fault that ends a stream are listed too, because clients reconnect.
     """
     if not script.faults:
@@ -57,12 +57,12 @@ def list_hits(
             yield f"  and {len(hits) - _MOST_LISTED} more"
         if not hits:
             yield "  hits nothing in this recording"
-        for session in as_tuple(fault.session):
-            if session not in logs and session not in other_sessions:
-                yield f"  this recording has no {noun} {shorten(session, 60)}"
+        for channel in as_tuple(fault.channel):
+            if channel not in logs and channel not in other_channels:
+                yield f"  this recording has no {noun} {shorten(channel, 60)}"
 
 
-def _find_hits(fault: Fault, logs: Mapping[str, SessionLog], noun: str) -> Iterator[str]:
+def _find_hits(fault: Fault, logs: Mapping[str, ChannelLog], noun: str) -> Iterator[str]:
     if fault.events is None:
         return _response_hits(fault, logs, noun)
     # With a probability, any event may be among those that are hit.
@@ -70,11 +70,11 @@ def _find_hits(fault: Fault, logs: Mapping[str, SessionLog], noun: str) -> Itera
     return islice(_event_hits(fault, fault.events, logs, noun), fault.skip, most)
 
 
-def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog], noun: str) -> Iterator[str]:
+def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, ChannelLog], noun: str) -> Iterator[str]:
     position, numbers = fault.position or Position.BEFORE, as_tuple(fault.connection)
-    for session, log in logs.items():
+    for channel, log in logs.items():
         opened_by = log.opened_by or (STREAM.method, "")
-        request = FaultRequest(*opened_by, session=session, stream=session, connection=next(iter(numbers), None))
+        request = FaultRequest(*opened_by, channel=channel, stream=channel, connection=next(iter(numbers), None))
         if not fault.matches(request):
             continue
         number = 0
@@ -83,14 +83,14 @@ def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog
             if not entry.is_event or not events.matches(entry, number) or not _can_hit(fault, entry.data):
                 continue
             where = f"{position_label(position, entry)}{_connections_label(fault)}"
-            yield f"{noun} {shorten(session, 60)}, position {place}: {where}"
+            yield f"{noun} {shorten(channel, 60)}, position {place}: {where}"
 
 
-def _response_hits(fault: Fault, logs: Mapping[str, SessionLog], noun: str) -> Iterator[str]:
-    for session in as_tuple(fault.session) or (None,):
-        if session is not None and session not in logs and _is_for_streams(fault):
+def _response_hits(fault: Fault, logs: Mapping[str, ChannelLog], noun: str) -> Iterator[str]:
+    for channel in as_tuple(fault.channel) or (None,):
+        if channel is not None and channel not in logs and _is_for_streams(fault):
             continue
-        of = f" of {noun} {shorten(session, 60)}" if session is not None else ""
+        of = f" of {noun} {shorten(channel, 60)}" if channel is not None else ""
         yield f"{requests_label(fault)}{of}{_connections_label(fault)}"
 
 
@@ -110,13 +110,13 @@ def _connections_label(fault: Fault) -> str:
     return f", on connection {numbers}" if numbers else ""
 
 
-def _limits_label(fault: Fault, logs: Mapping[str, SessionLog], noun: str) -> str:
+def _limits_label(fault: Fault, logs: Mapping[str, ChannelLog], noun: str) -> str:
     parts = []
     if fault.skip:
         parts.append(f"after the first {fault.skip}")
     if fault.times is not None:
         parts.append("once" if fault.times == 1 else f"{fault.times} times")
-        if len(as_tuple(fault.session) or logs) > 1:
+        if len(as_tuple(fault.channel) or logs) > 1:
             parts.append(f"counted across all {noun}s, in the order of the requests")
     if fault.probability < 1:
         parts.append(f"with probability {fault.probability:g}")

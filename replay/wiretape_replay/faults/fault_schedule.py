@@ -23,6 +23,8 @@ from wiretape.agent_sessions import (
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail, error_response
+from wiretape_replay.channel.channel_log import LogEntry
+from wiretape_replay.channel.channel_player import ChannelFinder
 from wiretape_replay.faults.fault_script import (
     Corrupt,
     Delay,
@@ -55,7 +57,6 @@ from wiretape_replay.faults.frame_damage import (
     until_final,
 )
 from wiretape_replay.http_server.http_messages import HttpRequest
-from wiretape_replay.session.session_log import LogEntry
 
 
 class FaultCounter:
@@ -169,7 +170,7 @@ class StreamFaults:
         if self._should_apply(fault):
             yield self._log(fault, entry)
             if isinstance(fault, InsertResync):
-                yield SendBytes(resync_frame(entry, self._request.session, fault.id, fault.sequence))
+                yield SendBytes(resync_frame(entry, self._request.channel, fault.id, fault.sequence))
             elif isinstance(fault, Drop | Reset | Stall | Delay):
                 yield interruption(fault)
 
@@ -204,7 +205,7 @@ class StreamFaults:
 
     @property
     def _where(self) -> tuple[object, ...]:
-        return self._request.session, self._request.connection, self._number
+        return self._request.channel, self._request.connection, self._number
 
     def _log(self, fault: Fault, entry: LogEntry) -> LogFault:
         position = fault.position or Position.BEFORE
@@ -240,10 +241,24 @@ def identify_service_request(request: HttpRequest) -> FaultRequest:
     return FaultRequest(
         method=request.method,
         target=request.target,
-        session=match.session_id if match else session_in(request.target),
+        channel=match.session_id if match else session_in(request.target),
         run=match.run_id if match else None,
         stream=match.session_id if match is not None and match.operation is STREAM else None,
         cursor=cursor_in(request.header(CURSOR_HEADER)),
+    )
+
+
+def identify_channel_request(finder: ChannelFinder, request: HttpRequest) -> FaultRequest:
+    """Return what decides which faults apply to a request to a service of any contract."""
+    opening = finder.facts.read_opening(request)
+    channel, kind = (None, "") if opening is None else finder.find(request, opening)
+    return FaultRequest(
+        method=request.method,
+        target=request.target,
+        channel=None if channel is None else channel.log.name,
+        stream=None if channel is None else kind,
+        cursor=None if opening is None else opening.cursor or None,
+        noun=finder.facts.noun,
     )
 
 
@@ -329,7 +344,7 @@ def _response_instruction(fault: Fault, request: FaultRequest) -> Instruction | 
 
 def _error(fault: Error, request: FaultRequest) -> SendError:
     active = ActiveRun(
-        session_id=request.session or "session_1",
+        session_id=request.channel or "session_1",
         run_id=fault.active_run or request.run or "run_1",
         base=_base(request),
     )
@@ -375,7 +390,7 @@ def position_label(position: Position, entry: LogEntry, number: int | None = Non
 
 def event_fault_line(fault: Fault, request: FaultRequest, position: Position, entry: LogEntry, number: int) -> str:
     """The line of the log for a fault that is applied to an event."""
-    where = f"{request.noun} {_short(request.session or '')}, connection {request.connection}"
+    where = f"{request.noun} {_short(request.channel or '')}, connection {request.connection}"
     return f"Fault {_short(fault.name)}: {action_label(fault)} {position_label(position, entry, number)} ({where})"
 
 
@@ -388,7 +403,7 @@ def response_fault_line(fault: Fault, request: FaultRequest) -> str:
 
 
 def requests_label(fault: Fault) -> str:
-    """Which requests a fault applies to, without their sessions and connections."""
+    """Which requests a fault applies to, without their channels and connections."""
     names = [shorten(operation.name, 80) for operation in fault.operations]
     label = f"any {' or '.join(names)} request" if names else "any request"
     if isinstance(fault, ExpireCursor):

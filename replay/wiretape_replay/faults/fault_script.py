@@ -30,8 +30,8 @@ from wiretape.input_validation import Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import require_table_lists
 from wiretape_replay.access.error_envelope import ErrorDetail
+from wiretape_replay.channel.channel_log import LogEntry
 from wiretape_replay.http_server.http_messages import RequestPattern
-from wiretape_replay.session.session_log import LogEntry
 
 _T = TypeVar("_T", str, int)
 _LARGEST_INT = 2**63 - 1
@@ -84,12 +84,12 @@ class FaultRequest:
 
     method: str
     target: str
-    session: str | None = None
+    channel: str | None = None
     run: str | None = None
     stream: str | None = None
     """What its stream is counted with; None for requests that open no stream."""
     connection: int | None = None
-    """Which stream of its session it is, from 1; None for other requests."""
+    """Which stream of its channel it is, from 1; None for other requests."""
     cursor: str | None = None
     noun: str = "session"
     """What log lines call its channel."""
@@ -154,10 +154,10 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
 
     name: Text = ""
     operation: Texts = ()
-    session: Texts = ()
+    channel: Texts = ()
     run: Texts = ()
     connection: Numbers = ()
-    """Which stream of its session, from 1."""
+    """Which stream of its channel, from 1."""
     before: EventFilter | None = None
     at: EventFilter | None = None
     after: EventFilter | None = None
@@ -204,7 +204,7 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
                     for operation in operations
                 )
             )
-            and _includes(self.session, request.session)
+            and _includes(self.channel, request.channel)
             and _includes(self.run, request.run)
             and _includes(self.connection, request.connection)
         )
@@ -228,6 +228,12 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
         """What cannot be right about the fault where a replay is of another contract."""
         if self.affects_service_only:
             yield ("do",), f"{self.action} sends an event of the Agent Session Service, not of another contract"
+        if self.run:
+            yield ("run",), "only the Agent Session Service has runs"
+        if self.events is not None:
+            for key, value in (("run", self.events.run), ("tool-call", self.events.tool_call)):
+                if value != ():
+                    yield (str(self.position), key), f"only events of the Agent Session Service have a {key}"
 
     def _position_problems(self) -> Iterator[Problem]:
         used = [position for position in Position if getattr(self, position) is not None]
@@ -484,7 +490,7 @@ class FaultScript(_Table, frozen=True, kw_only=True):
             if fault.events is not None:
                 raise InputError(
                     f"The fault {shorten(fault.name, 60)} applies to stream events, but verbatim mode sends "
-                    "recorded responses unchanged: choose --mode session."
+                    "recorded responses unchanged: choose --mode channel."
                 )
 
 

@@ -13,6 +13,7 @@ import orjson
 
 from wiretape.agent_sessions import STREAM_RESYNC
 from wiretape.observations import Ending
+from wiretape_replay.channel.channel_log import LogEntry, event_frame
 from wiretape_replay.faults.fault_script import (
     Corrupt,
     Damage,
@@ -28,7 +29,6 @@ from wiretape_replay.faults.fault_script import (
     as_tuple,
 )
 from wiretape_replay.http_server.http_messages import HttpResponse
-from wiretape_replay.session.session_log import LogEntry, event_frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from wiretape.observations import Ending, Headers
 from wiretape.rules import Finding, Settings, Severity
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import is_toml_text
+from wiretape_replay.channel.channel_streams import StreamRequest
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, finding_line, inconclusive_lines, write
 from wiretape_replay.control.playhead_control import PlayheadControl
@@ -35,7 +36,6 @@ from wiretape_replay.http_server.response_writer import (
 from wiretape_replay.loop_thread import shared_thread, start_replay, start_scenario
 from wiretape_replay.recording_server import Replay
 from wiretape_replay.server_options import ReplayOptions
-from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.stand_in import ServeOptions, Service
 from wiretape_replay.testing.client_criteria import ClientCriteria, select_options
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
@@ -290,7 +290,7 @@ class CheckedReplay(CheckedServer):
 
     @property
     def unconsumed(self) -> list[RecordedRequest]:
-        """The recorded requests that the client did not send, in order; in session mode without streams."""
+        """The recorded requests that the client did not send, in order; in channel mode without streams."""
         return self._server.unconsumed
 
 

@@ -74,7 +74,9 @@ def select_options(
 
 def _resolve(name: str, value: Any, find: Callable[[Path], Path]) -> Any:
     """The value of an option; if it is the path of a file, resolved."""
-    if name not in {"faults", "service"} or not isinstance(value, str | Path) or value == "":
+    if name == "contract" and isinstance(value, str) and not value.endswith(".toml"):
+        return value  # a name
+    if name not in {"contract", "faults", "service"} or not isinstance(value, str | Path) or value == "":
         return value
     return value if isinstance(value, str) and is_toml_text(value) else find(Path(value))
 

@@ -59,7 +59,7 @@ def test_proxy_shows_its_recording_until_it_stops(tmp_path):
 @pytest.mark.parametrize("mode", ["session", "verbatim"])
 def test_replay_is_attached_only_if_it_has_a_playhead(session, mode):
     with with_debugger("replay", session, "--no-config", "--mode", mode) as (process, connection, read):
-        assert (read("/api/recording")["replay"] is not None) == (mode == "session")
+        assert (read("/api/recording")["replay"] is not None) == (mode == "channel")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert connection.recv(1) == b""

@@ -94,7 +94,7 @@ async def test_requests_that_are_not_allowed_are_not_forwarded(driver, replay, m
     found, document = await send(driver, name, None, method, headers)
     assert found == status
     assert isinstance(document["error"]["message"], str)
-    assert replay.control.session_state().position == 0
+    assert replay.control.channel_state().position == 0
 
 
 async def test_control_token_never_reaches_the_page(driver, replay):

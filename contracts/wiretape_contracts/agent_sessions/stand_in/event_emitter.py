@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from wiretape.observations import Ending
-from wiretape_replay.session.session_log import EntryKind, LogEntry, event_frame
+from wiretape_replay.channel.channel_log import EntryKind, LogEntry, event_frame
 
 Content = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _EMPTY: Mapping[str, Any] = {}

@@ -9,10 +9,10 @@ from wiretape.sse import EVENT_STREAM
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import generate_id
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import Scenario
 from wiretape_contracts.agent_sessions.stand_in.session_engine import SessionEngine
+from wiretape_replay.channel.channel_log import ChannelLog, PlayableChannel
+from wiretape_replay.channel.playhead_clock import Playheads, Timer
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.service_clock import Clock
-from wiretape_replay.session.playhead_clock import Playheads, Timer
-from wiretape_replay.session.session_log import PlayableSession, SessionLog
 
 _HEAD = ResponseHead(
     200,
@@ -33,7 +33,7 @@ class LiveSession:
     workspace: str
     created_ns: int
     engine: SessionEngine
-    session: PlayableSession
+    session: PlayableChannel
     """What its streams send."""
     timer: Timer | None = None
     due_ns: int | None = None
@@ -48,7 +48,7 @@ class LiveSessions:
     scenario: Scenario
     playheads: Playheads
     by_id: dict[str, LiveSession] = field(default_factory=dict)
-    logs: dict[str, SessionLog] = field(default_factory=dict)
+    logs: dict[str, ChannelLog] = field(default_factory=dict)
 
     def create(self, tenant: str, workspace: str) -> LiveSession:
         """Create a session."""
@@ -60,7 +60,7 @@ class LiveSessions:
             seed=self.seed,
             epoch=self.clock.epoch,
         )
-        session = PlayableSession(SessionLog(session_id), _HEAD, _KEEP_ALIVE)
+        session = PlayableChannel(ChannelLog(session_id), _HEAD, _KEEP_ALIVE)
         live = LiveSession(session_id, tenant, workspace, self.clock.now_ns(), engine, session)
         self.by_id[session_id] = live
         self.logs[session_id] = session.log

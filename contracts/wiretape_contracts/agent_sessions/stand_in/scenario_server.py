@@ -13,14 +13,14 @@ from wiretape_contracts.agent_sessions.stand_in.scenario_steps import Scenario
 from wiretape_contracts.agent_sessions.stand_in.service_operations import ServiceOperations
 from wiretape_contracts.agent_sessions.stand_in.service_routes import find_route
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
+from wiretape_replay.channel.channel_streams import ChannelStreams
+from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.offline_server import OfflineServer
 from wiretape_replay.service_clock import Clock, VirtualClock
-from wiretape_replay.session.playhead_clock import Playheads
-from wiretape_replay.session.session_streams import SessionStreams
 from wiretape_replay.stand_in import ServeOptions, Service, StandIn
 
 
@@ -50,7 +50,7 @@ async def serve_scenario(
     sessions = LiveSessions(options.seed, clock, parsed, playheads)
     ids = RequestIdCounter("req")
     server = OfflineServer(options.script, log=log, checker=checker, token=token, ids=ids)
-    streams = SessionStreams(playheads, ids, server.faulty_sender)
+    streams = ChannelStreams(playheads, ids, server.faulty_sender)
     access = AccessControl(options.settings.access, ids.next)
     operations = ServiceOperations(sessions, streams, access, options.settings.assumed, ids)
     control = _control(sessions, streams)
@@ -92,7 +92,7 @@ def _valid_key(settings: ServiceSettings) -> str:
     return next((text for text, key in keys.items() if key.scopes is None), next(iter(keys)))
 
 
-def _control(sessions: LiveSessions, streams: SessionStreams) -> PlayheadControl:
+def _control(sessions: LiveSessions, streams: ChannelStreams) -> PlayheadControl:
     """The control of the playheads."""
 
     def requests() -> RequestSummary:

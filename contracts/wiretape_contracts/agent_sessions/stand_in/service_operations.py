@@ -32,10 +32,10 @@ from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKin
 from wiretape_replay.access.access_settings import ANY_KEY, ApiKey
 from wiretape_replay.access.auth_and_rate_limits import AccessControl, session_not_found
 from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, HttpResponse, read_body
 from wiretape_replay.http_server.response_writer import ResponseWriter
-from wiretape_replay.session.session_streams import SessionStreams
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ServiceOperations:
     def __init__(
         self,
         sessions: LiveSessions,
-        streams: SessionStreams,
+        streams: ChannelStreams,
         access: AccessControl,
         assumptions: Assumptions,
         ids: RequestIdCounter,

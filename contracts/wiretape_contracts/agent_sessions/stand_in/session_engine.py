@@ -48,7 +48,7 @@ from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
 )
 from wiretape_contracts.agent_sessions.stand_in.tool_schemas import ANY_OBJECT, ToolSchema
 from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
-from wiretape_replay.session.session_log import LogEntry
+from wiretape_replay.channel.channel_log import LogEntry
 
 _OBJECT = ToolSchema(ANY_OBJECT)
 

@@ -1,4 +1,4 @@
-"""The playhead: a position on a session's log that moves by its clock, at once, or by hand.
+"""The playhead: a position on a channel's log that moves by its clock, at once, or by hand.
 
 Pure: no I/O; callers pass in the time.  `now_ns` is the time of any one monotonic clock; a *log time* is a time since
 the log began.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry
 
 
 class StepTarget(StrEnum):
@@ -68,9 +68,9 @@ class Breakpoint:
 
 
 class Playhead:
-    """A position on a log.  It does not move until `start`: a session's clock starts when its first stream connects."""
+    """A position on a log.  It does not move until `start`: a channel's clock starts when its first stream connects."""
 
-    def __init__(self, log: SessionLog, *, speed: float = 1.0, paused: bool = False) -> None:
+    def __init__(self, log: ChannelLog, *, speed: float = 1.0, paused: bool = False) -> None:
         """`speed` is a multiple of the recorded speed; infinity: at once."""
         self.log = log
         self.speed = speed

@@ -17,9 +17,9 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Party, Severity
+from wiretape_replay.channel.channel_log import EntryKind
+from wiretape_replay.channel.recorded_channels import build_channels
 from wiretape_replay.http_server.http_messages import BodyFraming
-from wiretape_replay.session.recorded_channels import build_channels
-from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"

@@ -1,6 +1,6 @@
 """Streams on a log whose playhead is moved in any order, compared with a simple model of what they carry.
 
-Log, LogReader and Playhead as session mode uses them, but without sockets; the clock is a number.
+Log, LogReader and Playhead as channel mode uses them, but without sockets; the clock is a number.
 """
 
 import math
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from wiretape.observations import Ending
-from wiretape_replay.session.playhead import Breakpoint, Playhead, StepTarget
-from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog, UnknownCursorError
+from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry, LogReader, UnknownCursorError
+from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget
 
 SECOND = 1_000_000_000
 DELTA = "message.delta"
@@ -113,7 +113,7 @@ class Streams(RuleBasedStateMachine):
     )
     def begin(self, entries, speed, paused, points, listener):
         self.entries, self.speed, self.paused_at_first = entries, speed, paused
-        self.log = SessionLog("s1", entries)
+        self.log = ChannelLog("s1", entries)
         self.playhead = Playhead(self.log, speed=speed, paused=paused)
         self.now_ns = 12345
         self.streams = []

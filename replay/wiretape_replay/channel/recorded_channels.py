@@ -15,28 +15,15 @@ from wiretape.frame_reader import read_frames
 from wiretape.observations import Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import quote
-from wiretape_replay.session.log_builder import build_channel, find_codes, is_served, read_connections
-from wiretape_replay.session.log_warnings import LogWarnings
-from wiretape_replay.session.session_log import PlayableSession
-from wiretape_replay.session.stream_facts import SERVICE, StreamFacts, StreamOpening
+from wiretape_replay.channel.channel_log import RecordedChannels
+from wiretape_replay.channel.log_builder import build_channel, find_codes, is_served, read_connections
+from wiretape_replay.channel.log_warnings import LogWarnings
+from wiretape_replay.channel.stream_facts import SERVICE, StreamFacts, StreamOpening
 from wiretape_replay.verbatim.request_matching import Matching, RequestKey, recorded_key, with_body, without_paths
 from wiretape_replay.verbatim.verbatim_player import read_request_body
 
 _MOST_EVENTS = 100
 """How many events of a stream are searched for the name of its channel."""
-
-
-@dataclass(slots=True)
-class RecordedChannels:
-    """The channels of a recording."""
-
-    by_name: dict[str, PlayableSession] = field(default_factory=dict)
-    by_path: dict[str, PlayableSession] = field(default_factory=dict)
-    """Those that paths of requests name, by that name."""
-    by_exchange: dict[int, PlayableSession] = field(default_factory=dict)
-    """Those that are found by comparing requests, by the exchanges that stand for them."""
-    left_out: set[int] = field(default_factory=set)
-    """The exchanges whose responses are part of a channel, so that they need not be requested."""
 
 
 @dataclass(slots=True)

@@ -1,17 +1,15 @@
-"""The request handler of session mode: finds the channel whose stream a request opens, and passes on all others."""
+"""The request handler of channel mode: finds the channel whose stream a request opens, and passes on all others."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from wiretape.agent_sessions import RESOURCE_NOT_FOUND, operation_of, session_in
 from wiretape_replay.access.auth_and_rate_limits import session_not_found
-from wiretape_replay.faults.fault_script import FaultRequest
+from wiretape_replay.channel.channel_log import PlayableChannel, RecordedChannels
+from wiretape_replay.channel.channel_streams import ChannelStreams
+from wiretape_replay.channel.stream_facts import StreamFacts, StreamOpening
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ResponseWriter
-from wiretape_replay.session.recorded_channels import RecordedChannels
-from wiretape_replay.session.session_log import PlayableSession
-from wiretape_replay.session.session_streams import SessionStreams
-from wiretape_replay.session.stream_facts import StreamFacts, StreamOpening
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueue, ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
@@ -25,36 +23,24 @@ class ChannelFinder:
     def __init__(self, channels: RecordedChannels, queues: ExchangeQueues, facts: StreamFacts) -> None:
         self.channels = channels
         self._queues = queues
-        self._facts = facts
+        self.facts = facts
 
-    def identify(self, request: HttpRequest) -> FaultRequest:
-        """Return what decides which faults apply to a request; it stays the next of its kind."""
-        opening = self._facts.read_opening(request)
-        channel = kind = None
-        if opening is not None:
-            channel = self._find(request, opening)
-            if channel is None:
-                queues = self._queues.find(replace(request, target=opening.target))
-                following = self._queues.following(queues)
-                channel = self._last(queues) if following is None else self._channel_of(following)
-                kind = None if channel is None else f"exchange {queues[0].first.number}"
-            else:
-                kind = f"channel {channel.log.session_id}"
-        return FaultRequest(
-            method=request.method,
-            target=request.target,
-            session=None if channel is None else channel.log.session_id,
-            stream=kind,
-            cursor=None if opening is None else opening.cursor or None,
-            noun=self._facts.noun,
-        )
+    def find(self, request: HttpRequest, opening: StreamOpening) -> tuple[PlayableChannel | None, str]:
+        """Return the channel of a request, which stays the next of its kind, and what its kind is called."""
+        channel = self._find_named(request, opening)
+        if channel is not None:
+            return channel, f"channel {channel.log.name}"
+        queues = self._queues.find(replace(request, target=opening.target))
+        following = self._queues.following(queues)
+        channel = self._last(queues) if following is None else self._channel_of(following)
+        return channel, f"exchange {queues[0].first.number}" if queues else ""
 
-    def take(self, request: HttpRequest) -> PlayableSession | RecordedRequest | None:
+    def take(self, request: HttpRequest) -> PlayableChannel | RecordedRequest | None:
         """Return the channel whose stream a request opens, or the recorded request that it is like."""
-        opening = self._facts.read_opening(request)
+        opening = self.facts.read_opening(request)
         if opening is None:
             return self._queues.take(request)
-        channel = self._find(request, opening)
+        channel = self._find_named(request, opening)
         if channel is not None:
             return channel
         request = replace(request, target=opening.target)
@@ -64,7 +50,7 @@ class ChannelFinder:
         queues = self._queues.find(request)
         return self._last(queues) if all(queue.is_used_up for queue in queues) else None
 
-    def _find(self, request: HttpRequest, opening: StreamOpening) -> PlayableSession | None:
+    def _find_named(self, request: HttpRequest, opening: StreamOpening) -> PlayableChannel | None:
         """The channel that a request names, by its path or by its cursor."""
         channel = None if opening.channel is None else self.channels.by_path.get(opening.channel)
         if channel is not None or not opening.cursor:
@@ -73,16 +59,16 @@ class ChannelFinder:
         named = (each for each in self._channels_of(queues) if each.log.position_of(opening.cursor or "") is not None)
         return next(named, None)
 
-    def _last(self, queues: Iterable[ExchangeQueue]) -> PlayableSession | None:
+    def _last(self, queues: Iterable[ExchangeQueue]) -> PlayableChannel | None:
         return next(self._channels_of(queues), None)
 
-    def _channels_of(self, queues: Iterable[ExchangeQueue]) -> Iterator[PlayableSession]:
+    def _channels_of(self, queues: Iterable[ExchangeQueue]) -> Iterator[PlayableChannel]:
         """The channels of recorded requests, the last one first."""
         numbers = sorted((recorded.number for queue in queues for recorded in queue.requests), reverse=True)
         by_exchange = self.channels.by_exchange
         return (by_exchange[number] for number in numbers if number in by_exchange)
 
-    def _channel_of(self, recorded: RecordedRequest) -> PlayableSession | None:
+    def _channel_of(self, recorded: RecordedRequest) -> PlayableChannel | None:
         return self.channels.by_exchange.get(recorded.number)
 
 
@@ -93,7 +79,7 @@ class ChannelPlayer:
         self,
         finder: ChannelFinder,
         others: VerbatimPlayer,
-        streams: SessionStreams,
+        streams: ChannelStreams,
         *,
         known_ids: frozenset[str] | None = None,
     ) -> None:
@@ -104,12 +90,12 @@ class ChannelPlayer:
         self._others = others
 
     @property
-    def channels(self) -> Mapping[str, PlayableSession]:
+    def channels(self) -> Mapping[str, PlayableChannel]:
         """The channels by their names."""
         return self._finder.channels.by_name
 
     @property
-    def by_exchange(self) -> Mapping[int, PlayableSession]:
+    def by_exchange(self) -> Mapping[int, PlayableChannel]:
         """The channels that are found by comparing requests, by the exchanges that stand for them."""
         return self._finder.channels.by_exchange
 

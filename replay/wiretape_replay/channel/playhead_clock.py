@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from wiretape.agent_sessions import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
+from wiretape_replay.channel.channel_log import ChannelLog
+from wiretape_replay.channel.playhead import Playhead
 from wiretape_replay.http_server.http_messages import HttpRequest
-from wiretape_replay.session.playhead import Playhead
-from wiretape_replay.session.session_log import SessionLog
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -184,7 +184,7 @@ class PlayheadClock:
 
 
 class Playheads:
-    """The playheads of a replay: one for each session, or one for each stream that begins without a cursor."""
+    """The playheads of a replay: one for each channel, or one for each stream that begins without a cursor."""
 
     def __init__(
         self,
@@ -212,30 +212,30 @@ class Playheads:
         self._by_client: dict[tuple[str, str], PlayheadClock] = {}
         self._all: list[PlayheadClock] = []
 
-    def latest(self, log: SessionLog) -> PlayheadClock:
-        """The playhead of a session, or the latest if it has several.
+    def latest(self, log: ChannelLog) -> PlayheadClock:
+        """The playhead of a channel, or the latest if it has several.
 
         A playhead that no stream follows yet belongs to the next stream that begins without a cursor.
         """
-        clock = self._latest.get(log.session_id)
+        clock = self._latest.get(log.name)
         if clock is None:
-            clock = self._unclaimed[log.session_id] = self._create(log)
+            clock = self._unclaimed[log.name] = self._create(log)
         return clock
 
-    def of_session(self, log: SessionLog) -> list[PlayheadClock]:
-        """All playheads of a session, the latest last; at least one."""
+    def of_channel(self, log: ChannelLog) -> list[PlayheadClock]:
+        """All playheads of a channel, the latest last; at least one."""
         latest = self.latest(log)
         has_several = self._per_connection or log.restarts
         return [clock for clock in self._all if clock.playhead.log is log] if has_several else [latest]
 
-    def for_stream(self, log: SessionLog, request: HttpRequest, cursor: str | None) -> PlayheadClock:
+    def for_stream(self, log: ChannelLog, request: HttpRequest, cursor: str | None) -> PlayheadClock:
         """The playhead that a requested stream follows; `release` it after the stream."""
         if not (self._per_connection or log.restarts):
             return self.latest(log)
-        client = (log.session_id, _client_of(request))
+        client = (log.name, _client_of(request))
         clock = self._by_client.get(client)
         if clock is None or cursor is None:
-            unclaimed = self._unclaimed.pop(log.session_id, None)
+            unclaimed = self._unclaimed.pop(log.name, None)
             clock = self._by_client[client] = self._create(log) if unclaimed is None else unclaimed
         return clock
 
@@ -245,13 +245,13 @@ class Playheads:
         if not log.restarts:
             return
         clock.is_released = True
-        for other in self.of_session(log)[:-1]:
+        for other in self.of_channel(log)[:-1]:
             if other.is_released:
                 other.stop()
                 self._all.remove(other)
 
     def reset(self) -> None:
-        """Reset the playheads of all sessions."""
+        """Reset the playheads of all channels."""
         for clock in self._all:
             clock.move(Playhead.reset)
 
@@ -261,15 +261,15 @@ class Playheads:
             clock.stop()
         self.changes.close()
 
-    def _create(self, log: SessionLog) -> PlayheadClock:
+    def _create(self, log: ChannelLog) -> PlayheadClock:
         playhead = Playhead(log, speed=self.speed, paused=self._paused)
-        latest = self._latest.get(log.session_id)
+        latest = self._latest.get(log.name)
         if latest is not None:
             playhead.breakpoints = latest.playhead.breakpoints
         clock = PlayheadClock(
             playhead, on_change=self.changes.notify, keep_alive_s=self._keep_alive_s, call_later=self._call_later
         )
-        self._latest[log.session_id] = clock
+        self._latest[log.name] = clock
         self._all.append(clock)
         return clock
 

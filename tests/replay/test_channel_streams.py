@@ -272,8 +272,8 @@ async def test_a_client_that_resumes_keeps_its_own_playhead(play, entries):
 
 async def test_the_first_client_gets_the_playhead_that_was_moved_before(play, entries):
     async with play(entries, own=True) as stage:
-        stage.control.session("s1").pause()
-        stage.control.session("s1").seek(position=2)
+        stage.control.channel("s1").pause()
+        stage.control.channel("s1").seek(position=2)
         client = await stage.stream(deltas=True)
 
         assert await client.chunk() == entries[0].data
@@ -282,11 +282,11 @@ async def test_the_first_client_gets_the_playhead_that_was_moved_before(play, en
 
 async def test_new_playheads_have_the_breakpoints_of_the_latest(play, entries):
     async with play(entries, own=True) as stage:
-        stage.control.session("s1").add_breakpoint(sequence=2)
+        stage.control.channel("s1").add_breakpoint(sequence=2)
         for key in ("a", "b"):
             client = await stage.stream(key=key)
             assert await client.chunk() == entries[0].data
-            assert stage.control.session("s1").session_state().status == "breakpoint"
+            assert stage.control.channel("s1").channel_state().status == "breakpoint"
 
 
 async def test_stream_requests_are_recorded(play, entries):

@@ -24,8 +24,8 @@ from wiretape.contract.patterns import MISSING
 from wiretape.event import Event, Shape
 from wiretape.observations import Headers, RequestStarted, header
 from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.channel.channel_log import EntryKind, LogEntry
 from wiretape_replay.http_server.http_messages import HttpResponse
-from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 _MOST_TYPES = 1000
 
@@ -196,7 +196,7 @@ class ContractStreamFacts:
             event.time_ns,
             event.raw,
             cursor,
-            _interned(name),
+            _interned(name) if event.has_data else None,
             facts.sequence,
             source=(event.exchange, event.number),
             findings=findings,

@@ -1,4 +1,4 @@
-"""Warnings about the recording of a session, as sentences.  Pure: no I/O, no clock."""
+"""Warnings about the recording of a channel, as sentences.  Pure: no I/O, no clock."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.rules import format_number, quote
-from wiretape_replay.session.session_log import LogEntry
+from wiretape_replay.channel.channel_log import LogEntry
 
 _MOST_LISTED = 3
 
 
 @dataclass(slots=True)
 class LogWarnings:
-    """What is unusual about a session, collected while its log is built.  Each field becomes at most one sentence."""
+    """What is unusual about a channel, collected while its log is built.  Each field becomes at most one sentence."""
 
     durable: Sequence[LogEntry] = ()
     """The durable events in order."""
@@ -37,7 +37,7 @@ class LogWarnings:
     tails: list[int] = field(default_factory=list)
     """Exchanges whose unfinished message at the end is left out."""
     outlived: list[int] = field(default_factory=list)
-    """Exchanges that the service ended while another stream of the session continued."""
+    """Exchanges that the service ended while another stream of the channel continued."""
     refused: Counter[str] = field(default_factory=Counter)
     """Requests for the stream that did not get one, by what they got."""
 
@@ -50,7 +50,7 @@ class LogWarnings:
         yield from self._about_ids()
         yield from self._about_bytes()
         if self.outlived:
-            ended = f"the service ended {_list_exchanges(self.outlived)} while another stream of the session continued"
+            ended = f"the service ended {_list_exchanges(self.outlived)} while another stream of the channel continued"
             yield f"{ended}; this is not replayed as an ending."
         if self.refused:
             outcomes = ", ".join(f"{outcome}: {count}" for outcome, count in sorted(self.refused.items()))

@@ -14,9 +14,9 @@ from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import format_number
-from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
-from wiretape_replay.session.log_warnings import LogWarnings
-from wiretape_replay.session.recorded_connection import (
+from wiretape_replay.channel.channel_log import KEEP_ALIVE, ChannelLog, EntryKind, LogEntry, PlayableChannel
+from wiretape_replay.channel.log_warnings import LogWarnings
+from wiretape_replay.channel.recorded_connection import (
     KEEP_ALIVE_NS,
     ConnectionReader,
     DurableEvents,
@@ -24,8 +24,8 @@ from wiretape_replay.session.recorded_connection import (
     RecordedConnection,
     Stretch,
 )
-from wiretape_replay.session.session_log import KEEP_ALIVE, EntryKind, LogEntry, PlayableSession, SessionLog
-from wiretape_replay.session.stream_facts import StreamFacts
+from wiretape_replay.channel.stream_facts import StreamFacts
+from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 
 _FRAMING_HEADERS = {"content-length", "content-encoding", "transfer-encoding"}
 _CHUNKED = ("Transfer-Encoding", "chunked")
@@ -60,8 +60,8 @@ def build_channel(
     warnings: LogWarnings,
     *,
     restarts: bool = False,
-) -> PlayableSession:
-    """Build a channel from its connections, which are in the order of their beginning; `restarts`: see SessionLog."""
+) -> PlayableChannel:
+    """Build a channel from its connections, which are in the order of their beginning; `restarts`: see ChannelLog."""
     response = connections[0].exchange.response
     if response is None:
         raise ValueError("A connection without a response is none.")
@@ -71,18 +71,18 @@ def build_channel(
     log.opened_by = request.method, request.target
     log.restarts = restarts
     log.is_finite = facts.is_split and bool(log.entries) and log.entries[-1].kind is EntryKind.ENDING
-    return PlayableSession(log, _stream_head(response), comment)
+    return PlayableChannel(log, _stream_head(response), comment)
 
 
 def _build_log(
-    session_id: str,
+    name: str,
     connections: Sequence[RecordedConnection],
     events: DurableEvents,
     comment: bytes,
     warnings: LogWarnings,
     *,
     has_sequences: bool,
-) -> SessionLog:
+) -> ChannelLog:
     """The log from all connections, which are in the order of their beginning."""
     durable, problem = _sort_events([connection.durable for connection in connections])
     warnings.out_of_order = problem if has_sequences else ""
@@ -92,7 +92,7 @@ def _build_log(
     _drop_concurrent_comments(connections)
     entries = _merge_connections(connections, durable, events)
     _make_times_ascend(entries)
-    log = SessionLog(session_id, _fill_gaps(entries, connections, comment))
+    log = ChannelLog(name, _fill_gaps(entries, connections, comment))
     _add_unknown_cursors(log, unknown)
     origin_ns = min(connection.exchange.request.time_ns for connection in connections)
     for entry in log.entries:
@@ -248,7 +248,7 @@ def _missing_keep_alives(connections: Sequence[RecordedConnection]) -> Iterator[
         covered_ns = max(covered_ns, connection.end_ns)
 
 
-def _add_unknown_cursors(log: SessionLog, connections: Sequence[RecordedConnection]) -> None:
+def _add_unknown_cursors(log: ChannelLog, connections: Sequence[RecordedConnection]) -> None:
     """Let cursors that the service accepted, though their events are not recorded, resume where they resumed then."""
     positions = {entry: position for position, entry in enumerate(log.entries)} if connections else {}
     for connection in connections:
@@ -290,7 +290,7 @@ def _most_common_comment(connections: Iterable[RecordedConnection]) -> bytes | N
 
 
 def _stream_head(response: ResponseStarted) -> ResponseHead:
-    """Status line and headers of every stream of a session: as recorded, but chunked and not encoded."""
+    """Status line and headers of every stream of a channel: as recorded, but chunked and not encoded."""
     headers = tuple(pair for pair in response.headers if pair[0].lower() not in _FRAMING_HEADERS)
     keep_alive = "close" not in (header(headers, "connection") or "").lower()
     return ResponseHead(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from wiretape.event import Event
 from wiretape.recording import Writer, open_recording
-from wiretape_replay.session.recorded_channels import build_channels
-from wiretape_replay.session.session_log import EntryKind, LogReader, UnknownCursorError
+from wiretape_replay.channel.channel_log import EntryKind, LogReader, UnknownCursorError
+from wiretape_replay.channel.recorded_channels import build_channels
 
 SEEDS = st.integers(0, 2**32)
 

@@ -1,4 +1,4 @@
-"""The streams of sessions: which client requested which, who is connected, and what is sent as the playhead moves."""
+"""The streams of channels: which client requested which, who is connected, and what is sent as the playhead moves."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,25 +8,25 @@ from itertools import islice, takewhile
 from wiretape.agent_sessions import INVALID_CURSOR
 from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.channel.channel_log import (
+    ChannelLog,
+    LogEntry,
+    LogReader,
+    PlayableChannel,
+    UnknownCursorError,
+)
+from wiretape_replay.channel.playhead_clock import IdleTimer, PlayheadClock, Playheads
+from wiretape_replay.channel.stream_facts import SERVICE, StreamFacts, StreamOpening
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
-from wiretape_replay.session.playhead_clock import IdleTimer, PlayheadClock, Playheads
-from wiretape_replay.session.session_log import (
-    LogEntry,
-    LogReader,
-    PlayableSession,
-    SessionLog,
-    UnknownCursorError,
-)
-from wiretape_replay.session.stream_facts import SERVICE, StreamFacts, StreamOpening
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
     """A request for a stream, served or refused."""
 
-    session_id: str
+    channel: str
     cursor: str | None
     deltas: bool
     position: int
@@ -53,8 +53,8 @@ Returns True if a fault ended the stream.  Raises ConnectionError.
 """
 
 
-class SessionStreams:
-    """Serves streams by the playheads of their sessions, and refuses invalid stream requests."""
+class ChannelStreams:
+    """Serves streams by the playheads of their channels, and refuses invalid stream requests."""
 
     def __init__(
         self,
@@ -73,36 +73,36 @@ class SessionStreams:
         self._request_ids = request_ids
         self._faulty_sender = faulty_sender
 
-    async def serve(self, request: HttpRequest, writer: ResponseWriter, session: PlayableSession) -> None:
-        """Answer a request for the stream of a session."""
-        log = session.log
+    async def serve(self, request: HttpRequest, writer: ResponseWriter, channel: PlayableChannel) -> None:
+        """Answer a request for the stream of a channel."""
+        log = channel.log
         opening = self.facts.read_opening(request) or StreamOpening(request.target)
         cursor = (opening.cursor or None) if not log.restarts else None
         clock = self.playheads.for_stream(log, request, cursor)
         if cursor is not None:
             clock.start_after(cursor)
         position = clock.playhead.position
-        seen = StreamRequest(log.session_id, opening.cursor, opening.deltas, position)
+        seen = StreamRequest(log.name, opening.cursor, opening.deltas, position)
         begins_at_start = opening.begins_at_start or log.restarts
         start = f"after {cursor}" if cursor else "from the beginning" if begins_at_start else "from now on"
         try:
             reader = LogReader(log, position, cursor=cursor, deltas=opening.deltas, begins_at_start=begins_at_start)
         except UnknownCursorError:
-            refusal = self.facts.refuse_cursor(cursor or "", log.session_id, self._request_ids.next)
+            refusal = self.facts.refuse_cursor(cursor or "", log.name, self._request_ids.next)
             if refusal is not None:
                 await self._refuse_cursor(request, writer, seen, log, refusal)
                 return
             start = f"from the beginning, because the cursor {shorten(cursor or '')} is unknown"
             reader = LogReader(log, position, cursor=None, deltas=opening.deltas)
         self.requests.append(seen)
-        writer.log_outcome(request, f"{self.facts.noun} {log.session_id} {start}, playhead at {position} of {len(log)}")
+        writer.log_outcome(request, f"{self.facts.noun} {log.name} {start}, playhead at {position} of {len(log)}")
         with self._connect(ConnectedStream(clock, reader, opening.cursor, opening.deltas)):
-            await writer.start(session.head)
+            await writer.start(channel.head)
             faulty = None if self._faulty_sender is None else self._faulty_sender(writer)
-            await send_stream(writer, clock, reader, session.keep_alive, faulty)
+            await send_stream(writer, clock, reader, channel.keep_alive, faulty)
 
     async def _refuse_cursor(
-        self, request: HttpRequest, writer: ResponseWriter, seen: StreamRequest, log: SessionLog, refusal: HttpResponse
+        self, request: HttpRequest, writer: ResponseWriter, seen: StreamRequest, log: ChannelLog, refusal: HttpResponse
     ) -> None:
         self.requests.append(replace(seen, refusal=INVALID_CURSOR))
         writer.log_outcome(request, f"{refusal.status} {INVALID_CURSOR}")

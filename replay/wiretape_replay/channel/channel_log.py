@@ -1,12 +1,12 @@
-"""The log of a session: everything its streams carry, in order.  Pure: no I/O, no clock.
+"""The log of a channel: everything its streams carry, in order.  Pure: no I/O, no clock.
 
-A log may grow while it is read.  The log of a recorded session is complete from the start; the log of a session that
+A log may grow while it is read.  The log of a recorded channel is complete from the start; the log of a channel that
 a scenario plays gets longer.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from wiretape.agent_sessions import DELTA_TYPES
@@ -65,11 +65,11 @@ class LogEntry:
         return self.type in DELTA_TYPES
 
 
-class SessionLog:
-    """The entries of one session.  A *position* is an index into them; `len(log)` is the position after the last."""
+class ChannelLog:
+    """The entries of one channel.  A *position* is an index into them; `len(log)` is the position after the last."""
 
-    def __init__(self, session_id: str, entries: Sequence[LogEntry] = ()) -> None:
-        self.session_id = session_id
+    def __init__(self, name: str, entries: Sequence[LogEntry] = ()) -> None:
+        self.name = name
         self.restarts = False
         """Whether each of its streams begins at its start, with a playhead of its own: no cursor names its events."""
         self.is_finite = False
@@ -135,7 +135,7 @@ class LogReader:
     """
 
     def __init__(
-        self, log: SessionLog, playhead: int, *, cursor: str | None, deltas: bool, begins_at_start: bool = True
+        self, log: ChannelLog, playhead: int, *, cursor: str | None, deltas: bool, begins_at_start: bool = True
     ) -> None:
         """`playhead` is its position when the client connects.
 
@@ -169,14 +169,27 @@ class LogReader:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayableSession:
-    """A session's log, and what its streams have in common."""
+class PlayableChannel:
+    """A channel's log, and what its streams have in common."""
 
-    log: SessionLog
+    log: ChannelLog
     head: ResponseHead
     """Status line and headers of every stream; chunked."""
     keep_alive: bytes = KEEP_ALIVE
     """The comment that is sent while the playhead is stopped."""
+
+
+@dataclass(slots=True)
+class RecordedChannels:
+    """The channels of a recording."""
+
+    by_name: dict[str, PlayableChannel] = field(default_factory=dict)
+    by_path: dict[str, PlayableChannel] = field(default_factory=dict)
+    """Those that paths of requests name, by that name."""
+    by_exchange: dict[int, PlayableChannel] = field(default_factory=dict)
+    """Those that are found by comparing requests, by the exchanges that stand for them."""
+    left_out: set[int] = field(default_factory=set)
+    """The exchanges whose responses are part of a channel, so that they need not be requested."""
 
 
 def event_frame(name: str, data: bytes, event_id: str | None = None) -> bytes:

@@ -13,9 +13,9 @@ from wiretape.observations import BytesArrived, BytesLost, Ending
 from wiretape.recording import Exchange
 from wiretape.rules import json_hash
 from wiretape.sse import Frame, FrameKind, Parser
-from wiretape_replay.session.log_warnings import LogWarnings
-from wiretape_replay.session.session_log import EntryKind, LogEntry
-from wiretape_replay.session.stream_facts import StreamFacts, StreamOpening
+from wiretape_replay.channel.channel_log import EntryKind, LogEntry
+from wiretape_replay.channel.log_warnings import LogWarnings
+from wiretape_replay.channel.stream_facts import StreamFacts, StreamOpening
 
 
 class DurableEvents:
