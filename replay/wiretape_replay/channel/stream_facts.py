@@ -22,31 +22,16 @@ from wiretape.contract.contract_model import Contract
 from wiretape.contract.facts import EventFacts, EventType
 from wiretape.contract.patterns import MISSING
 from wiretape.event import Event, Shape
-from wiretape.observations import Headers, RequestStarted, header
+from wiretape.observations import RequestStarted, header
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry
-from wiretape_replay.http_server.http_messages import HttpResponse
+from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 
 _MOST_TYPES = 1000
 
 
-class RequestHead(Protocol):
-    """The head of a request, recorded or received."""
-
-    @property
-    def method(self) -> str:
-        """The method."""
-        ...
-
-    @property
-    def target(self) -> str:
-        """Path and query."""
-        ...
-
-    @property
-    def headers(self) -> Headers:
-        """Names and values."""
-        ...
+RequestHead = RequestStarted | HttpRequest
+"""The head of a request, recorded or received."""
 
 
 @dataclass(frozen=True, slots=True)
