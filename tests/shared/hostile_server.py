@@ -11,6 +11,16 @@ MOST = 64 << 20
 BODY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 HEAD = b"HTTP/1.1 200 OK\r\n"
 REDIRECT = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /v1/traces\r\nContent-Length: 0\r\n\r\n"
+ENDLESS = {
+    "endless body": (BODY, b"x" * 65536, 0),
+    "slow body": (BODY, b"x", 0.02),
+    "endless head": (HEAD, b"X-More: x\r\n" * 1000, 0),
+    "slow head": (HEAD, b"x", 0.02),
+    "endless continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.02),
+    "endless redirects": (REDIRECT, b"", 0),
+    "silence": (b"", b"x", 60),
+}
+"""What is sent first, what is repeated, and the pause in seconds."""
 
 
 class HostileServer(ThreadingTCPServer):
