@@ -8,11 +8,13 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from invoke import succeed
 
 from wiretape import __version__, cli
 from wiretape.errors import InputError
@@ -60,8 +62,7 @@ def raising(error: BaseException):
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_the_help_lists_every_command_in_groups(flag):
-    result = run(flag)
-    assert result.exit_code == 0
+    result = succeed(flag)
     lines = result.output.partition("Exit status")[0].splitlines()
     listed = [line for line in lines if re.match("  [a-z]+ ", line)]
     assert [line.split()[0] for line in listed] == COMMANDS
@@ -72,8 +73,7 @@ def test_the_help_lists_every_command_in_groups(flag):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_listed_command_exists_and_has_a_help_text(name):
-    result = run(name, "--help")
-    assert result.exit_code == 0, result.output
+    result = succeed(name, "--help")
     assert result.output.startswith(f"Usage: wiretape {name} ")
     assert "\\b" not in result.output, "click wants a backspace here, so the docstring must not be a raw one"
 
@@ -99,8 +99,7 @@ def test_similar_commands_are_suggested_for_a_mistyped_one():
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_asks_the_program_for_completions(shell):
-    result = run("completion", shell)
-    assert result.exit_code == 0
+    result = succeed("completion", shell)
     assert f"_WIRETAPE_COMPLETE={shell}_complete" in result.output
 
 
@@ -156,17 +155,32 @@ def test_a_command_imports_only_what_it_needs(args, unwanted):
     assert result.stdout.splitlines()[-1] == "LOADED"
 
 
-def test_recording_without_mitmproxy_shows_how_to_install_it(tmp_path):
-    result = python(
-        "import sys\n"
-        "sys.modules['mitmproxy'] = None\n"
-        "from wiretape.cli import main\n"
-        f"main(['proxy', '--listen', '127.0.0.1:0', '--output', {str(tmp_path / 'run.db')!r}, 'http://127.0.0.1:9'])\n"
-    )
-    assert result.returncode == 2
-    assert result.stderr == (
-        "Error: Recording needs mitmproxy, which is not installed: run pip install 'mitmproxy>=11.0.2,<13'\n"
-    )
+_FLOWS = Path(__file__).parents[1] / "formats" / "written" / "mitmproxy-12.flows"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("proxy", "--listen", "127.0.0.1:0", "--output", "run.db", "http://127.0.0.1:9"), "Recording"),
+        (("import", str(_FLOWS), "--output", "run.db"), "Reading flow files"),
+    ],
+)
+def test_without_mitmproxy_the_error_shows_how_to_install_it(tmp_path, arguments, what):
+    code = f"""
+import os, sys
+sys.modules["mitmproxy"] = None
+sys.meta_path.insert(0, type("Gone", (), {{"find_spec": staticmethod(lambda name, *_: refuse(name))}}))
+def refuse(name):
+    if name.partition(".")[0] == "mitmproxy":
+        raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+from wiretape.cli import main
+os.chdir({str(tmp_path)!r})
+main({arguments!r})
+"""
+    result = python(code)
+    problem = f"{what} needs mitmproxy, which is not installed: run pip install 'mitmproxy>=11.0.2,<13'"
+    assert (result.returncode, result.stderr) == (2, f"Error: {problem}\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

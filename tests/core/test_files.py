@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from invoke import refusal
 
-from wiretape.cli import wiretape
 from wiretape.config import find_config
 from wiretape.files import replace_atomically, write_error
 
@@ -20,26 +19,23 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def error_of(tmp_path, monkeypatch):
-    """Return a function that runs a command on run.db and returns its error."""
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def run(command: str) -> str:
-        result = CliRunner().invoke(wiretape, command.format("run.db", "run.db").split())
-        assert (result.exit_code, result.stdout) == (2, "")
-        return result.stderr
 
-    return run
+def error_of(command: str, name: str = "run.db") -> str:
+    """Run a command on a file that it cannot use; return its error."""
+    return refusal(*(part.format(name, name) for part in command.split()))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_reports_a_missing_file_alike(error_of, command):
-    assert error_of(command) == "Error: There is no file run.db.\n"
+def test_every_command_reports_a_missing_file_alike(command):
+    assert error_of(command) == "Error: There is no file run.db."
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_reports_an_unreadable_file_alike(error_of, command, monkeypatch):
+def test_every_command_reports_an_unreadable_file_alike(command, monkeypatch):
     """The tests may run as root, so opening is denied by a patch."""
     Path("run.db").write_bytes(b"tape: 1")
     opened = Path.open
@@ -52,19 +48,16 @@ def test_every_command_reports_an_unreadable_file_alike(error_of, command, monke
     may = os.access
     monkeypatch.setattr(os, "access", lambda path, *how, **more: path != "run.db" and may(path, *how, **more))
     monkeypatch.setattr(Path, "open", denied)
-    assert error_of(command) == "Error: run.db cannot be read: Permission denied.\n"
+    assert error_of(command) == "Error: run.db cannot be read: Permission denied."
 
 
 EMPTY_PATHS = [*COMMANDS, "replay other.db --faults {}", "serve hello --service {}", "report other.db --config {}"]
 
 
 @pytest.mark.parametrize("command", EMPTY_PATHS)
-def test_every_command_refuses_an_empty_path(tmp_path, monkeypatch, command):
+def test_every_command_refuses_an_empty_path(command):
     """An unset variable must not mean the current folder."""
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(wiretape, [part.format("", "") for part in command.split()])
-    assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1].endswith(": the path is empty.")
+    assert error_of(command, "").endswith(": the path is empty.")
 
 
 def test_a_folder_that_accepts_no_files_is_not_reported_as_missing(tmp_path):
@@ -82,14 +75,14 @@ OUTPUTS = [
 
 
 @pytest.mark.parametrize("command", OUTPUTS)
-def test_every_command_reports_a_missing_output_folder_alike(error_of, command):
+def test_every_command_reports_a_missing_output_folder_alike(command):
     for name in ("run.tape", "b.tape"):
         Path(name).write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
-    assert error_of(command.format("none/x")) == "Error: none/x cannot be written: there is no folder none.\n"
+    assert error_of(command, "none/x") == "Error: none/x cannot be written: there is no folder none."
 
 
 @pytest.mark.parametrize("command", OUTPUTS)
-def test_every_command_reports_an_inaccessible_output_folder_alike(error_of, command, monkeypatch):
+def test_every_command_reports_an_inaccessible_output_folder_alike(command, monkeypatch):
     """The tests may run as root, so access is denied by patches."""
     for name in ("run.tape", "b.tape"):
         Path(name).write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
@@ -107,7 +100,7 @@ def test_every_command_reports_an_inaccessible_output_folder_alike(error_of, com
     monkeypatch.setattr(os, "stat", denied(stat))
     monkeypatch.setattr(os, "open", denied(make))
     monkeypatch.setattr(os, "access", lambda path, *how, **more: str(path) != "dark" and may(path, *how, **more))
-    assert error_of(command.format("dark/x")) == "Error: dark/x cannot be written: Permission denied.\n"
+    assert error_of(command, "dark/x") == "Error: dark/x cannot be written: Permission denied."
 
 
 class _FailedError(Exception):

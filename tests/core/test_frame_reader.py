@@ -7,13 +7,17 @@ import zlib
 import brotli
 import pytest
 import zstandard
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import read_tables
 
 from wiretape.content_encoding import ANY_RATIO, MOST_RATIO
 from wiretape.frame_reader import FrameReader, StreamReaders, read_frames
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, ResponseStarted, Side
 from wiretape.sse import FrameKind
+
+VECTORS = read_tables(__file__)["vector"]
 
 
 def arrived(*chunks, start=0):
@@ -40,33 +44,26 @@ def rows(seen):
     return [(found.frame.kind.value, found.frame.raw, found.time_ns, getattr(found, "number", None)) for found in seen]
 
 
-def test_a_frame_has_the_time_of_its_last_byte_and_events_are_numbered():
-    chunks = [(10, b"data: a\n"), (20, b"\ndata: b\n\n"), (30, b": ping\n\nid: 1\n"), (40, b"\n\n"), (50, b"data")]
-    assert rows(read_frames(None, [arrived(*chunks)])) == [
-        ("message", b"data: a\n\n", 20, 1),
-        ("message", b"data: b\n\n", 20, 2),
-        ("comment", b": ping\n", 30, None),
-        ("blank", b"\n", 30, None),
-        ("message", b"id: 1\n\n", 40, 3),
-        ("blank", b"\n", 40, None),
-        ("tail", b"data", 50, None),
-    ]
+def observed(body):
+    """Yield a run for each chunk of a vector, and its losses."""
+    start = 0
+    for time_ns, each in body:
+        yield lost(start, each, time_ns) if isinstance(each, int) else arrived((time_ns, each.encode()), start=start)
+        start += each if isinstance(each, int) else len(each)
 
 
-def test_a_frame_returned_one_byte_late_has_the_time_of_its_own_last_byte():
-    """A last CR needs a look at the next byte, which may come much later, or never."""
-    expected = [("message", b"data: a\n\r", 10, 1), ("comment", b":\r", 20, None), ("blank", b"\n\r", 30, None)]
-    assert rows(read_frames(None, runs([(10, b"data: a\n\r")], [(20, b":\r")], [(30, b"\n\r")])))[0] == expected[0]
-    assert rows(read_frames(None, runs([(10, b"data: a\n\r"), (20, b":\r")])))[0] == expected[0]
-    assert rows(read_frames(None, runs([(10, b"data: a\n\r")]))) == expected[:1]
-
-
-def test_chunks_without_bytes_do_not_change_times():
-    groups = [(10, b"data: a\n\r"), (15, b"")], [(20, b"")], [(30, b"data: b")], [(40, b"")]
-    assert rows(read_frames(None, runs(*groups))) == [
-        ("message", b"data: a\n\r", 10, 1),
-        ("tail", b"data: b", 30, None),
-    ]
+@for_each("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_a_body_is_read_as_frames(vector):
+    seen = list(read_frames(None, observed(vector["body"])))
+    expected = [(kind, raw.encode(), time_ns, number or None) for kind, raw, time_ns, number in vector["frames"]]
+    assert rows(seen) == expected
+    if "starts" in vector:
+        assert [found.frame.start for found in seen] == vector["starts"]
+    if "last_event_id" in vector:
+        assert {found.frame.last_event_id for found in seen} == {vector["last_event_id"].encode()}
+    if all(isinstance(each, str) for _, each in vector["body"]):
+        whole = arrived(*((time_ns, each.encode()) for time_ns, each in vector["body"]))
+        assert rows(read_frames(None, [whole])) == expected
 
 
 def test_frames_are_returned_as_soon_as_they_are_complete():
@@ -156,22 +153,15 @@ def test_an_undecodable_body_has_the_frames_before_the_error_and_a_reason():
     assert rows(reader.close()) == [("tail", b"data: b", 10, None)]
 
 
-def test_bytes_after_a_decoding_error_are_not_decoded():
-    """And the first reason stays the one that is given."""
-    reader = FrameReader("gzip")
+@pytest.mark.parametrize(("encoding", "reason"), [("gzip", ""), ("lzma", "'lzma'")])
+def test_what_follows_an_error_is_not_decoded_and_the_first_reason_stays(encoding, reason):
+    reader = FrameReader(encoding)
     run = arrived((10, b"rubbish, and no gzip member"), (20, gzip.compress(b"data: a\n\n")))
     assert reader.feed(run) == []
-    why = reader.undecodable
-    assert why
+    assert (why := reader.undecodable)
+    assert reason in why
     assert reader.skip(lost(run.end, 5)) == []
     assert reader.undecodable == why
-
-
-def test_a_stream_in_an_unknown_encoding_has_no_frames_and_a_reason():
-    reader = FrameReader("lzma")
-    assert "'lzma'" in reader.undecodable
-    assert reader.feed(arrived((10, b"data: a\n\n"))) == []
-    assert reader.skip(lost(9, 1)) == []
     assert reader.close() == []
 
 
@@ -192,40 +182,6 @@ def test_small_frames_of_an_encoded_body_count_as_100_bytes(frame):
     most = (ANY_RATIO + MOST_RATIO * len(bomb)) // 100
     assert most <= len(seen) < most + 64 * 1024
     assert (reader.undecodable_ns, reader.feed(arrived((20, b"x"), start=len(bomb)))) == (10, [])
-
-
-def test_reading_continues_at_the_next_blank_line_after_lost_bytes():
-    before = b"id: 1\ndata: a\n\nid: 2\ndata:"
-    after = b' {"b"}\n\n: ping\ndata: c\n\n'
-    start = len(before) + 50
-    body = [arrived((10, before)), lost(len(before), 50), arrived((100, after), start=start)]
-    seen = list(read_frames(None, body))
-    assert rows(seen) == [
-        ("message", b"id: 1\ndata: a\n\n", 10, 1),
-        ("tail", b"id: 2\ndata:", 10, None),
-        ("tail", b' {"b"}\n\n', 100, None),
-        ("comment", b": ping\n", 100, None),
-        ("message", b"data: c\n\n", 100, 2),
-    ]
-    assert [found.frame.start for found in seen] == [0, 15, start, start + 8, start + 15]
-    assert {found.frame.last_event_id for found in seen} == {b"1"}
-
-
-def test_a_gap_between_frames_keeps_the_last_event_id():
-    body = [arrived((10, b"id: 1\ndata: a\n\n")), lost(15, 5), arrived((100, b"\n\ndata: c\n\n"), start=20)]
-    seen = list(read_frames(None, body))
-    assert [kind for kind, *_ in rows(seen)] == ["message", "tail", "message"]
-    assert seen[-1].frame.last_event_id == b"1"
-
-
-def test_two_adjacent_gaps_are_one():
-    body = [arrived((10, b"data: a\n\n")), lost(9, 5), lost(14, 5), arrived((100, b"x\n\ndata: c\n\n"), start=19)]
-    assert [raw for _, raw, *_ in rows(read_frames(None, body))] == [b"data: a\n\n", b"x\n\n", b"data: c\n\n"]
-
-
-def test_a_gap_may_be_first_and_last():
-    body = [lost(0, 5, 1), arrived((100, b"x\n\ndata: c"), start=5), lost(15, 3)]
-    assert rows(read_frames(None, body)) == [("tail", b"x\n\n", 100, None), ("tail", b"data: c", 100, None)]
 
 
 def test_a_gap_in_an_encoded_body_makes_the_rest_undecodable():

@@ -3,35 +3,20 @@
 from fnmatch import fnmatchcase
 
 import pytest
+from tables import read_tables
 
 from wiretape.errors import InputError
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 
-SYNTAX_ERRORS = {
-    "a = b": "invalid value: strings need quotes, * (at line 1, column 5)",
-    "a = True": "invalid value: *, and true and false are written in lower case (at line 1, column 5)",
-    "a = 1\na = 2": "a key is given twice, or is used both as a value and as a table (at the end, line 2)",
-    "a = 1\na = 2\nb = 3": "a key is given twice, or is used both as a value and as a table (at line 2, column 6)",
-    "[[a]]\nb = [{ c = 1,\n d = 2 }]": "an inline table must be on one line, * (at line 2, column 14)",
-    "a = { # why\n b = 1 }": "an inline table must be on one line, including its closing } (at line 1, column 7)",
-    "a = { b = 1\n }": "an inline table must be on one line, including its closing } (at line 1, column 12)",
-    "a = { b = 1 c = 2 }": "a comma or } is missing (at line 1, column 13)",
-    "a = [1 2]": "a comma or ] is missing (at line 1, column 8)",
-    "[a]\n[a]": "a is declared twice; for a list of tables, put [[a]] above each (at line 2, column 3)",
-    "[a.b]\n[a.b]": "a.b is declared twice; *[[a.b]] above each (at line 2, column 5)",
-    "a = [": "the file ends in the middle of a value: *is missing (at the end, line 1)",
-    "a = [1,\n\n": "the file ends in the middle of a value: *is missing (at the end, line 2)",
-    'a = "b\nc = 1': "a string must end on its first line: a quote is missing, * (at line 1, column 7)",
-    "a": "Expected '=' after a key in a key/value pair (at the end, line 1)",
-}
+TABLES = read_tables(__file__)
 
 
-@pytest.mark.parametrize("text", SYNTAX_ERRORS)
-def test_a_syntax_error_is_explained_with_its_position(text):
+@pytest.mark.parametrize(("text", "explained"), TABLES["syntax-errors"])
+def test_a_syntax_error_is_explained_with_its_position(text, explained):
     with pytest.raises(InputError) as caught:
         parse_toml(text, "file.toml")
     problem = caught.value.message.partition("file.toml is not valid TOML: ")[2]
-    assert fnmatchcase(problem.replace("[", "("), SYNTAX_ERRORS[text].replace("[", "(") + ".")
+    assert fnmatchcase(problem.replace("[", "("), explained.replace("[", "(") + ".")
 
 
 def test_a_file_may_begin_with_a_byte_order_mark_and_have_windows_line_ends(tmp_path):
