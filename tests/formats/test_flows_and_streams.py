@@ -1,14 +1,11 @@
 """Import flow files of mitmproxy and raw event streams."""
 
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from invoke import invoke, refusal, succeed
 
-from wiretape.cli import wiretape
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 
@@ -18,31 +15,11 @@ with warnings.catch_warnings(action="ignore"):
 
 WRITTEN = Path(__file__).parent / "written"
 STREAM = b"".join(b'event: e.%d\nid: %d\ndata: {"n": %d}\n\n' % (n, n, n) for n in (1, 2, 3))
-WITHOUT = """
-import sys
-sys.modules["mitmproxy"] = None
-sys.meta_path.insert(0, type("Gone", (), {"find_spec": staticmethod(lambda name, *_: refuse(name))}))
-def refuse(name):
-    if name.partition(".")[0] == "mitmproxy":
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-from wiretape.cli import main
-main(sys.argv[1:])
-"""
 
 
 def imported(tmp_path, path, *options):
-    result = CliRunner().invoke(wiretape, ["import", str(path), "-o", str(tmp_path / "out.db"), *options])
-    assert result.exit_code == 0, result.output
+    result = succeed("import", path, "-o", tmp_path / "out.db", *options)
     return result.stderr, open_recording(tmp_path / "out.db")
-
-
-def refused(tmp_path, path, *options):
-    """Return the error message of an import."""
-    result = CliRunner().invoke(wiretape, ["import", str(path), "-o", str(tmp_path / "out.db"), *options])
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    assert result.stderr.count("\n") == 1
-    assert not (tmp_path / "out.db").exists()
-    return result.stderr
 
 
 def body(recording, number=1, side=Side.RESPONSE):
@@ -89,10 +66,11 @@ def test_a_damaged_flow_file_is_reported_in_one_sentence(tmp_path, change):
     path = tmp_path / "x.flows"
     path.write_bytes(change((WRITTEN / "mitmproxy-12.flows").read_bytes()))
 
-    message = refused(tmp_path, path, "--format", "flows")
+    message = refusal("import", path, "-o", tmp_path / "out.db", "--format", "flows")
     assert "x.flows is " in message
-    assert message.endswith(".\n")
-    assert not message.endswith("..\n")
+    assert message.endswith(".")
+    assert not message.endswith("..")
+    assert not (tmp_path / "out.db").exists()
 
 
 @pytest.mark.parametrize("at", range(40, 2100, 97))
@@ -101,26 +79,9 @@ def test_a_flipped_byte_is_imported_or_reported(tmp_path, at):
     data[at] ^= 0xAA
     path = tmp_path / "x.flows"
     path.write_bytes(data)
-    result = CliRunner().invoke(wiretape, ["import", str(path), "--format", "flows", "-o", str(tmp_path / "out.db")])
+    result = invoke("import", path, "--format", "flows", "-o", tmp_path / "out.db")
 
     assert result.exit_code in {0, 2}, result.exception
-
-
-def test_an_import_without_mitmproxy_names_the_extra_to_install(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-c", WITHOUT, "import", WRITTEN / "mitmproxy-12.flows", "-o", tmp_path / "out.db"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert (result.returncode, result.stderr) == (
-        2,
-        (
-            "Error: Reading flow files needs mitmproxy, which is not installed: "
-            "run pip install 'mitmproxy>=11.0.2,<13'\n"
-        ),
-    )
 
 
 def test_a_raw_stream_is_imported_as_one_exchange_with_a_made_up_url(tmp_path):
@@ -141,24 +102,5 @@ def test_url_sets_the_url_of_a_raw_stream(tmp_path):
     _, recording = imported(tmp_path, path, "--url", url)
 
     request = recording.exchange(1).request
-    assert (request.scheme, request.authority, request.target) == (
-        "https",
-        "a.test:9",
-        "/v1/sessions/s%202/events/stream",
-    )
+    assert f"{request.scheme}://{request.authority}{request.target}" == url
     assert recording.exchange(1).session_id == "s 2"
-
-
-@pytest.mark.parametrize("url", ["a.test/x", "ftp://a/x", "http://", "http://[x/", "http://é/"])
-def test_an_invalid_url_is_refused(tmp_path, url):
-    path = tmp_path / "x.sse"
-    path.write_bytes(STREAM)
-
-    assert f"Invalid URL {url}: expected the URL of a stream" in refused(tmp_path, path, "--url", url)
-
-
-def test_url_requires_the_format_sse(tmp_path):
-    result = CliRunner().invoke(wiretape, ["import", str(WRITTEN / "devtools.har"), "--url", "http://a/"])
-
-    assert "--url requires the sse format, but FILE is a HAR file." in result.stderr
-    assert result.exit_code == 2

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-from click.testing import CliRunner
+from invoke import refusal, succeed
 from jsonschema import Draft202012Validator
 
-from wiretape.cli import wiretape
 from wiretape.errors import InputError
 from wiretape.observations import (
     BytesArrived,
@@ -65,15 +64,9 @@ def recorded(tmp_path):
     return record
 
 
-def run(*args):
-    return CliRunner().invoke(wiretape, [str(arg) for arg in args])
-
-
 def entry(path, *options):
     """Return the only entry of the HAR file of a recording, which must be valid HAR 1.2."""
-    result = run("export", path, "--format", "har", *options)
-    assert result.exit_code == 0, result.output
-    har = json.loads(result.stdout)
+    har = json.loads(succeed("export", path, "--format", "har", *options).stdout)
     SCHEMA.validate(har)
     (only,) = har["log"]["entries"]
     return only
@@ -83,8 +76,7 @@ def imported(tmp_path, har, name="in.har"):
     """Import a HAR file; return the notes and the recording."""
     path = tmp_path / name
     path.write_bytes(har if isinstance(har, bytes) else json.dumps(har).encode())
-    result = run("import", path, "-o", tmp_path / "out.db", "--force")
-    assert result.exit_code == 0, result.output
+    result = succeed("import", path, "-o", tmp_path / "out.db", "--force")
     return result.stderr, open_recording(tmp_path / "out.db")
 
 
@@ -144,7 +136,6 @@ def test_a_har_file_is_sanitised_by_default(recorded):
     assert [each["name"] for each in bare["response"]["headers"]] == ["Content-Type"]
     assert full["request"]["headers"][0]["value"].startswith("Bearer [redacted:")
     assert len(full["response"]["headers"]) == 2
-    assert run("export", path, "--format", "sse", "--with-sensitive").exit_code == 2
 
 
 def test_a_binary_body_is_written_as_base64(recorded):
@@ -175,7 +166,7 @@ def test_a_comment_explains_why_a_body_is_incomplete(recorded, chunks, headers, 
 )
 def test_a_body_is_joined_across_lost_bytes(recorded, tmp_path, chunks, datas, mismatch):
     """A HAR file cannot mark lost bytes: if they cut an event, the events after it no longer match the listed ones."""
-    notes, recording = imported(tmp_path, run("export", recorded(*chunks), "--format", "har").stdout_bytes)
+    notes, recording = imported(tmp_path, succeed("export", recorded(*chunks), "--format", "har").stdout_bytes)
 
     assert body(recording) == b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
     assert recording.exchange(1).lost_bytes == 0
@@ -324,10 +315,7 @@ def entry_of(url, status=200):
 def test_an_invalid_file_is_reported_in_one_sentence(tmp_path, text, problem):
     path = tmp_path / "x.har"
     path.write_bytes(text)
-    result = run("import", path, "-o", tmp_path / "out.db")
-
-    assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
-    assert problem in result.output
+    assert problem in refusal("import", path, "-o", tmp_path / "out.db")
     assert not (tmp_path / "out.db").exists()
 
 

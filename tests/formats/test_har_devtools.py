@@ -43,49 +43,9 @@ EVENTS = [
     ("message", "e2", ""),
     ("run.completed", "e3", "{}"),
 ]
-IMPORT = """async har => {
-    const {HARFormat, Importer} = await import('/devtools/models/har/har.js');
-    const requests = Importer.Importer.requestsFromHARLog(new HARFormat.HARRoot(har).log);
-    return Promise.all(requests.map(async request => ({
-        url: request.url(), type: request.resourceType().name(), status: request.statusCode, finished: request.finished,
-        body: (await request.requestContentData()).text, start: request.startTime, end: request.endTime,
-        events: request.eventSourceMessages().map(({time, eventName, eventId, data}) =>
-            [time, eventName, eventId, data]),
-    })));
-}"""
-UNTIL = "const until = async met => { while (!met()) await new Promise(again => setTimeout(again, 10)); };"
-ATTACHED = f"""async () => {{
-    {UNTIL}
-    const SDK = await import('/devtools/core/sdk/sdk.js');
-    const targets = SDK.TargetManager.TargetManager.instance();
-    await until(() => targets.primaryPageTarget()?.model(SDK.NetworkManager.NetworkManager));
-    const Logs = await import('/devtools/models/logs/logs.js');
-    Logs.NetworkLog.NetworkLog.instance();
-    // What is asked of it is answered in order: the network is watched from here on.
-    await targets.primaryPageTarget().networkAgent().invoke_enable({{}});
-}}"""
-EXPORT = """async sanitize => {
-    const [HAR, Logs, Common] = await Promise.all([import('/devtools/models/har/har.js'),
-        import('/devtools/models/logs/logs.js'), import('/devtools/core/common/common.js')]);
-    const requests = Logs.NetworkLog.NetworkLog.instance().requests();
-    const progress = new Common.Progress.CompositeProgress(new Common.Progress.Progress());
-    return HAR.Writer.Writer.harStringForRequests(requests, {sanitize}, progress);
-}"""
-HEARD = f"""async count => {{
-    {UNTIL}
-    const Logs = await import('/devtools/models/logs/logs.js');
-    const requests = () => Logs.NetworkLog.NetworkLog.instance().requests();
-    await until(() => requests().filter(each => each.finished).length === 2);
-    // Of a stream that fetch reads they have events only where they were quick enough.
-    await until(() => requests()[0].eventSourceMessages().length === count);
-}}"""
-STREAM = """async last => {
-    await new Promise(done => {
-        const source = new EventSource('/stream?source');
-        source.addEventListener(last, () => { source.close(); done(); });
-    });
-    await (await fetch('/stream?fetch', {headers: {authorization: 'Bearer abcdefghijkl'}})).text();
-}"""
+SCRIPTS = Path(__file__).with_name("data")
+NAMES = ("import", "attached", "export", "heard", "stream")
+IMPORT, ATTACHED, EXPORT, HEARD, STREAM = (SCRIPTS.joinpath(f"devtools_{name}.js").read_text("utf-8") for name in NAMES)
 
 
 @dataclass

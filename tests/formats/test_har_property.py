@@ -1,6 +1,5 @@
 """A HAR file loses what docs/har.md lists, and nothing else."""
 
-import gzip
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,13 +18,9 @@ from wiretape.content_encoding import DecodingError, decoder
 from wiretape.event import Event
 from wiretape.observations import (
     BytesArrived,
-    BytesLost,
     Ending,
-    ExchangeEnded,
     Headers,
     Observation,
-    RequestStarted,
-    ResponseStarted,
     Side,
 )
 from wiretape.recording import Exchange, Recording, build_recording, open_recording
@@ -177,37 +172,6 @@ def assert_times_are_kept(
     assert moved == pytest.approx(expected, abs=within, rel=0)
 
 
-def _chunk(number: int, side: Side, start: int, data: bytes, now: int) -> BytesArrived:
-    return BytesArrived(number, side, start, data, (start + len(data),), (now,))
-
-
-def _request(number: int, now: int, *headers: tuple[str, str]) -> RequestStarted:
-    return RequestStarted(number, now, "::1", "GET", "http", "a", "/a b", "HTTP/1.1", headers)
-
-
-def _response(number: int, now: int, *headers: tuple[str, str]) -> ResponseStarted:
-    return ResponseStarted(number, now, 200, "", "HTTP/1.1", headers)
-
-
-STREAM, GZIP = ("content-type", "text/event-stream"), ("Content-Encoding", "gzip")
-PACKED = gzip.compress(b"data: 1\n\n", mtime=0)
-RICH: list[Observation] = [
-    _request(3, 5_000_005, ("Cookie", "a=b"), ("x", "1\n2")),
-    _chunk(3, Side.REQUEST, 0, b"\xff", 5_000_015),
-    _response(3, 5_000_025, STREAM),
-    _chunk(3, Side.RESPONSE, 0, b"data: 1\n", 5_000_035),
-    _chunk(3, Side.RESPONSE, 8, b"\n: ping\n\n", 5_000_045),
-    ExchangeEnded(3, 5_000_055, Ending.SERVICE_RESET, ""),
-    _request(6, 5_000_205),
-    _response(6, 5_000_215, GZIP, STREAM),
-    _chunk(6, Side.RESPONSE, 0, PACKED + b"not gzip", 5_000_225),
-    ExchangeEnded(6, 5_000_235, Ending.COMPLETE, ""),
-    _request(7, 5_000_305),
-    _response(7, 5_000_315, STREAM),
-    _chunk(7, Side.RESPONSE, 0, b"data: 1\n\ndata: a", 5_000_325),
-    BytesLost(7, 5_000_335, Side.RESPONSE, 16, 70, "disk full"),
-    _chunk(7, Side.RESPONSE, 86, b"b\n\ndata: 2\n\n", 5_000_345),
-]
 LOSSES: dict[str, Callable[[Recording, Exchange], object]] = {
     "upstream": lambda run, _: run.info.upstream,
     "start of the recording": lambda run, _: run.info.started_unix_ns,
@@ -234,7 +198,8 @@ LOSSES: dict[str, Callable[[Recording, Exchange], object]] = {
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_each_listed_loss_happens(loss: str, tmp_path: Path) -> None:
-    with round_trip(tmp_path, RICH) as (one, other):
+    seen = list(find_format("tape").reader().read(Path(__file__).with_name("data") / "losses.tape").observations)
+    with round_trip(tmp_path, seen) as (one, other):
         before, after = ([LOSSES[loss](run, each) for each in run.exchanges()] for run in (one, other))
     assert after != before
 

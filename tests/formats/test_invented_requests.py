@@ -1,46 +1,25 @@
 """Requests that an import invents are marked in the recording, and rules about requests do not judge them."""
 
-import json
 import sqlite3
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from invoke import succeed
 
 from wiretape.checking import check
-from wiretape.cli import wiretape
 from wiretape.recording import open_recording
 
 DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"a"}}\n\n'
 URL = "http://service.test/v1/sessions/s/events/stream"
-HAR = {
-    "log": {
-        "entries": [
-            {
-                "startedDateTime": "2026-11-21T12:00:00.000Z",
-                "request": {"method": "GET", "url": URL, "headers": []},
-                "response": {
-                    "status": 200,
-                    "headers": [{"name": "Content-Type", "value": "text/event-stream"}],
-                    "content": {"mimeType": "text/event-stream", "text": DELTA},
-                },
-            }
-        ]
-    }
-}
-
-
-def run(*arguments):
-    result = CliRunner().invoke(wiretape, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+HAR = Path(__file__).with_name("data") / "invented.har"
 
 
 @pytest.fixture(params=["sse", "har"])
 def imported(request, tmp_path):
     """A recording of a stream whose request is not in the imported file."""
     file, recording = tmp_path / f"long.{request.param}", tmp_path / "run.db"
-    file.write_text(DELTA if request.param == "sse" else json.dumps(HAR))
-    run("import", file, "--output", recording, *(["--url", URL] if request.param == "sse" else []))
+    file.write_text(DELTA if request.param == "sse" else HAR.read_text("utf-8"))
+    succeed("import", file, "--output", recording, *(["--url", URL] if request.param == "sse" else []))
     return recording
 
 
@@ -54,7 +33,7 @@ def is_invented(path):
 
 def test_an_invented_request_is_not_judged(imported):
     assert is_invented(imported)
-    run("report", imported, "--no-config", "--fail-on", "note")
+    succeed("report", imported, "--no-config", "--fail-on", "note")
     verdicts = check(imported).verdicts
     assert {verdicts[code] for code in ("AUTH001", "CLI001", "DUR007")} == {"not-exercised"}
     assert verdicts["EVT001"] == "pass"
@@ -63,8 +42,8 @@ def test_an_invented_request_is_not_judged(imported):
 @pytest.mark.parametrize("form", ["tape", "har"])
 def test_the_mark_survives_export_and_import(imported, tmp_path, form):
     exported, again = tmp_path / f"again.{form}", tmp_path / "again.db"
-    run("export", imported, "--format", form, "--output", exported)
-    run("import", exported, "--output", again)
+    succeed("export", imported, "--format", form, "--output", exported)
+    succeed("import", exported, "--output", again)
     assert is_invented(again)
 
 
