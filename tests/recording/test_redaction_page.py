@@ -11,9 +11,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 import pytest
-from click.testing import CliRunner
+from invoke import invoke
 
-from wiretape.cli import wiretape
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS
 from wiretape.observations import (
     BytesArrived,
@@ -473,7 +472,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             *(("export", other, "--format", name) for name in ("har", "html")),
         ]
         for command in commands:
-            done = CliRunner().invoke(wiretape, [str(argument) for argument in command])
+            done = invoke(*command)
             assert done.exit_code < 2, done.output
             everything[f"wiretape {' '.join(map(str, command))}"] = done.output.encode()
         everything["replay"] = "\n".join(not_found(place) for place in [*REMOVED, *WITH_OPTIONS]).encode()

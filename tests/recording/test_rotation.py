@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import pytest
 import zstandard
-from click.testing import CliRunner
+from invoke import invoke, refusal, succeed
 
-from wiretape.cli import wiretape
 from wiretape.errors import RecordingError
 from wiretape.observations import (
     BytesArrived,
@@ -167,14 +166,24 @@ def parts(tmp_path):
     return [first, *(path.rename(tmp_path / f"run.000{number}.db") for number, path in enumerate(others, 2))]
 
 
-def wiretape_result(*arguments):
-    return CliRunner().invoke(wiretape, [str(each) for each in arguments])
-
-
 def report(*paths):
-    result = wiretape_result("report", *paths, "--format", "json", "--no-config")
-    documents = json.loads(result.stdout) if result.exit_code in {0, 1} else None
-    return result.exit_code, result.stderr, documents
+    """Return the errors and the document of a report."""
+    result = invoke("report", *paths, "--format", "json", "--no-config")
+    assert result.exit_code in {0, 1}, result.output
+    return result.stderr, json.loads(result.stdout)
+
+
+def errors(*paths):
+    """Return the errors of a report that is refused, or that lacks a file."""
+    result = invoke("report", *paths, "--no-config")
+    assert result.exit_code == 2
+    return result.stderr
+
+
+def summary(*paths):
+    """Return the exit status and the lines of a summary."""
+    result = invoke("report", *paths, "--summary", "--jobs", "1", "--no-config")
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_a_missing_part_is_named_with_its_exchanges_by_every_command_that_reads_several(parts, tmp_path):
@@ -183,18 +192,15 @@ def test_a_missing_part_is_named_with_its_exchanges_by_every_command_that_reads_
             f"Part 2 (exchanges 3 to 4) of the recording is missing between {parts[0]} and {parts[2]}: "
             "add it, or check the files before and after separately."
         )
-        status, stderr, _ = report(*given)
-        assert (status, stderr.splitlines()[0]) == (2, f"Error: {sentence}")
-        merged = wiretape_result("merge", *given, "--output", tmp_path / "merged.db")
-        assert (merged.exit_code, merged.stderr) == (2, f"Error: {sentence}\n")
-        summary = wiretape_result("report", *given, "--summary", "--jobs", "1", "--no-config")
-        assert summary.exit_code == 2
-        assert json.loads(summary.stdout.splitlines()[0])["error"] == sentence
+        assert errors(*given).splitlines()[0] == f"Error: {sentence}"
+        assert refusal("merge", *given, "--output", tmp_path / "merged.db") == f"Error: {sentence}"
+        status, lines = summary(*given)
+        assert (status, lines[0]["error"]) == (2, sentence)
 
 
 def test_other_recordings_are_checked_although_a_part_of_one_is_missing(parts, tmp_path):
     (other,) = record(tmp_path / "other.db", list(exchange(1, 10_000)))
-    result = wiretape_result("report", parts[0], other, parts[2], "--no-config")
+    result = invoke("report", parts[0], other, parts[2], "--no-config")
     assert result.exit_code == 2
     assert "Part 2 " in result.stderr
     assert f"{other}: no findings" in result.stdout
@@ -214,25 +220,23 @@ def test_other_recordings_are_checked_although_a_part_of_one_is_missing(parts, t
 def test_some_parts_can_be_checked_and_the_report_states_what_is_not_included(parts, chosen, sentence):
     given = [parts[index] for index in chosen]
     sentence = sentence and sentence.format(*given)
-    status, stderr, document = report(*given)
-    assert (status, stderr) == (0, f"{sentence}\n" if sentence else "")
+    stderr, document = report(*given)
+    assert stderr == (f"{sentence}\n" if sentence else "")
     assert document["recording"].get("partial") == sentence
     assert document["summary"]["exchanges"] == 2 * len(chosen)
-    text = wiretape_result("report", *given, "--no-config", "--format", "markdown").stdout
+    text = succeed("report", *given, "--no-config", "--format", "markdown").stdout
     assert ("not included: " in text) == (sentence is not None)
-    summary = wiretape_result("report", *given, "--summary", "--jobs", "1", "--no-config")
-    assert json.loads(summary.stdout.splitlines()[0]).get("partial") == sentence
+    assert summary(*given)[1][0].get("partial") == sentence
 
 
 def test_a_part_that_is_given_twice_is_read_once(parts, tmp_path):
     compressed = tmp_path / "run.0002.db.zst"
     compressed.write_bytes(zstandard.compress(parts[1].read_bytes()))
-    status, stderr, document = report(*parts, compressed)
-    assert (status, stderr) == (0, f"{compressed} is the same part as {parts[1]}, and is read once.\n")
+    stderr, document = report(*parts, compressed)
+    assert stderr == f"{compressed} is the same part as {parts[1]}, and is read once.\n"
     assert document["summary"]["exchanges"] == 6
-    assert report(*parts, parts[0])[:2] == (0, f"{parts[0]} is listed twice, and is read once.\n")
-    merged = wiretape_result("merge", *parts, compressed, "--output", tmp_path / "merged.db")
-    assert merged.exit_code == 0, merged.output
+    assert report(*parts, parts[0])[0] == f"{parts[0]} is listed twice, and is read once.\n"
+    merged = succeed("merge", *parts, compressed, "--output", tmp_path / "merged.db")
     assert "6 exchanges" in merged.stdout
     assert "is the same part as" in merged.output
 
@@ -242,14 +246,12 @@ def test_two_versions_of_a_part_are_refused(parts, tmp_path):
     copy.write_bytes(parts[1].read_bytes())
     with closing(sqlite3.connect(copy)) as connection:
         connection.executescript("DELETE FROM segment WHERE exchange_id = 4; DELETE FROM exchange WHERE id = 4")
-    status, stderr, _ = report(*parts, copy)
-    assert status == 2
-    assert f"{parts[1]} and {copy} are both part 2 of one recording, but differ: leave one of them out." in stderr
-    status, stderr, _ = report(parts[0], copy, parts[2])
-    assert status == 2
+    assert (f"{parts[1]} and {copy} are both part 2 of one recording, but differ: leave one of them out.") in errors(
+        *parts, copy
+    )
     assert (
         f"{copy} ends with exchange 3, but {parts[2]} continues after exchange 4: replace {copy} by a complete copy."
-    ) in stderr
+    ) in errors(parts[0], copy, parts[2])
 
 
 def test_parts_of_different_recordings_are_not_joined(parts, tmp_path):
@@ -257,8 +259,7 @@ def test_parts_of_different_recordings_are_not_joined(parts, tmp_path):
     folder.mkdir()
     observations = [seen for number in range(1, 5) for seen in exchange(number, 10_000 * number)]
     foreign = record(folder / "run.db", observations, [8])[1]
-    status, stderr, document = report(parts[0], foreign)
-    assert status == 0
+    stderr, document = report(parts[0], foreign)
     assert stderr.splitlines() == [
         f"{parts[0]} is part 1 of a rotated recording; not included: the parts after it.",
         f"{foreign} is part 2 of a rotated recording; not included: part 1 (exchanges 1 to 2).",
@@ -270,8 +271,8 @@ def test_copies_of_a_recording_that_was_not_rotated_are_reported_each(tmp_path):
     (path,) = record(tmp_path / "run.db", list(exchange(1, 10_000)))
     copy = tmp_path / "copy.db"
     copy.write_bytes(path.read_bytes())
-    status, stderr, document = report(path, copy)
-    assert (status, stderr, len(document["reports"])) == (0, "", 2)
+    stderr, document = report(path, copy)
+    assert (stderr, len(document["reports"])) == ("", 2)
 
 
 def test_nothing_is_appended_to_a_part_that_is_continued(parts):
@@ -280,7 +281,7 @@ def test_nothing_is_appended_to_a_part_that_is_continued(parts):
         Writer.create(parts[0], upstream="http://service.test", append=True)
     assert parts[0].read_bytes() == before
     Writer.create(parts[2], upstream="http://service.test", append=True).close(2**61 + 10**9)
-    assert report(*parts)[:2] == (0, "")
+    assert report(*parts)[0] == ""
 
 
 KILLED = """
@@ -326,40 +327,29 @@ end()
 """
 
 
-@pytest.mark.parametrize(
-    ("moment", "exchanges", "is_left_out"),
-    [
-        ("claimed", 1, True),
-        ("without tables", 1, True),
-        ("without rows", 1, True),
-        ("without a capture", 1, True),
-        ("without exchanges", 1, False),
-        ("later", 2, False),
-    ],
-)
-def test_the_parts_of_a_killed_recorder_are_read(tmp_path, moment, exchanges, is_left_out):
+MOMENTS = ("claimed", "without tables", "without rows", "without a capture", "without exchanges", "later")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_parts_of_a_killed_recorder_are_read(tmp_path, moment):
+    exchanges, is_left_out = (2 if moment == "later" else 1), moment in MOMENTS[:4]
     first, second = tmp_path / "run.db", tmp_path / "run.0002.db"
     assert subprocess.run([sys.executable, "-c", KILLED, moment, str(first)], check=False).returncode == 9
     assert second.exists()
-    status, stderr, document = report(second, first)
-    assert status in {0, 1}, stderr
+    stderr, document = report(second, first)
     note = f"{second} is left out: the recorder was killed before it stored anything in it.\n"
     assert stderr == (note if is_left_out else "")
     assert document["summary"]["exchanges"] == exchanges
-    merged = wiretape_result("merge", first, second, "--output", tmp_path / "merged.db")
-    assert merged.exit_code == 0, merged.output
+    merged = succeed("merge", first, second, "--output", tmp_path / "merged.db")
     assert (note.strip() in merged.output) == is_left_out
-    summary = wiretape_result("report", first, second, "--summary", "--jobs", "1", "--no-config")
-    assert json.loads(summary.stdout.splitlines()[-1])["total"]["exchanges"] == exchanges
-    assert (report(second)[0] == 2) == is_left_out
+    assert summary(first, second)[1][-1]["total"]["exchanges"] == exchanges
+    assert (invoke("report", second, "--no-config").exit_code == 2) == is_left_out
 
 
 def test_an_empty_file_of_another_name_is_an_error(parts, tmp_path):
     empty = tmp_path / "other.0004.db"
     empty.touch()
-    status, stderr, _ = report(*parts, empty)
-    assert status == 2
-    assert "other.0004.db is not a wiretape recording: it is empty." in stderr
+    assert "other.0004.db is not a wiretape recording: it is empty." in errors(*parts, empty)
 
 
 def test_recording_continues_in_the_same_file_if_the_next_cannot_be_created(tmp_path):
@@ -383,8 +373,6 @@ def test_merge_joins_the_files(tmp_path):
     observations = list(traffic(6))
     paths = record(tmp_path / "run.db", observations, [7, 20])
     (whole,) = record(tmp_path / "whole.db", observations)
-    merged = tmp_path / "merged.db"
-    result = CliRunner().invoke(wiretape, ["merge", *map(str, paths), "--output", str(merged)])
-    assert result.exit_code == 0, result.output
-    with open_recording(merged) as recording, open_recording(whole) as expected:
+    succeed("merge", *paths, "--output", tmp_path / "merged.db")
+    with open_recording(tmp_path / "merged.db") as recording, open_recording(whole) as expected:
         assert bytes_of(recording.observations()) == bytes_of(expected.observations())
