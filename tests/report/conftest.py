@@ -1,47 +1,18 @@
 """Recordings made from traffic that a test describes as vectors do."""
 
-import os
-import pty
-import subprocess
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from wiretape_process import WiretapeProcess
+from invoke import invoke
 
 from wiretape.addresses import join_upstreams
-from wiretape.cli import wiretape
 from wiretape.observations import BytesArrived, RequestStarted, last_time_ns
 from wiretape.recording import Writer
 from wiretape.rules.vectors import observations_of, vectors
 
-HOSTILE = '''
-[[exchange]]
-request = "GET /v1/sessions/\\u001b]0;x\\u0007/events/stream?x=]]></script>%0A::error::"
-response_headers = ["Content-Type: text/event-stream", "Content-Encoding: \\u001b[31m"]
-body = "data: x\\n\\n"
-
-[[exchange]]
-request = "GET /v1/sessions/s/events/stream"
-latin1 = true
-body = """
-event: \\u001b[31m</script>]]>\\u0000
-id: \\u001b[2J`@octocat` <img src=x onerror=alert(1)>
-\\u001b[1m</pre><script>: x%0A%25
-data: {"id":"\\\\ud800\\\\u001b]]><b>","sequence":99999999999999999999999,"type":"\\\\u202e"}
-
-data: \\u00ff\\u001b[0m\\u0000
-
-"""
-
-[[exchange]]
-request = "GET /v1/sessions/\\u001b[1A|#1"
-status = 500
-response_headers = ["Content-Type: \\u001b[1A"]
-body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A]]>%0A::stop-commands::x\\"}}"
-'''
-"""What could turn a terminal, XML, HTML, Markdown or a workflow command into something else."""
+HOSTILE = Path(__file__).with_name("data") / "hostile.toml"
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +30,7 @@ def record(tmp_path, traffic):
 @pytest.fixture
 def hostile(record):
     """A recording in which all text is hostile, in a file with a hostile name."""
-    return record(HOSTILE, name="it's <b>%0A`x`,y::z.db")
+    return record(HOSTILE.read_text("utf-8"), name="it's <b>%0A`x`,y::z.db")
 
 
 @pytest.fixture(scope="session")
@@ -106,36 +77,7 @@ def all_vectors_file(all_vectors, tmp_path_factory):
 @pytest.fixture
 def run():
     """Runs `wiretape …` and returns click's result, with stdout and stderr apart."""
-    return lambda *arguments: CliRunner().invoke(wiretape, [str(argument) for argument in arguments])
-
-
-@pytest.fixture
-def on_terminal():
-    """Runs `wiretape …` on a terminal and returns its standard output.
-
-    Standard error would have a progress bar if the machine is slow.
-    """
-
-    def written(*arguments, columns=60):
-        main, side = pty.openpty()
-        kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "LESS"}}
-        environment = kept | {"TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat"}
-        with WiretapeProcess(*arguments, stdin=side, stdout=side, stderr=subprocess.DEVNULL, env=environment):
-            os.close(side)
-            output = b""
-            while data := _read(main):
-                output += data
-            os.close(main)
-        return output.decode().replace("\r\n", "\n")
-
-    return written
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # nobody has the other side any more
-        return b""
+    return invoke
 
 
 def _written(path, seen):

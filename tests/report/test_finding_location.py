@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tables import read_tables
 
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
@@ -12,6 +13,8 @@ from wiretape_inspect.report import check_recording, finding_location
 from wiretape_inspect.report.evidence import Mark, find_offending
 from wiretape_inspect.report.finding_location import locate
 from wiretape_inspect.report.text_format import _evidence_lines, _margin
+
+TABLES = read_tables(__file__)
 
 PAGE = Path(__file__).parents[2] / "docs" / "report.md"
 TAPE = """\
@@ -137,15 +140,7 @@ def test_what_a_finding_is_about_is_underlined_and_visible(line, value, shown, u
 @pytest.mark.parametrize(
     ("message", "line", "found"),
     [
-        ("Expected no `id` line in a message.delta, got the id `live_7`.", "id: live_7", "live_7"),
-        ("Expected a sequence above 6, got 6.", 'data: {"number": 6, "sequence": 6}', "6"),
-        ("Expected the end of run `run_1` first, got the start of run `run_2`.", '"run_1" then "run_2"', "run_2"),
-        ("Expected `evt_2` before any live output, got an ephemeral event first.", "id: evt_2", "evt_2"),
-        (
-            "Expected no event of run `run_1` after its run.completed, got a message.completed.",
-            "event: message.completed",
-            "message.completed",
-        ),
+        *TABLES["actual"],
         ("Expected UTF-8, got the byte 0xe9 at byte 88 of the event.", "data: \\xe9", None),
         ("Expected a string as `run_id`, got no value.", "data: {}", None),
         ("No such form", "data: {}", None),

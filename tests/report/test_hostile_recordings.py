@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import jsonschema_rs
 import pytest
+from terminal_output import on_terminal
 
 from wiretape.rules import CATALOGUE
 from wiretape_inspect.report import FORMATS
@@ -17,7 +18,6 @@ from wiretape_inspect.report.json_format import schema
 SCHEMAS = Path(__file__).parent / "schemas"
 OBJECTS = {"recording", "rule", "finding", "summary"}
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-EVENTS = ("1:1", "1:2", "1:3", "1:4")
 
 
 def is_json(text):
@@ -56,8 +56,11 @@ def is_gitlab(text):
 def is_github(text):
     *commands, summary = text.splitlines()
     assert summary.startswith("wiretape: ")
-    command = re.compile(r"::(error|warning|notice) title=[^:,]*,file=[^:,]*::|wiretape: \d+ more annotations? \(")
-    assert all(map(command.match, commands))
+    # What the recording spells %0A stays as it is.
+    command = re.compile(r"::(error|warning|notice) title=[A-Z]+\d+ [a-z0-9-]+,file=[^:,]*::(?:[^%]|%0A|%25)*")
+    more = re.compile(r"wiretape: \d+ more annotations? \(.*")
+    assert [line for line in commands if not command.fullmatch(line) and not more.fullmatch(line)] == []
+    assert {line.count("%0A") for line in commands if command.fullmatch(line)} == {2}
 
 
 def is_concise(text):
@@ -130,29 +133,10 @@ def test_hostile_recordings_break_no_format(run, recorded, tmp_path):
     assert (again.exit_code, again.stderr) == (0, "")
 
 
-LOOKS = (
-    "show",
-    "show --json",
-    "sessions",
-    "sessions --json",
-    "export --format tape",
-    "export --format events",
-    "report --no-config --all",
-)
-
-
-@pytest.mark.parametrize("command", [*LOOKS, *(f"show --at {place}" for place in EVENTS)])
-def test_inspection_commands_escape_hostile_recordings(run, extreme, command):
-    result = run(*command.split(), extreme)
-    assert result.exit_code == (1 if "report" in command else 0), result.stderr
-    assert all(line.isprintable() for line in result.stdout.split("\n"))
-    assert "Traceback" not in result.output
-
-
 @pytest.mark.parametrize("command", ["show", "sessions", "report --no-config --all", "show --at 2:1"])
-def test_on_a_terminal_colours_are_the_only_escapes(on_terminal, hostile, command):
+def test_on_a_terminal_colours_are_the_only_escapes(hostile, command):
     """A screen of 60 columns, as a person would look; what is recorded stands among colours of ours."""
-    text = on_terminal(*command.split(), hostile)
+    text = on_terminal(*command.split(), hostile, columns=60)
     left = COLOUR.sub("", text)
     assert left != text
     assert all(line.isprintable() for line in left.split("\n"))

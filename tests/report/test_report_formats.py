@@ -9,6 +9,7 @@ from collections import Counter
 
 import jsonschema_rs
 import pytest
+from invoke import succeed
 from vector_text import vector_text
 
 from wiretape.recording import mark_as_probe
@@ -26,8 +27,7 @@ def parsed(text):
 
 
 def shown(run, path, form, *more):
-    result = run("report", path, "--format", form, "--no-config", "--exit-zero", *more)
-    assert result.exit_code == 0, result.stderr
+    result = succeed("report", path, "--format", form, "--no-config", "--exit-zero", *more)
     return result.stdout
 
 
@@ -116,7 +116,7 @@ def test_sarif_points_at_the_line_and_the_bytes_of_the_exported_stream(run, reco
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "run.exchange-1.sse"
     to = path.parent / place["artifactLocation"]["uri"]
-    assert run("export", path, "--format", "sse", "--exchange", 1, "--output", to).exit_code == 0
+    succeed("export", path, "--format", "sse", "--exchange", 1, "--output", to)
     region = place["region"]
     data = to.read_bytes()
     assert data[region["byteOffset"] :][: region["byteLength"]].startswith(b"event: message.completed")
@@ -133,20 +133,11 @@ def test_sarif_links_to_the_published_pages_of_the_rules(run, record, tmp_path):
     assert rules[0]["helpUri"] == f"https://docs.example/rules/{rules[0]['id']}.md"
 
 
-def test_github_shows_a_command_for_each_finding_with_its_escapes(run, record, hostile):
+def test_github_shows_a_command_for_each_finding_with_its_escapes(run, record):
     (line, summary) = shown(run, record(BROKEN), "github").splitlines()
     assert line.startswith("::error title=SEQ001 sequence-not-increasing,file=")
     assert "::Expected a sequence above 1, got 0.%0Asee: wiretape show " in line
     assert "1 finding" in summary
-    lines = shown(run, hostile, "github").splitlines()
-    commands = [line for line in lines if line.startswith("::")]
-    assert commands == lines[:-1]
-    for command in commands:
-        head = command[2:].partition("::")[0]
-        assert re.fullmatch(r"(error|warning|notice) title=[A-Z]+\d+ [a-z0-9-]+,file=[^,:]*", head)
-        # What the recording spells %0A stays as it is.
-        assert re.fullmatch(r"(?:[^%]|%0A|%25)*", command.partition("::")[2].partition("::")[2])
-        assert command.count("%0A") == 2
 
 
 def test_github_shows_each_rule_once_and_at_most_ten_of_each_level(run, all_vectors_file):
@@ -190,9 +181,9 @@ def test_a_probe_case_that_is_broken_in_two_recordings_is_one_rule_and_two_resul
     issues = json.loads(shown(run, *paths[:1], "gitlab", paths[1]))
     assert len({issue["fingerprint"] for issue in issues}) == 2
     known = tmp_path / "known.json"
-    assert run("report", *paths, "--no-config", "--write-baseline", known).exit_code == 0
+    succeed("report", *paths, "--no-config", "--write-baseline", known)
     assert run("report", *paths, "--no-config").exit_code == 1
-    assert run("report", *paths, "--no-config", "--baseline", known, "--strict-baseline").exit_code == 0
+    succeed("report", *paths, "--no-config", "--baseline", known, "--strict-baseline")
 
 
 def test_markdown_fits_into_a_comment(run, record):

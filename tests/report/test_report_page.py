@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from invoke import succeed
 from vector_text import vector_text
 
 from wiretape.rules import CATALOGUE
@@ -25,8 +26,7 @@ def page(run, tmp_path):
 
     def write(*paths, more=()):
         configured = more if "--config" in more else ["--no-config", *more]
-        result = run("report", *paths, "--format", "html", "--exit-zero", "-o", tmp_path / "r.html", *configured)
-        assert result.exit_code == 0, result.stderr
+        succeed("report", *paths, "--format", "html", "--exit-zero", "-o", tmp_path / "r.html", *configured)
         return documents((tmp_path / "r.html").read_text())
 
     return write
