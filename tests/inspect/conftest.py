@@ -1,13 +1,17 @@
 """Recordings to look at, made as the proxy makes them."""
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from event_tables import exchange_arguments
+from invoke import invoke
+from tables import read_data
 
-from wiretape.cli import wiretape
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -24,7 +28,7 @@ from wiretape.rules import Finding
 MS = 1_000_000
 STREAM = "/v1/sessions/s1/events/stream?event_deltas=true"
 EVENT_STREAM = (("content-type", "text/event-stream"),)
-JSON = (("content-type", "application/json"),)
+RECORDINGS = tomllib.loads(read_data(__file__, "recordings.toml"))
 Chunk = tuple[float, bytes]
 """Milliseconds since what came before, and the bytes."""
 
@@ -34,11 +38,6 @@ def _message(kind: str, *, id: str | None = None, **fields: object) -> bytes:  #
     event = {"type": kind, **({"id": id} if id is not None else {}), **fields}
     lines = [f"event: {kind}", *([f"id: {id}"] if id is not None else []), f"data: {json.dumps(event)}"]
     return ("\n".join(lines) + "\n\n").encode()
-
-
-def delta(text: str, kind: str = "message.delta") -> bytes:
-    """The bytes of one delta."""
-    return _message(kind, run_id="r1", delta={"text": text})
 
 
 class Tape:
@@ -86,6 +85,10 @@ class Tape:
         if ending is not None:
             feed([ExchangeEnded(number, self.after(1), ending, detail)])
         return number
+
+    def record(self, exchanges: Iterable[dict[str, Any]]) -> list[int]:
+        """Record exchanges that a TOML file describes; return their numbers."""
+        return [self.exchange(**exchange_arguments(each)) for each in exchanges]
 
     def extend(self, number: int, chunks: Iterable[Chunk | BytesLost], ending: Ending | None = None) -> None:
         """Record more of an exchange that was left open, and save."""
@@ -147,11 +150,7 @@ def new_tape(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Tape]:
 @pytest.fixture
 def run() -> Callable[..., Result]:
     """The command line: `run("show", path)`."""
-
-    def _run(*args: object) -> Result:
-        return CliRunner().invoke(wiretape, [str(arg) for arg in args])
-
-    return _run
+    return invoke
 
 
 @pytest.fixture
@@ -168,33 +167,11 @@ def shared_session(new_tape: Callable[[], Tape]) -> Path:
 
 def record_session(tape: Tape) -> Path:
     """Record the session of the fixture of this name."""
-    envelope = {"error": {"code": "SESSION_BUSY", "message": "Session s1 is busy.", "request_id": "q1"}}
-    tape.exchange(
-        "/v1/runs",
-        [(3, json.dumps(envelope).encode())],
-        method="POST",
-        request_body=b'{"agent": "a"}',
-        status=409,
-        headers=JSON,
-    )
-    tape.exchange(
-        chunks=[
-            (5, _message("run.started", id="e1", sequence=1, run_id="r1")),
-            (
-                2,
-                _message("tool.started", id="e2", sequence=2, content={"tool_call_id": "t1", "name": "f", "input": {}}),
-            ),
-            *((10, delta("word ")) for _ in range(37)),
-            (16_000, b": keep-alive\n\n"),
-            (100, _message("message.completed", id="e3", sequence=3, content=[{"type": "text", "text": "word word"}])),
-            (1, b"event: run.comp"),
-        ],
-        ending=Ending.SERVICE_RESET,
-    )
-    tape.exchange(
-        chunks=[(1, _message("run.completed", id="e4", sequence=4, run_id="r1"))],
-        request_headers=(("Last-Event-ID", "e3"),),
-        ending=Ending.CLIENT_CLOSED,
-    )
-    tape.exchange("/v1/sessions/s1/runs/r1/cancel", method="POST", status=204, headers=())
+    tape.record(RECORDINGS["session"])
     return tape.close()
+
+
+@pytest.fixture(scope="session")
+def recordings() -> dict[str, Any]:
+    """Exchanges for `Tape.record`, by name."""
+    return RECORDINGS

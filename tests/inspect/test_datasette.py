@@ -23,9 +23,9 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 import yaml
+from invoke import succeed
 from wiretape_process import run_wiretape
 
-from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording, sql_views
 from wiretape.rules import Finding, Party, Severity
 
@@ -57,26 +57,13 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def recorded(new_tape: Callable[..., Any], message: Callable[..., bytes]) -> Path:
+def recorded(new_tape: Callable[..., Any], recordings: dict[str, Any]) -> Path:
     """A slow tool call, a cut stream, a stream that repeats and loses an event, and a finding."""
     tape = new_tape()
-    called = {"tool_call_id": "t1", "name": "f", "input": {}}
-    tape.exchange(f"{STREAM}?a={HOSTILE}", method="POST", status=404, headers=())
-    tape.exchange(
-        STREAM,
-        [
-            (1, message("run.started", id="e1", sequence=1, run_id="r1")),
-            (10, message("tool.started", id="e2", sequence=2, run_id="r1", content=called)),
-            (2500, message("tool.completed", id="e3", sequence=3, run_id="r1", content=called)),
-            (10, message("message.completed", id="e4", sequence=4, run_id="r1", content=HOSTILE)),
-            (10, b"data: {no JSON\n\n"),
-        ],
-        ending=Ending.SERVICE_RESET,
-    )
+    *most, last = recordings["html"]
+    tape.record(most)
     at = tape.now - 11_000_000  # 10 ms and the end of the exchange before
-    again = [message("tool.started", id="e2", sequence=2, run_id="r1", content=called)]
-    again.append(message("run.completed", id="e5", sequence=5, run_id="r1"))
-    tape.exchange(STREAM, [(1, each) for each in again], request_headers=(("Last-Event-ID", "e2"),))
+    tape.record([last])
     tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 2, 4, 4, 0, at, f"is {HOSTILE}"))
     return tape.close()
 
@@ -191,7 +178,7 @@ def test_recorded_html_is_escaped(path: str, site: Site) -> None:
 
 def test_the_recording_is_unchanged_and_both_files_are_private(session: Path, run) -> None:
     before = session.read_bytes()
-    assert run("datasette", session).exit_code == 0
+    succeed("datasette", session)
     made = [session.with_name(name) for name in ("run.metadata.json", "run.datasette.yaml")]
     assert session.read_bytes() == before
     assert [path.stat().st_mode & 0o777 for path in made] == [0o600, 0o600]
@@ -202,7 +189,7 @@ def test_the_recording_is_unchanged_and_both_files_are_private(session: Path, ru
     refused = run("datasette", session)
     assert (refused.exit_code, "run.datasette.yaml exists" in refused.output) == (2, True)
     assert not made[0].exists()
-    assert run("datasette", session, "--force").exit_code == 0
+    succeed("datasette", session, "--force")
 
 
 def _of_another_version(path: Path) -> None:
@@ -217,8 +204,7 @@ def _of_another_version(path: Path) -> None:
 def test_views_missing_from_an_older_recording_are_left_out(session: Path, run) -> None:
     _of_another_version(session)
     before = session.read_bytes()
-    result = run("datasette", session)
-    assert result.exit_code == 0
+    result = succeed("datasette", session)
     assert "--update-views" in result.stderr
     assert session.read_bytes() == before
     described = json.loads(session.with_name("run.metadata.json").read_text())["databases"]["run"]
@@ -233,8 +219,7 @@ def test_update_views_changes_only_the_views(session: Path, run) -> None:
         before = list(recording.observations())
     wanted, tables = _views(session), _tables(session)
     _of_another_version(session)
-    result = run("datasette", session, "--update-views")
-    assert result.exit_code == 0
+    result = succeed("datasette", session, "--update-views")
     assert "views of this version" in result.stdout
     assert (_views(session), _tables(session)) == (wanted, tables)
     with open_recording(session) as recording:
@@ -258,7 +243,7 @@ def test_a_recording_in_progress_is_not_changed(tmp_path: Path, run) -> None:
 def test_other_formats_and_names_that_are_not_utf_8_are_refused(session: Path, run) -> None:
     """File names may be any bytes; the files for datasette have to be UTF-8."""
     tape, odd = session.with_name("run.tape"), session.with_name(os.fsdecode(b"r\xffn.db"))
-    assert run("export", session, "--format", "tape", "--output", tape).exit_code == 0
+    succeed("export", session, "--format", "tape", "--output", tape)
     session.rename(odd)
     for path, message in ((tape, "wiretape import"), (session, "There is no file"), (odd, "is not UTF-8")):
         result = run("datasette", path)

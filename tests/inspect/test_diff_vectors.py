@@ -1,34 +1,22 @@
 """Pairs of streams as data, and their differences."""
 
-import json
 import tomllib
 from pathlib import Path
 
 import pytest
+from event_tables import event_chunk
 
 from wiretape_inspect.diff.diff_model import KINDS
 
 CASES = tomllib.loads(Path(__file__).with_name("differences.toml").read_text("utf-8"))["case"]
 
 
-def chunk(event, message):
-    """The delay after the previous event, and the bytes."""
-    if isinstance(event, str):
-        return (1, message("message.delta", run_id="r1", delta={"text": event}))
-    fields = dict(event)
-    if "raw" in fields:
-        return (1, fields["raw"].encode())
-    wait, kind = fields.pop("wait", 1), fields["type"]
-    lines = [f"event: {kind}", *([f"id: {fields['id']}"] if "id" in fields else []), f"data: {json.dumps(fields)}"]
-    return (wait, ("\n".join(lines) + "\n\n").encode())
-
-
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_exactly_the_differences_are_reported(run, new_tape, message, case):
+def test_exactly_the_differences_are_reported(run, new_tape, case):
     files = []
     for events in (case["a"], case["b"]):
         tape = new_tape()
-        tape.exchange(chunks=[chunk(event, message) for event in events])
+        tape.exchange(chunks=map(event_chunk, events))
         files.append(tape.close())
     result = run("diff", *files, *case.get("options", ()))
     lines = [" ".join(line.split()) for line in result.output.splitlines()]

@@ -4,6 +4,9 @@ import gzip
 
 import pytest
 from findings import finding
+from tables import read_tables
+
+TABLES = read_tables(__file__)
 
 HOSTILE = b"event: \x1b]0;x\x07\r\ndata: \xff\x00\xe2\x80\xae\rid: a\n\n"
 
@@ -46,25 +49,10 @@ def test_an_event_is_shown_with_its_fields_its_data_and_its_bytes_each_once(run,
 
 @pytest.mark.parametrize(
     ("data", "lines"),
-    [
-        (
-            b'{"a":[],"b":{"c":[1,{}]},"a":1.50}',
-            ["{", '  "a": [],', '  "b": {', '    "c": [', "      1,", "      {}", "    ]", "  },", '  "a": 1.50', "}"],
-        ),
-        (
-            rb'["\u00e9\u001b[1m\n\\\"", "{", 99999999999999999999999]',
-            ["[", r'  "é\x1b[1m\n\\\"",', '  "{",', "  99999999999999999999999", "]"],
-        ),
-        (b"[]", ["[]"]),
-        (b"-1e5", ["-1e5"]),
-        (b"not {json", ["not {json"]),
-        (b'{"a":', ['{"a":']),
-        (b"\xff\ndata: two", [r"\xff", "two"]),
-        (b"", []),
-    ],
+    TABLES["data"],
 )
 def test_json_data_is_indented_and_other_data_is_unchanged(run, tape, data, lines):
-    tape.exchange(chunks=[(1, b"event: a\ndata: " + data + b"\n\n")])
+    tape.exchange(chunks=[(1, b"event: a\ndata: " + data.encode("latin-1") + b"\n\n")])
     output = run("show", tape.close(), "--at", "1:1").output
     shown = output.partition("   field  event: a\n")[2].partition("\n session")[0]
     assert shown.splitlines() == [f"{'' if at else 'data':>8}  {line}" for at, line in enumerate(lines)]
@@ -113,26 +101,3 @@ def test_an_encoded_event_is_shown_decoded(run, tape, message):
     output = run("show", tape.close(), "--at", "1:1").output
     assert hex_of(output) == event
     assert "unknown, because the body is encoded (gzip)" in output
-
-
-@pytest.mark.parametrize(
-    ("place", "error"),
-    [
-        ("9:1", "has no exchange 9: its exchanges are 1 to 4."),
-        ("1:4", "Exchange 1 has no event 4: its events are 1 to 3."),
-        ("2:1", "Exchange 2 is not an event stream"),
-        ("3:1", "Exchange 3 has no event 1: it has no events."),
-        ("4:2", "Exchange 4 has no event 2: its only event is 1."),
-        ("1:0", "Exchange 1 has no event 0"),
-        ("1", "Invalid location '1': expected EXCHANGE:EVENT, for example 2:57."),
-        ("1:2:3", "Invalid location"),
-        ("\x1b[31m", "Invalid location"),
-        ("9" * 30 + ":1", "Invalid location"),
-        ("", "Invalid location"),
-    ],
-)
-def test_an_invalid_location_is_refused(run, stream, place, error):
-    result = run("show", stream[0], "--at", place)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert error in result.stderr
-    assert "\x1b" not in result.stderr

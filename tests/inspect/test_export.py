@@ -149,15 +149,6 @@ def test_events_contain_ordinary_bodies_decoded_if_possible(tape, run):
     assert list(bodies[2]) == ["omitted"]
 
 
-@pytest.mark.parametrize("name", ["missing/out.sse", "."])
-def test_an_unwritable_output_is_reported_in_one_sentence(tape, run, tmp_path, name):
-    tape.exchange(chunks=[(1, STREAM)])
-    result = run("export", tape.close(), "--format", "sse", "--output", tmp_path / name)
-
-    assert result.exit_code == 2
-    assert len(result.stderr.splitlines()) == 1
-
-
 def test_a_full_disk_is_reported_in_one_sentence(tape):
     tape.exchange(chunks=[(1, b"data: 1\n\n" * 10_000)])
     path = tape.close()
@@ -167,7 +158,3 @@ def test_a_full_disk_is_reported_in_one_sentence(tape):
 
         assert done.returncode == 2
         assert done.stderr == "Error: Cannot write to standard output: No space left on device.\n"
-
-
-def test_encoded_requires_the_sse_format(run, session):
-    assert run("export", session, "--format", "events", "--encoded").exit_code == 2

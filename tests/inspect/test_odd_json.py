@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from invoke import succeed
 
 from wiretape.json_codec import dump_json
 from wiretape.safe_text import printable
@@ -17,7 +18,11 @@ DEEP = '{"type":"message.completed","sequence":7,"content":' + "[" * 100_000 + "
 TOO_LONG = '{"type":"message.completed","sequence":1' + "0" * 5_000 + "}"
 OUT_OF_RANGE = '{"type":"message.completed","id":"e1","sequence":7,"content":{"n":1e999}}'
 BAD_BYTE = b'{"type":"message.completed","id":"e1","sequence":7,"content":{"n":"\xff"}}'
-VIEWS = "show,show --json,show --at 1:1,show --at 1:2,sessions,sessions --json,export --format events"
+LARGE = '{"type":"message.completed","content":"' + "é" * 5_000_000 + '"}'
+VIEWS = (
+    "show,show --json,show --at 1:1,show --at 1:2,show --at 1:6,show --at 1:10,sessions,sessions --json,"
+    "export --format events,export --format tape,report --exit-zero --no-config --all"
+)
 
 
 @pytest.fixture
@@ -35,8 +40,7 @@ def recorded(tape):
 
 def second(run, path, *command):
     """The object that a command writes about event 2."""
-    result = run(*command, path)
-    assert result.exit_code == 0, result.output
+    result = succeed(*command, path)
     return next(line for line in map(json.loads, result.stdout.splitlines()) if line.get("event") == 2)
 
 
@@ -86,7 +90,7 @@ def test_invalid_utf8_is_noted_and_the_rest_is_read(run, recorded):
 @pytest.mark.parametrize("command", VIEWS.split(","))
 def test_odd_json_breaks_neither_terminal_nor_json(run, recorded, command):
     sequences = [LONG.replace("DIGITS", str(sequence)) for sequence in SEQUENCES.values()]
-    path = recorded(SURROGATE, *sequences, DEEP, TOO_LONG, OUT_OF_RANGE, BAD_BYTE)
+    path = recorded(SURROGATE, *sequences, DEEP, TOO_LONG, OUT_OF_RANGE, BAD_BYTE, LARGE)
     result = run(*command.split(), path)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "\n".join(map(printable, result.stdout.split("\n")))

@@ -3,6 +3,7 @@
 import stat
 
 import pytest
+from invoke import succeed
 
 COMMANDS = {
     "export": ("run.db", "--format", "tape"),
@@ -20,7 +21,7 @@ def write(run, session, new_tape, tmp_path, monkeypatch):
     other = new_tape()
     other.exchange("/a")
     other.close().rename("other.db")
-    assert run("export", session, "--format", "tape", "--output", "run.tape").exit_code == 0
+    succeed("export", session, "--format", "tape", "--output", "run.tape")
     return lambda name, to, *more: run(name, *COMMANDS[name], "--output", to, *more)
 
 

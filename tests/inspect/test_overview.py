@@ -5,7 +5,6 @@ import json
 import pytest
 
 from wiretape.json_codec import dump_json
-from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape_inspect.view.runs_and_calls import MAX_CALLS, overview
 
@@ -18,19 +17,8 @@ def tool(message, kind, number, call="t1"):
 
 
 @pytest.fixture
-def calls(tape, message):
-    """A run over two streams, with a call that ends on the second one, and one that stays open."""
-    tape.exchange(
-        chunks=[
-            (5, message("run.started", id="e1", sequence=1, run_id="r1")),
-            (5, tool(message, "tool.started", 2)),
-            (20_000, tool(message, "tool.started", 3, "t2")),
-            (5, message("message.delta", run_id="r1", delta={"text": "x"})),
-        ],
-        ending=Ending.SERVICE_RESET,
-    )
-    again = [(1, tool(message, "tool.started", 3, "t2")), (2000, tool(message, "tool.failed", 4))]
-    tape.exchange(chunks=[*again, (1, message("run.failed", id="e5", sequence=5, run_id="r1"))])
+def calls(tape, recordings):
+    tape.record(recordings["calls"])
     return tape.close()
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from invoke import succeed
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
@@ -71,9 +72,7 @@ def test_json_holds_the_same_numbers(run, session):
 
 
 def test_an_empty_recording_has_no_table(tape, run):
-    result = run("sessions", tape.close())
-
-    assert result.exit_code == 0
+    result = succeed("sessions", tape.close())
     assert result.output.splitlines()[1:] == ["other exchanges: none", "findings: none"]
 
 

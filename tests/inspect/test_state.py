@@ -4,70 +4,36 @@ import gzip
 import json
 
 import pytest
+from event_tables import event_chunk
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import read_tables
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape_inspect.view import client_state_at_event
 from wiretape_inspect.view.client_state_at_event import JoinedText, state_at
 
-
-def reasoning(message, text):
-    return message("reasoning.delta", run_id="r1", delta={"text": text})
+TABLES = read_tables(__file__)
 
 
 @pytest.fixture
-def stream(message):
+def stream():
     """A run with reasoning, two tool calls and a message."""
-
-    def stored(kind, number, **fields):
-        return 5, message(kind, id=f"e{number}", sequence=number, run_id="r1", **fields)
-
-    return [
-        stored("run.started", 1),
-        (1, reasoning(message, "Let me ")),
-        (1, reasoning(message, "see.")),
-        stored("reasoning.message", 2, content=[{"type": "text", "text": "Let me see."}]),
-        stored("tool.started", 3, content={"tool_call_id": "t1", "name": "f", "input": {"a": 1}}),
-        stored("agent.custom_tool_use", 4, content={"tool_call_id": "t2", "name": "g", "input": {}}),
-        stored("tool.completed", 5, content={"tool_call_id": "t1", "output": 1}),
-        (1, message("message.delta", run_id="r1", delta={"text": "It "})),
-        (1, message("message.delta", run_id="r1", delta={"text": "is."})),
-        stored("message.completed", 6, content=[{"type": "text", "text": "It is!"}]),
-        (1, message("message.delta", run_id="r1", delta={"text": "And"})),
-        stored("run.completed", 7),
-        stored("session.status_idle", 8),
-    ]
+    return [event_chunk(event) for event in TABLES["events"]]
 
 
-@pytest.fixture
-def at(tape, stream):
-    """The state at an event of that run."""
-    tape.exchange(chunks=stream)
-    with open_recording(tape.close()) as recording:
-        yield lambda event: state_at(recording, recording.exchange(1), event)
-
-
-def test_texts_grow_with_their_deltas_and_end_with_the_stored_message(at):
-    assert [at(event).reasoning.text for event in (1, 2, 3, 4, 9)] == ["", "Let me ", "Let me see."] + [
-        "Let me see."
-    ] * 2
-    assert [at(event).text for event in (7, 8, 9)] == [JoinedText(), JoinedText("It ", 3), JoinedText("It is.", 6)]
-    assert at(10).text == JoinedText("It is!", 6, final=True)
-    assert at(11).text == JoinedText("And", 3)
-
-
-def test_tool_calls_are_open_between_their_start_and_their_end(at):
-    assert [[call.id for call in at(event).open_calls] for event in (4, 5, 6, 7, 13)] == [
-        [],
-        ["t1"],
-        ["t1", "t2"],
-        ["t2"],
-        ["t2"],
-    ]
-    (call,) = at(7).open_calls
-    assert (call.name, call.run_id, call.began.event, call.outcome) == ("g({})", "r1", 6, "")
+def test_the_state_follows_the_events(run, tape):
+    tape.exchange(chunks=map(event_chunk, TABLES["events"]))
+    path = tape.close()
+    for expected in TABLES["states"]:
+        state = json.loads(run("show", path, "--at", f"1:{expected['event']}", "--json").output)["state"]
+        state["calls"] = [call["id"] for call in state["open_calls"]]
+        state |= {name: [state[name][key] for key in ("text", "final")] for name in ("reasoning", "text")}
+        assert {name: state[name] for name in expected if name != "event"} | {"event": expected["event"]} == expected
+    (call,), (run_,) = state["open_calls"], state["runs"]
+    assert (call["name"], call["run_id"], call["began"]["event"], call["outcome"]) == ("g({})", "r1", 6, "")
+    assert (run_["id"], run_["outcome"], run_["ended"]["event"]) == ("r1", "run.completed", 12)
 
 
 def test_a_tool_call_has_the_name_of_its_first_event_which_is_not_read_before_the_current_texts(tape, message):
@@ -75,17 +41,6 @@ def test_a_tool_call_has_the_name_of_its_first_event_which_is_not_read_before_th
     tape.exchange(chunks=[(1, starts[0]), (1, message("run.started", run_id="r1")), (1, starts[1])])
     with open_recording(tape.close()) as recording:
         assert [call.name for call in state_at(recording, recording.exchange(1), 3).open_calls] == ["f(1)"]
-
-
-def test_the_session_is_running_until_it_reports_idle(at):
-    assert [at(event).session for event in (1, 11, 12, 13)] == ["running", "running", "unknown", "idle"]
-    (run,) = at(12).runs
-    assert (run.id, run.outcome, run.ended.event) == ("r1", "run.completed", 12)
-
-
-def test_the_cursor_is_the_last_id(at):
-    assert [at(event).cursor for event in (1, 3, 4, 9)] == ["e1", "e1", "e2", "e5"]
-    assert [at(event).last_sequence for event in (1, 3, 4, 9)] == [1, 1, 2, 5]
 
 
 def test_a_resumed_connection_knows_earlier_connections(tape, message, stream):

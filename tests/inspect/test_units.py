@@ -1,25 +1,16 @@
 import pytest
+from tables import read_tables
 
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import Ending
 from wiretape.units import format_duration, format_size, format_time
 
+TABLES = read_tables(__file__)
+
 
 @pytest.mark.parametrize(
     ("nanoseconds", "words"),
-    [
-        (0, "0.0 ms"),
-        (412_000, "0.4 ms"),
-        (9_499_999, "9.5 ms"),
-        (9_500_000, "10 ms"),
-        (999_000_000, "999 ms"),
-        (999_900_000, "1.0 s"),
-        (59_949_000_000, "59.9 s"),
-        (59_990_000_000, "1 min 0 s"),
-        (3_599_400_000_000, "59 min 59 s"),
-        (3_599_600_000_000, "1 h 0 min"),
-        (3_725_000_000_000, "1 h 2 min"),
-    ],
+    TABLES["durations"],
 )
 def test_a_duration_is_formatted_in_a_suitable_unit(nanoseconds, words):
     assert format_duration(nanoseconds) == words
@@ -27,7 +18,7 @@ def test_a_duration_is_formatted_in_a_suitable_unit(nanoseconds, words):
 
 @pytest.mark.parametrize(
     ("size", "words"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (5 * 10**9, "5.0 GB")],
+    [*TABLES["sizes"], (5 * 10**9, "5.0 GB")],
 )
 def test_a_size_is_formatted_in_a_suitable_unit(size, words):
     assert format_size(size) == words

@@ -97,16 +97,6 @@ def refused(run, *args, env=None):
     return result.stderr.splitlines()[-1]
 
 
-def test_invalid_arguments_are_reported_in_one_sentence(run, session, tmp_path):
-    assert refused(run, tmp_path / "none.db") == f"Error: There is no file {tmp_path / 'none.db'}."
-    assert "is not a wiretape recording" in refused(run, __file__)
-    assert "Invalid address" in refused(run, session, "--listen", "nonsense")
-    assert "Invalid host 0.0.0.0" in refused(run, session, "--listen", "0.0.0.0:0")
-    assert "Invalid replay URL 'ftp://x\\x1b[31m'" in refused(run, session, "--replay", "ftp://x\x1b[31m")
-    assert "Missing control token" in refused(run, session, "--replay", "http://127.0.0.1:1")
-    assert "No such option" in refused(run, session, "--opn")
-
-
 def test_port_in_use_is_reported_in_one_sentence(run, session):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -10,6 +10,7 @@ import pytest
 from findings import finding
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from invoke import succeed
 
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesLost, Ending, Side
@@ -159,7 +160,7 @@ def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_pat
     assert b"<!--" not in _DATA.search(page)[1]
     assert details_of(embedded(path), 1)[2]["base64"] == b64encode(b"data: \xff</script>\n\n").decode()
     assert embedded(path)["answers"]["/api/recording"]["findings"][0]["message"] == evil
-    assert run("export", path, "--format", "html", "-o", tmp_path / "run.html").exit_code == 0
+    succeed("export", path, "--format", "html", "-o", tmp_path / "run.html")
     written = (tmp_path / "run.html").read_bytes()
     assert written.count(b"</script>") == 3
     assert b"<!--" not in _DATA.search(written)[1]

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from click.testing import CliRunner
+from invoke import succeed
 from playwright.async_api import Browser, Page, async_playwright, expect
 from programs import find_program
+from tables import read_data
 
-from wiretape.cli import wiretape
 from wiretape_inspect import page as package
 from wiretape_inspect.debugger.debugger_server import serve_debugger
 
@@ -171,10 +171,7 @@ def exported(tmp_path: Path) -> Callable[[Path], str]:
 
     def export(path: Path) -> str:
         page = tmp_path / "an exported page.html"
-        result = CliRunner().invoke(
-            wiretape, ["export", str(path), "--format", "html", "--output", str(page), "--force"]
-        )
-        assert result.exit_code == 0, result.output
+        succeed("export", path, "--format", "html", "--output", page, "--force")
         return page.as_uri()
 
     return export
@@ -208,16 +205,7 @@ async def find_window(browser: Browser) -> AsyncIterator[Finder]:
         yield find
 
 
-_SHOW = """async hash => {
-    document.getElementById("dialog").close();
-    document.querySelector(".strip-fit").click();
-    if (location.hash !== hash) {
-        const changed = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
-        location.hash = hash;
-        await changed;
-    }
-    document.querySelector("#timeline .list").focus();
-}"""
+_SHOW = read_data(__file__, "show.js")
 
 
 @pytest.fixture

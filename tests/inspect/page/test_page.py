@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 from findings import finding
 from playwright.async_api import expect
+from tables import read_data
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -117,16 +118,7 @@ async def test_failures_have_the_colour_of_errors(either, tape, message):
         assert [colours[type_] == colours["--error"] for type_ in types] == [False, False, True, True, True]
 
 
-COLOURS = """() => {
-    const probe = document.body.appendChild(document.createElement("i"));
-    probe.style.color = "var(--error)";
-    const colours = { "--error": getComputedStyle(probe).color };
-    probe.remove();
-    for (const type of document.querySelectorAll("#timeline .list-rows .row:not([hidden]) > .type")) {
-        colours[type.textContent] = getComputedStyle(type).color;
-    }
-    return colours;
-}"""
+COLOURS = read_data(__file__, "colours.js")
 
 
 async def test_runs_of_deltas_open_in_place(reading, shared_session):

@@ -3,77 +3,26 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from invoke import succeed
+from tables import read_data
 
 from wiretape import units
-from wiretape.cli import wiretape
 from wiretape.labels import count_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TIMEOUT_MS = 45_000
-FILTERS = [
-    "eight",
-    "-eight",
-    "event:4..6",
-    "-event:5",
-    "gap:>15ms",
-    "gap:<15ms kind:delta",
-    "tool:t1",
-    "-tool:t1 kind:delta",
-    "kind:delta",
-    "kind:message -text:n",
-    "type:message.* or kind:end",
-    "EIGHT or /v1/ or keep-alive",
-    '"\\"text\\": \\"seven"',
-    "seq:1..2 text:tool",
-    "text:\U0001f600",
-    "-kind:delta",
-    "text:nothing",
-    '"eight nine"',
-    '"n seven eight"',
-    '"ten" or "x seven"',
-    '"nine \U0001f600 tenx" -event:8',
-    '-"five six" kind:delta',
-    '"tenxseven"',
-    '"eight fx"',
-]
+FILTERS = read_data(__file__, "filters.txt").splitlines()
 
 
 # Once the page has read the rows, they are drawn in the next frame.
-_ROWS = """async ([expected, timeout]) => {
-    const frame = () => new Promise(requestAnimationFrame);
-    const until = performance.now() + timeout;
-    const text = (row, name) => row.querySelector(`:scope > .${name}`).textContent;
-    const read = () => [...document.querySelectorAll("#timeline .list-rows .row:not([hidden])")].map((row) => {
-        const number = text(row, "n");
-        return [number, /^\\d+$/.test(number) ? `${text(row, "gap")} ${text(row, "what > .tag")}`.trim() : ""];
-    });
-    const isShown = () => JSON.stringify(read()) === JSON.stringify(expected);
-    const isBusy = () => document.querySelector("#count.reading") || !isShown();
-    do { await frame(); await frame(); } while (isBusy() && performance.now() < until);
-    return read();
-}"""
+_ROWS = read_data(__file__, "rows.js")
 
 
 @pytest.fixture(scope="session")
-def numbers(new_tape, message):
-    """A stream with three runs of deltas, one of them with a delta of a tool call."""
+def numbers(new_tape, recordings):
     tape = new_tape()
-    words = ["five ", "six ", "seven ", "eight ", "nine ", "\U0001f600 ten"]
-    deltas = [(10, message("message.delta", run_id="r1", delta={"text": word})) for word in words]
-    tape.exchange(
-        chunks=[
-            (5, message("run.started", id="e1", sequence=1, run_id="r1")),
-            *deltas,
-            (20, message("message.delta", run_id="r1", delta={"text": "x"}, content={"tool_call_id": "t1"})),
-            (2000, b": keep-alive\n\n"),
-            *deltas[2:4],
-            (1, message("tool.started", id="e2", sequence=2, content={"tool_call_id": "t1", "name": "f", "input": 8})),
-            (30, message("message.delta", run_id="r1", delta={})),
-            (1, b"event: message.del"),
-        ]
-    )
+    tape.record(recordings["deltas"])
     return tape.close()
 
 
@@ -82,9 +31,7 @@ def expected(numbers):
     """What the page should show with each filter: the number, the gap, and the id or the size of each row."""
     found = {}
     for filter_ in FILTERS:
-        result = CliRunner().invoke(wiretape, ["show", "--json", str(numbers), "--", filter_])
-        assert result.exit_code == 0, result.stderr
-        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        rows = [json.loads(line) for line in succeed("show", "--json", numbers, "--", filter_).stdout.splitlines()]
         found[filter_] = [columns(row) for row in rows if row["row"] != "exchange"]
     return found
 

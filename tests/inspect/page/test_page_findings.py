@@ -15,26 +15,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.fixture(scope="session")
-def recording(new_tape, message):
+def recording(new_tape, recordings):
     """A stream with two findings of the service, and a request with one of the client."""
     tape = new_tape()
-    delta = message("message.delta", id="live_7", run_id="r1", delta={"text": "Hi"})
-    number = tape.exchange(
-        chunks=[
-            (5, message("run.started", id="e1", sequence=4)),
-            (5, delta),
-            (5, message("run.ended", id="e2", sequence=3)),
-        ],
-        request_headers=(("Authorization", "Bearer [redacted:0123456789abcdef]"), ("X-It's", "a\x1bb")),
-    )
-    other = tape.exchange(
-        "/v1/runs",
-        [(1, b'{"a": 1}')],
-        method="POST",
-        request_body=b'{"it\'s": 1}',
-        status=429,
-        headers=(("content-type", "application/json"),),
-    )
+    number, other = tape.record(recordings["findings"])
     missing = finding(exchange=other, code="CLI001", message="Expected the header `Authorization: Bearer …`, got none.")
     with_id = "Expected no `id` line in a message.delta, got the id `live_7`."
     tape.find(

@@ -50,13 +50,23 @@ async def waiting(url):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(debugging, session):
-    async with (
-        serve_replay(session, ReplayOptions(paused=True)) as replay,
-        debugging(session, replay=ReplayAddress(replay.url, replay.token)) as shown,
-        waiting(replay.url + PATH) as client,
-    ):
-        bar = shown.page.locator("#playhead")
+@pytest.fixture
+def replaying(debugging, session):
+    """Debug a session beside its paused replay: `async with replaying("#x=2") as (replay, shown, bar)`."""
+
+    @asynccontextmanager
+    async def opening(hash_="", **options):
+        async with (
+            serve_replay(session, ReplayOptions(paused=True), **options) as replay,
+            debugging(session, hash_, replay=ReplayAddress(replay.url, replay.token)) as shown,
+        ):
+            yield replay, shown, shown.page.locator("#playhead")
+
+    return opening
+
+
+async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(replaying):
+    async with replaying() as (replay, shown, bar), waiting(replay.url + PATH) as client:
         await expect(bar.locator(".play-status")).to_have_text("paused")
         await expect(bar.locator(".play-next")).to_contain_text("run.started")
         client_line = bar.locator(".clients li")
@@ -86,12 +96,8 @@ async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(
         assert client.events[-1] == "message.completed"
 
 
-async def test_breakpoint_and_seek_use_the_selected_event(debugging, session):
-    async with (
-        serve_replay(session, ReplayOptions(paused=True)) as replay,
-        debugging(session, "#x=2&e=2", replay=ReplayAddress(replay.url, replay.token)) as shown,
-    ):
-        bar = shown.page.locator("#playhead")
+async def test_breakpoint_and_seek_use_the_selected_event(replaying):
+    async with replaying("#x=2&e=2") as (_, shown, bar):
         await expect(bar.locator(".play-status")).to_have_text("paused")
         await expect(shown.chosen()).to_have_count(1)
         await shown.keys("b")
@@ -102,12 +108,8 @@ async def test_breakpoint_and_seek_use_the_selected_event(debugging, session):
         await expect(bar.locator(".count")).to_contain_text("0 / ")
 
 
-async def test_page_follows_the_playhead_unless_told_not_to(debugging, session):
-    async with (
-        serve_replay(session, ReplayOptions(paused=True)) as replay,
-        debugging(session, "#x=2&e=1", replay=ReplayAddress(replay.url, replay.token)) as shown,
-    ):
-        bar = shown.page.locator("#playhead")
+async def test_page_follows_the_playhead_unless_told_not_to(replaying):
+    async with replaying("#x=2&e=1") as (_, shown, bar):
         await expect(bar.locator(".play-status")).to_have_text("paused")
         await expect(shown.panel()).to_contain_text("The replay has not sent this yet.")
         await shown.keys(".")
@@ -120,29 +122,19 @@ async def test_page_follows_the_playhead_unless_told_not_to(debugging, session):
         await shown.has_hash("x=2", "e=3")
 
 
-async def test_rule_that_the_client_breaks_is_shown_at_once(debugging, session):
-    checker = ClientChecker()
-    async with (
-        serve_replay(session, ReplayOptions(paused=True), checker=checker) as replay,
-        debugging(session, replay=ReplayAddress(replay.url, replay.token)) as shown,
-        ClientSession() as client,
-    ):
+async def test_rule_that_the_client_breaks_is_shown_at_once(replaying):
+    async with replaying(checker=ClientChecker()) as (replay, _, bar), ClientSession() as client:
         url = f"{replay.url}{PATH}&api_key=secret"
         async with client.get(url, headers={"Authorization": "Bearer k"}) as answer:
             assert answer.status == 200
-            notice = shown.page.locator("#playhead .client-findings")
+            notice = bar.locator(".client-findings")
             await expect(notice).to_contain_text("The client broke a rule: ▲ warning CLI008")
             await notice.get_by_role("button", name="Dismiss").click()
             await expect(notice).to_be_hidden()
 
 
-async def test_replay_is_stepped_with_the_keyboard_and_has_accessible_names(debugging, session):
-    async with (
-        serve_replay(session, ReplayOptions(paused=True)) as replay,
-        debugging(session, replay=ReplayAddress(replay.url, replay.token)) as shown,
-        waiting(replay.url + PATH),
-    ):
-        bar = shown.page.locator("#playhead")
+async def test_replay_is_stepped_with_the_keyboard_and_has_accessible_names(replaying):
+    async with replaying() as (replay, shown, bar), waiting(replay.url + PATH):
         await expect(bar.locator(".clients li")).to_contain_text("Client 1")
         await shown.keys(">")
         await expect(bar.locator(".count")).to_contain_text("1 / ")

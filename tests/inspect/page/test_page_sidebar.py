@@ -14,14 +14,9 @@ JSON = (("content-type", "application/json"),)
 
 
 @pytest.fixture
-def recording(tape, message):
+def recording(tape, recordings):
     """Six exchanges: requests with three statuses, and two streams of which the second has a finding."""
-    tape.exchange("/v1/sessions", [(3, b'{"id": "s1"}')], method="POST", status=201, headers=JSON)
-    tape.exchange(chunks=[(5, message("run.started", id=f"e{n}", sequence=n, text="opening hours")) for n in (1, 2, 3)])
-    tape.exchange("/v1/runs", method="POST", status=429, headers=JSON)
-    tape.exchange("/v1/runs", method="POST", status=409, headers=JSON)
-    number = tape.exchange(chunks=[(900, message("tool.started", id="e4", sequence=4, text="opening hours"))])
-    tape.exchange("/v1/sessions/s1", status=404, headers=JSON)
+    number = tape.record(recordings["statuses"])[4]
     tape.find(Finding("DUR004", Severity.ERROR, Party.SERVICE, number, 1, 4, 0, 5, "Expected no id, got `e4`."))
     return tape.close()
 

@@ -5,16 +5,14 @@ from itertools import pairwise
 
 import pytest
 from playwright.async_api import expect
+from tables import read_data
 
 from wiretape.recording import open_recording
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # The page redraws the labels at any time, so they are found and measured in one turn.
-_PLACES = """selector => [...document.querySelectorAll(selector)].map(text => {
-    const { left, right } = text.getBoundingClientRect();
-    return [left, right, text.textContent];
-})"""
+_PLACES = read_data(__file__, "places.js")
 _WIDE = """() => {
     const sheet = new CSSStyleSheet();
     sheet.replaceSync('#strip text { font: 15px serif !important; letter-spacing: 3px; }');

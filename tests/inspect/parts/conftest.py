@@ -9,9 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from wiretape.cli import wiretape
 from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header, last_time_ns
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.rules import Finding
@@ -137,9 +135,3 @@ def stored_conversation(tmp_path_factory):
     """Return the recording of the conversation with a seed, which must not be changed."""
     folder = tmp_path_factory.mktemp("conversations")
     return cache(lambda seed: stored(conversation(seed, 12), folder / f"{seed}.db"))
-
-
-@pytest.fixture(scope="session")
-def run_command():
-    """The command line for tests that run it many times."""
-    return lambda *args: CliRunner().invoke(wiretape, [str(arg) for arg in args])

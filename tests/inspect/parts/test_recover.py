@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from invoke import succeed
 
 from wiretape.observations import BytesArrived, BytesLost, RequestStarted
 from wiretape.recording import Writer, open_recording
@@ -26,8 +27,7 @@ def recover(run, tmp_path):
     """Recover a file; return the path of the new recording, and the output."""
 
     def recover(file: Path) -> tuple[Path, str]:
-        result = run("recover", file, "--output", tmp_path / "new.db")
-        assert result.exit_code == 0, result.output
+        result = succeed("recover", file, "--output", tmp_path / "new.db")
         return tmp_path / "new.db", result.output
 
     return recover

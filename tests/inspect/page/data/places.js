@@ -1,0 +1,4 @@
+selector => [...document.querySelectorAll(selector)].map(text => {
+    const { left, right } = text.getBoundingClientRect();
+    return [left, right, text.textContent];
+})
