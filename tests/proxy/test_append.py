@@ -3,10 +3,9 @@
 import json
 from collections import Counter
 
-from click.testing import CliRunner
+from invoke import succeed
 from wire_bytes import CHUNKED, END, STREAM, chunk, durable_event
 
-from wiretape.cli import wiretape
 from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
@@ -32,11 +31,6 @@ def serve(service, *answers):
     service.on(STREAM, behave)
 
 
-def run(*arguments):
-    """Run a command; return its output."""
-    return CliRunner().invoke(wiretape, [*map(str, arguments)], catch_exceptions=False).output
-
-
 def count(findings):
     return Counter((found["code"], found["exchange"], found["event"], found["message"]) for found in findings)
 
@@ -57,9 +51,9 @@ def test_findings_after_restarts_are_those_of_the_report_in_every_command(start_
     third.get(STREAM, KEY, "Last-Event-ID: e4").until(END)
     assert third.stop() == 0
 
-    report = json.loads(run("report", first.file, "--format", "json", "--exit-zero", "--no-config"))
-    shown = [json.loads(line) for line in run("show", first.file, "--json").splitlines()]
-    sessions = json.loads(run("sessions", first.file, "--json"))
+    report = json.loads(succeed("report", first.file, "--format", "json", "--exit-zero", "--no-config").output)
+    shown = [json.loads(line) for line in succeed("show", first.file, "--json").output.splitlines()]
+    sessions = json.loads(succeed("sessions", first.file, "--json").output)
     with open_recording(first.file) as recording:
         endings = [exchange.ending for exchange in recording.exchanges()]
         page = json.loads(dump_json(recording_document(recording)))

@@ -18,12 +18,15 @@ import warnings
 from pathlib import Path
 
 import pytest
+from tables import read_tables
 from wire_bytes import CHUNKED, END, STREAM, chunk
 
 from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, build_recording, open_recording
 from wiretape_proxy.flow_files import READER
 from wiretape_proxy.proxy_options import OPTIONS, parse_options
+
+TABLES = read_tables(__file__)
 
 # mitmproxy's first import triggers a warning of one of its libraries.
 with warnings.catch_warnings(action="ignore"):
@@ -207,15 +210,7 @@ def test_a_flow_file_of_mitmweb_contains_the_streams(proxying, service, tmp_path
 
 @pytest.mark.parametrize(
     ("option", "part"),
-    [
-        ("wiretape_memory=much", "wiretape_memory: expected a size such as 64M or 1G, got 'much'."),
-        ("wiretape_redact_header=a b", "wiretape_redact_header: expected the name of a header such as X-Tenant, "),
-        ("wiretape_ouptut=run.db", "Unknown option wiretape_ouptut: choose one of wiretape_output, "),
-        (
-            "wiretape_output=old",
-            "old exists: choose another name for wiretape_output, or append to it with wiretape_append.",
-        ),
-    ],
+    TABLES["invalid-in-mitmdump"],
 )
 def test_mitmdump_reports_an_invalid_option_and_exits(program, service, option, part, tmp_path):
     """mitmproxy itself ignores a mistyped option."""
@@ -230,12 +225,7 @@ def test_mitmdump_reports_an_invalid_option_and_exits(program, service, option, 
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
-    [
-        ("append", "maybe", "wiretape_append: expected true or false, got 'maybe'."),
-        ("idle_timeout", "soon", "wiretape_idle_timeout: expected a number of seconds, got 'soon'."),
-        ("on_overload", "crash", "wiretape_on_overload: expected slow or drop, got 'crash'."),
-        ("upstream", "service", "wiretape_upstream: invalid upstream 'service': expected an http or https URL"),
-    ],
+    TABLES["invalid"],
 )
 def test_an_invalid_option_is_reported_with_its_name(option, value, message):
     given = {option.name: option.default for option in OPTIONS}

@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from invoke import invoke, succeed
 
 from wiretape.checking import check
-from wiretape.cli import wiretape
 from wiretape.recording import open_recording
 
 COMPLETION = [
@@ -90,10 +89,6 @@ def recording(service, start_module_proxy):
     return proxy.file, proxy.lines[-1]
 
 
-def run(*arguments):
-    return CliRunner().invoke(wiretape, [str(argument) for argument in arguments])
-
-
 def test_only_true_findings_about_the_framing_are_made(recording):
     file, _ = recording
     result = check(file)
@@ -104,7 +99,7 @@ def test_only_true_findings_about_the_framing_are_made(recording):
     ]
     with open_recording(file) as opened:
         assert list(opened.findings()) == list(result.findings)
-    text = run("report", file, "--no-config").stdout
+    text = invoke("report", file, "--no-config").stdout
     reason = "because their paths are not under /v1/sessions on the upstream"
     assert text.startswith(f"{file}: No exchange is checked as the service's, {reason}. ")
     assert f"scope: 5 exchanges judged by REC and SSE and STR only, {reason}" in text
@@ -113,19 +108,18 @@ def test_only_true_findings_about_the_framing_are_made(recording):
 def test_every_command_counts_the_same_events(recording):
     file, last = recording
     assert f"{EVENTS} events" in last
-    assert f"{EVENTS} events in 5 exchanges" in run("report", file, "--no-config").stdout
-    (session,) = json.loads(run("sessions", file, "--json").stdout)["sessions"]
+    assert f"{EVENTS} events in 5 exchanges" in invoke("report", file, "--no-config").stdout
+    (session,) = json.loads(invoke("sessions", file, "--json").stdout)["sessions"]
     assert [session[key] for key in ("streams", "events", "durable", "deltas")] == [3, EVENTS, 0, 0]
-    rows = [json.loads(line) for line in run("show", file, "--json").stdout.splitlines()]
+    rows = [json.loads(line) for line in invoke("show", file, "--json").stdout.splitlines()]
     ends = [row for row in rows if row["row"] == "end"]
     assert sum(row["durable"] + row["deltas"] + row["ephemeral"] for row in ends) == EVENTS
-    assert f"{EVENTS} events of A, {EVENTS} of B" in run("diff", file, file).stdout
-    assert {"[DONE]", "content_block_delta"} <= set(run("show", file).stdout.split())
+    assert f"{EVENTS} events of A, {EVENTS} of B" in invoke("diff", file, file).stdout
+    assert {"[DONE]", "content_block_delta"} <= set(invoke("show", file).stdout.split())
 
 
 def test_a_replay_serves_the_streams_again(recording):
-    result = run("replay", recording[0], "--verify")
-    assert result.exit_code == 0, result.output
+    succeed("replay", recording[0], "--verify")
 
 
 def post(proxy, target, host="service"):

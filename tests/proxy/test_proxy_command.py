@@ -18,6 +18,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from click.testing import CliRunner
+from invoke import refusal, succeed
+from tables import read_tables
 from wire_bytes import CHUNKED, OK, STREAM, chunk
 from wiretape_process import run_wiretape
 
@@ -30,6 +32,8 @@ from wiretape_inspect.report import check_recording
 from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.recorder_messages import RecordingClosed
 from wiretape_proxy.stderr_writer import LogHandler
+
+TABLES = read_tables(__file__)
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -170,21 +174,7 @@ def test_the_help_and_the_page_agree_about_exit_statuses():
 
 @pytest.mark.parametrize(
     ("fail_on", "change", "status"),
-    [
-        ("never", {"checks_failed": True, "severities": {"error": 1}}, 0),
-        ("error", {"checks_failed": True}, 2),
-        ("error", {"checks_failed": True, "severities": {"error": 1}}, 1),
-        ("warning", {"is_missing": True, "severities": {"error": 1}}, 2),
-        ("never", {"is_missing": True}, 2),
-        ("error", {"severities": {"warning": 1}}, 0),
-        ("warning", {"severities": {"warning": 2}}, 1),
-        ("warning", {"severities": {"note": 1}}, 0),
-        ("note", {"severities": {"warning": 1, "note": 0}}, 1),
-        ("note", {"inconclusive": ["CLI005"]}, 0),
-        ("inconclusive", {"inconclusive": ["CLI005"]}, 1),
-        ("inconclusive", {"severities": {"note": 1}}, 1),
-        ("inconclusive", {}, 0),
-    ],
+    TABLES["exit-statuses"],
 )
 def test_the_exit_status_depends_on_how_the_recording_was_closed(fail_on, change, status):
     # mitmproxy's imports trigger warnings.
@@ -217,14 +207,6 @@ def test_an_invalid_configuration_is_reported(tmp_path, service, config, message
 
 
 # Errors
-
-
-def refused(*arguments: str) -> str:
-    """Run the command until it fails; return its output."""
-    result = CliRunner().invoke(wiretape, ["proxy", *arguments])
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    return result.output
 
 
 def refused_when_running(tmp_path: Path, *arguments: str) -> str:
@@ -270,23 +252,6 @@ def test_what_the_proxy_cannot_use_is_reported_and_nothing_is_recorded(tmp_path,
     assert not list(tmp_path.glob("*.db"))
 
 
-@pytest.mark.parametrize(
-    ("option", "name", "line"),
-    [
-        ("--output", "none/run.db", "cannot be written: there is no folder {folder}/none."),
-        ("--ca", "ca.pem", "contains no PEM certificates: choose another file for --ca."),
-    ],
-)
-def test_an_invalid_file_is_reported_before_the_service_is_contacted(tmp_path, option, name, line):
-    (tmp_path / "ca.pem").write_text("rubbish", "ascii")
-    expected = f"Error: {tmp_path / name} {line.format(folder=tmp_path)}\n"
-    assert refused("https://no-such-host.invalid", option, str(tmp_path / name)) == expected
-
-
-def test_an_upstream_is_required_in_reverse_mode():
-    assert "Missing argument 'UPSTREAM'" in refused()
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -315,7 +280,7 @@ def test_an_output_that_must_not_be_overwritten_is_left_unchanged(tmp_path, serv
     if append:  # checked by the recorder only
         line = refused_when_running(tmp_path, service.url, *arguments, "--append")
     else:
-        line = refused(service.url, *arguments)
+        line = refusal("proxy", service.url, *arguments)
 
     assert part in line
     assert files(tmp_path) == before
@@ -328,63 +293,6 @@ def test_an_output_in_use_by_another_proxy_is_reported(tmp_path, start_proxy, se
     line = refused_when_running(tmp_path, service.url, *arguments)
 
     assert "Another process is recording to" in line
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "service.test",
-        "ftp://service.test",
-        "http://",
-        "http://a:b@service.test",
-        "http://service.test/?x=1",
-        "http://service.test/a b",
-        "http://[::1",
-    ],
-)
-def test_an_invalid_upstream_is_reported(url):
-    assert refused(url).startswith("Error: Invalid upstream ")
-    assert "Invalid value for '--otlp': invalid endpoint " in refused("http://service.test", "--otlp", url)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["localhost:8000"], ": expected an http or https URL, for example http://localhost:8000.\n"),
-        (["example.com/agents"], ": expected an http or https URL, for example http://example.com/agents.\n"),
-        (["ftp://service.test"], ": expected an http or https URL, for example http://127.0.0.1:9000.\n"),
-        (["--listen", "127.0.0.1"], "Invalid address '127.0.0.1'"),
-        (["--redact-header", "a b"], "Invalid value for '--redact-header'"),
-        (["--redact-query", "ticket=1"], "Invalid value for '--redact-query'"),
-        (["--redact-query", "utm_*"], "Invalid value for '--redact-query'"),
-        (["--redact-body", ""], "Invalid value for '--redact-body': the path is empty."),
-        (["--idle-timeout", "soon"], "Invalid value for '--idle-timeout'"),
-        (["--memory", "much"], "Invalid value for '--memory'"),
-        (["--memory", "1023K"], "Invalid value for '--memory'"),
-        (["--on-overload", "crash"], "Invalid value for '--on-overload'"),
-        (["--mode", "x"], "Invalid value for '--mode'"),
-        (["--rotate", "soon"], "expected a size such as 500M or a duration such as 15min, got 'soon'"),
-        (["--rotate", "0s"], "expected a size"),
-        (["--rotate", "15m"], "expected a size such as 500M or a duration such as 15min, got '15m'"),
-        (["--rotate", "1h", "--append"], "--rotate and --append cannot be combined."),
-        (["--rotate-command", "true"], "--rotate-command needs --rotate."),
-        (["--compress", "--debug"], "--compress and --debug cannot be combined."),
-        (["--rotate", "1h", "--rotate-command", "no-such-command"], "the command 'no-such-command' does not exist"),
-    ],
-)
-def test_an_invalid_argument_is_reported(arguments, message):
-    upstream = ["http://service.test"] if arguments[0].startswith("--") else []
-    assert message in refused(*upstream, *arguments)
-
-
-def test_an_invalid_json_path_is_reported_in_one_sentence():
-    line = refused("http://service.test", "--redact-body", "x[").splitlines()[-1]
-    # What is in brackets are the words of the library, which depend on its version.
-    assert re.fullmatch(
-        r"Error: Invalid value for '--redact-body': Invalid JSON path 'x\[' \([^()\\]+\): "
-        r"write it like \$\.name, \$\.list\[0\], \$\.list\[\*\]\.name or \$\.\.name\.",
-        line,
-    ), line
 
 
 # The base path of a service
@@ -463,8 +371,8 @@ def test_the_option_confdir_keeps_keys(start_proxy, service, tmp_path):
 
 
 def test_the_help_and_the_addon_path_need_no_upstream():
-    assert "UPSTREAM" in CliRunner().invoke(wiretape, ["proxy", "--help"]).output
-    assert Path(CliRunner().invoke(wiretape, ["proxy", "--addon-path"]).output.strip()).name == "mitmproxy_script.py"
+    assert "UPSTREAM" in succeed("proxy", "--help").output
+    assert Path(succeed("proxy", "--addon-path").output.strip()).name == "mitmproxy_script.py"
 
 
 def test_standard_output_is_empty(start, service, tmp_path):

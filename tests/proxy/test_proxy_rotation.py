@@ -4,11 +4,10 @@ import json
 from dataclasses import replace
 from threading import Thread
 
-from click.testing import CliRunner
+from invoke import succeed
 from wire_bytes import CHUNKED, END, chunk, durable_event
 
 from wiretape import rules
-from wiretape.cli import wiretape
 from wiretape.observations import Side
 from wiretape.recording import RecordingFile, Writer, open_recording
 from wiretape.recording.rotated_parts import open_joined
@@ -70,8 +69,7 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
         }
     assert recorded == sent
     assert sorted(log.read_text().split()) == [str(path) for path in files()]
-    result = CliRunner().invoke(wiretape, ["report", *map(str, files()), "--format", "json", "--no-config"])
-    report = json.loads(result.stdout)
+    report = json.loads(succeed("report", *files(), "--format", "json", "--no-config").stdout)
     assert report["summary"]["events"] == sum(body.count(b"event:") for body in sent.values())
     assert report["findings"] == []
 

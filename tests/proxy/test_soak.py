@@ -355,6 +355,11 @@ async def long_targets(stage: Stage) -> None:
 
 
 RECORDER_FAULTS = {"kill": signal.SIGKILL, "crash": signal.SIGSEGV, "stop": signal.SIGSTOP}
+PROBLEMS = {
+    "kill": "The recorder process died: ",
+    "crash": "The recorder process died: ",
+    "stop": "The recorder process has not responded for ",
+}
 DAMAGED_PIPES = {
     "batches": "The recorder process failed (",
     "messages": "The recorder process sent an invalid message (",
@@ -386,7 +391,8 @@ async def failing_recorder(stage: Stage, fault: str = "") -> None:
 
         await load.run(proxy.port, fail)
     assert not load.incomplete, fault
-    assert proxy.has_line(DAMAGED_PIPES.get(fault, "The recorder process ")), f"{fault}: {proxy.lines}"
+    assert proxy.has_line((PROBLEMS | DAMAGED_PIPES)[fault]), f"{fault}: {proxy.lines}"
+    assert sum(line.endswith("traffic continues unrecorded.") for line in proxy.lines) == 1, f"{fault}: {proxy.lines}"
     status = await asyncio.to_thread(proxy.stop)
     assert status == 2, f"{fault}: {proxy.lines}"
     count, what = proxy.lines[-1].split(" ", 1)
@@ -395,6 +401,9 @@ async def failing_recorder(stage: Stage, fault: str = "") -> None:
     with open_recording(proxy.file) as recording:
         seen = list(recording.exchanges())
         findings = {finding.code for finding in recording.findings()}
+        times = [each.time_ns for each in recording.observations()]
+        assert recording.info.ended_ns is not None
+    assert times == sorted(set(times))
     assert len(seen) == len(load.received), fault
     assert {each.ending for each in seen} == {Ending.COMPLETE}, fault
     assert sum(each.lost_bytes for each in seen) == lost, fault
