@@ -9,7 +9,8 @@ import time
 import pytest
 from stream_text import events
 
-from wiretape.contract.contract_builder import load_contract
+from wiretape.contract.contract_builder import build_contract, load_contract
+from wiretape.contract.contract_files import ContractFiles
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.patterns import Globs, Pointer, RequestPattern
 from wiretape.errors import InputError
@@ -258,3 +259,13 @@ def test_a_schema_in_a_file_next_to_the_contract_is_used(contract, check, tmp_pa
     (tmp_path / "event.json").write_text(json.dumps({"required": ["a"]}), "utf-8")
     found = check(contract('schema = "event.json"'), ("GET /x/7", [events('{"b": 1}')], "complete"))
     assert found.verdict == "fail"
+
+
+@pytest.mark.parametrize("name", ["common", "sse", "agent-sessions"])
+def test_no_text_replaces_a_contract_that_comes_with_wiretape(name):
+    """Its rules may be in Python, and the texts of a contract can come with a recording."""
+    rule = '[[rule]]\ncode = "BAD001"\nname = "bad"\nclause = "c"\npython = "os:abort"\n'
+    head = 'contract = "own"\n{}[operations.all]\nrequest = "GET /*"\n'
+    texts = {name: head.format("") + rule, "own.toml": head.format('extends = "sse"\n')}
+    for file in {"own.toml", name} - {"common"}:
+        assert "BAD001" not in build_contract(ContractFiles(None, texts), file).catalogue
