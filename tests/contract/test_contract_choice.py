@@ -15,7 +15,7 @@ from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.recording import RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.traffic_builder import TrafficBuilder
 
-CONTRACT = """
+CONTRACT = '''
 contract = "{name}"
 [operations.a]
 request = "GET /tasks/{{id}}"
@@ -28,8 +28,11 @@ name = "other-first"
 first = "begun"
 clause = "c"
 why = "Clients wait for it."
-breaks = "data: {{}}\\n\\n"
+breaks = """
+data: {{}}
+
 """
+'''
 STREAM = b'data: {"type": "ended"}\n\n'
 
 
@@ -82,6 +85,23 @@ def test_the_command_line_comes_before_the_configuration(run, plain):
     assert codes(report(run, plain, "--no-config")) == []
 
 
+def test_several_contracts_apply_each_to_its_own_operations(run, tmp_path):
+    text = CONTRACT.format(name="others", code="OTH001")
+    Path("others.toml").write_text(text.replace("/tasks/", "/others/").replace("other-first", "late"), "utf-8")
+    made = traffic()
+    made.request("GET", "/others/1").respond_stream().send(STREAM).end()
+    both = made.write(tmp_path / "both.db")
+    assert codes(report(run, both, "--contract", "tasks.toml", "--contract", "others.toml")) == ["TSK001", "OTH001"]
+    Path("wiretape.toml").write_text('contract = ["others.toml", "tasks.toml"]\n', "utf-8")
+    assert codes(report(run, both)) == ["TSK001", "OTH001"]
+    assert codes(report(run, both, "--contract", "others.toml")) == ["OTH001"]
+    own = tmp_path / "own.db"
+    contracts = dump_contracts([load_contract(name) for name in ("tasks.toml", "others.toml")])
+    build_recording(RecordingSource(RecordingMetadata("", 0, contracts=contracts), iter(made.observations())), own)
+    assert codes(report(run, own, "--no-config")) == ["TSK001", "OTH001"]
+    assert "contract tasks, others" in run("sessions", own).output
+
+
 def test_the_configuration_comes_before_the_recording(run, own):
     Path("wiretape.toml").write_text('contract = ["others.toml"]\n', "utf-8")
     assert codes(report(run, own)) == ["OTH001"]
@@ -122,11 +142,16 @@ def test_a_configuration_may_name_the_codes_of_the_contract_of_the_command_line(
         ('contract = "nothing"', "There is no contract 'nothing': use sse"),
         ("contract = 3", "contract: expected a string or a list, got 3."),
         ('contract = [""]', "contract[0]: expected a non-empty string"),
-        ('contract = ["tasks.toml", "tasks.toml"]', "XX"),
+        (
+            'contract = ["tasks.toml", "twin.toml"]',
+            "The contracts tasks and twin cannot be combined: Two rules have the",
+        ),
     ],
 )
 def test_a_mistake_in_the_configuration_is_one_sentence(text, said, run, plain):
     Path("wiretape.toml").write_text(f"{text}\n", "utf-8")
+    twin = CONTRACT.format(name="twin", code="TSK001").replace('name = "other-first"', 'name = "twin"')
+    Path("twin.toml").write_text(twin, "utf-8")
     result = run("report", plain)
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
     assert said in result.output
