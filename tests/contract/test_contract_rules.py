@@ -37,12 +37,12 @@ CASES = {
     "a number of another type is named": (
         'require = "sequence"',
         ['{"n": "7"}', '{"n": true}'],
-        "Expected `sequence` to be an integer, got `7`.",
+        "Expected `sequence` to be an integer, got the string `7`.",
     ),
     "a text of another type is named": (
         'require = "text"\non = "delta"',
         ['{"type": "delta", "text": 7}'],
-        "Expected `text` to be a string, got 7.",
+        "Expected `text` to be a string, got the number 7.",
     ),
     "a number that is absent": ('require = "sequence"', ["{}"], "Expected `sequence`, got none."),
     "an event without data is none": ('require = "/a"', ["event: x"], "not-exercised"),

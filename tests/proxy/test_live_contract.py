@@ -88,11 +88,10 @@ def test_a_recording_that_is_continued_keeps_its_contract(start_proxy, service, 
 
 
 def test_each_file_of_a_rotated_recording_has_the_contract(start_proxy, service, behave, contract, tmp_path):
-    proxy = start_proxy(service.url, "--contract", str(contract), "--rotate", "100ms")
-    for _ in range(3):
-        proxy.get(service.on("/tasks/1", behave)).until(b"0\r\n\r\n")
-        proxy.ended("/tasks/1")
-        proxy.wait_line("Closed ")
+    proxy = start_proxy(service.url, "--contract", str(contract), "--rotate", "0.1s")
+    proxy.get(service.on("/tasks/1", behave)).until(b"0\r\n\r\n")
+    proxy.wait_line("Closed ")
+    proxy.get("/tasks/1").until(b"0\r\n\r\n")
     assert proxy.stop() == 0
     files = sorted(proxy.file.parent.glob(f"{proxy.file.stem}*.db"))
     assert len(files) > 1
@@ -124,7 +123,7 @@ def test_code_runs_only_if_it_is_allowed(start_proxy, service, behave, contract,
         (
             CONTRACT.replace("first =", "frist ="),
             [],
-            "tasks.toml, line 12: rule[0].frist: unknown key; did you mean first?",
+            "tasks.toml, line 11: rule[0].frist: unknown key; did you mean first?",
         ),
         (CONTRACT.replace('first = "begun"', PYTHON), [], "runs only with --allow-code."),
         (None, [], "There is no file "),

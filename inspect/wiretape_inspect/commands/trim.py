@@ -17,7 +17,7 @@ from wiretape.recording import (
     open_recording,
     settings_of,
 )
-from wiretape.rules import EVERY, UnknownCodeError, codes_of
+from wiretape.rules import EVERY, Settings, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape.units import Duration, format_size
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording
@@ -28,13 +28,14 @@ from wiretape_inspect.recording_redaction import RecordingRedaction, parse_targe
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
     """A prefix of rule codes."""
-    if given is None:
-        return None
+    return None if given is None else given.strip().upper() or EVERY
+
+
+def _check_prefix(prefix: str, settings: Settings) -> None:
     try:
-        codes_of(given or EVERY)
+        codes_of(prefix, settings.catalogue)
     except UnknownCodeError as error:
         raise InputError(str(error)) from None
-    return given.strip().upper() or EVERY
 
 
 @click.command()
@@ -108,6 +109,7 @@ def trim(
     with open_recording(file) as recording:
         head, read, redaction = _select(recording, part, targets)
         settings = settings_of(head.contracts)
+        _check_prefix(prefix or EVERY, settings)
         minimal = None if prefix is None else minimize(read, prefix, settings, upstream=head.upstream)
         observations = read() if minimal is None else iter(minimal.observations)
         # The summary comes from the new recording, before it is moved into place.

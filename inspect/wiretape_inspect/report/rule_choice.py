@@ -8,7 +8,7 @@ from wiretape.contract.contract_builder import load_contract, load_recorded
 from wiretape.contract.contract_files import CodeUse
 from wiretape.contract.contract_model import Contract
 from wiretape.recording import Recording
-from wiretape.rules import CATALOGUE, EVERY, Settings, UnknownCodeError, codes_of
+from wiretape.rules import CATALOGUE, Settings, UnknownCodeError, codes_of
 from wiretape.rules.exchange import ScopeCount
 from wiretape.rules.state.service_traffic import ServicePaths
 
@@ -85,8 +85,8 @@ class RuleChoice:
 
 
 def _is_about_service(prefix: str) -> bool:
-    """Whether a user who names rules by a prefix of their codes means those about the service."""
+    """Whether only rules about the service have codes with a prefix."""
     try:
-        return prefix != EVERY and any(not CATALOGUE[code].everywhere for code in codes_of(prefix))
+        return not any(CATALOGUE[code].everywhere for code in codes_of(prefix))
     except UnknownCodeError:
         return False
