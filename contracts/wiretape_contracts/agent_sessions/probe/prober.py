@@ -123,17 +123,16 @@ class StreamReader:
     _empty: int = 0
     """How many of the last connections had no event."""
 
-    def _events_of(self, name: str) -> list[Event]:
-        return self._prober.runner.stream(name).events[: self._prober.runner.positions[name]]
-
     @property
-    def _connections(self) -> list[list[tuple[str, Event]]]:
-        return [[(name, event) for event in self._events_of(name)] for name in (*self._ended, self.name)]
+    def _connections(self) -> dict[str, list[Event]]:
+        """The events that were read of each connection."""
+        runner = self._prober.runner
+        return {name: runner.stream(name).events[: runner.positions[name]] for name in (*self._ended, self.name)}
 
     @property
     def events(self) -> list[Event]:
         """The events that were read, without those that have only arrived."""
-        return [event for connection in self._connections for _, event in connection]
+        return [event for events in self._connections.values() for event in events]
 
     @property
     def durable(self) -> list[Event]:
@@ -143,9 +142,9 @@ class StreamReader:
     def cursor(self, number: int = -1) -> str:
         """The name of the id of a durable event, by its index.  Raises NotPossible if it was not read."""
         names: list[str] = []
-        for connection in self._connections:
-            ids = ((name, event) for name, event in connection if event.id)
-            names += (f"<<{name}.id-{index}>>" for index, (name, event) in enumerate(ids, 1) if is_replayed(event))
+        for name, events in self._connections.items():
+            ids = (event for event in events if event.id)
+            names += (f"<<{name}.id-{index}>>" for index, event in enumerate(ids, 1) if is_replayed(event))
         if not -len(names) <= number < len(names):
             raise self.lacks(_TOO_FEW.format(len(names)))
         return names[number]
@@ -154,10 +153,8 @@ class StreamReader:
     def calls(self) -> dict[str, str]:
         """The names of the calls that the application has to answer, by their ids."""
         found: dict[str, str] = {}
-        for connection in self._connections:
-            uses = ((event.tool_call_id, name) for name, event in connection if event.type == AGENT_CUSTOM_TOOL_USE)
-            own = {call: name for call, name in uses if call}
-            found = {call: f"<<{name}.call-{index}>>" for index, (call, name) in enumerate(own.items(), 1)} | found
+        for name, events in self._connections.items():
+            found = {call: f"<<{name}.call-{index}>>" for index, call in enumerate(find_calls(events), 1)} | found
         return found
 
     @property

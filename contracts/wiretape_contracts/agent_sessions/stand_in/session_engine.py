@@ -41,7 +41,6 @@ from wiretape_contracts.agent_sessions.stand_in.run_interpreter import (
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     REFUSAL_MESSAGES,
     Ask,
-    Refuse,
     RunScript,
     Scenario,
     walk_steps,
@@ -152,9 +151,9 @@ class SessionEngine:
         return run
 
     def _refuse_by_script(self, script: RunScript, body: CreateBody) -> None:
-        if script.refuse is None:
+        refuse = script.refusal
+        if refuse is None:
             return
-        refuse = script.refuse if isinstance(script.refuse, Refuse) else Refuse(code=script.refuse)
         # A run without a sandbox does not fail for lack of one.
         is_needless = refuse.code == SANDBOX_PROVISION_FAILED and not body.needs_sandbox
         if not is_needless and (isinstance(refuse.times, bool) or self._refusals < refuse.times):
