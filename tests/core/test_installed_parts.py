@@ -17,15 +17,15 @@ COMMANDS = [("serve", STAND_INS, "stand-in"), ("probe", SUITES, "probe suite")]
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Install a package with entry points in a group."""
-    monkeypatch.syspath_prepend(tmp_path)
+    """Install a package with entry points in a group, in a folder of its own."""
 
     def install(name, group, **parts):
-        folder = tmp_path / f"{name}-{__version__}.dist-info"
-        folder.mkdir()
+        folder = tmp_path / name / f"{name}-{__version__}.dist-info"
+        folder.mkdir(parents=True)
         (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {__version__}\n", "utf-8")
         lines = (f"{contract} = {place}\n" for contract, place in parts.items())
         (folder / "entry_points.txt").write_text(f"[{group}]\n{''.join(lines)}", "utf-8")
+        monkeypatch.syspath_prepend(folder.parent)
 
     return install
 
@@ -74,7 +74,9 @@ def test_a_broken_package_is_one_sentence(install, command, group, noun, place, 
     assert output.startswith(f"Error: The {noun} of the contract broken cannot be loaded ({why}")
 
 
-def test_a_package_can_bring_a_stand_in(install, monkeypatch):
+@pytest.fixture
+def tickets(monkeypatch):
+    """A module with a stand-in."""
     module = ModuleType("tickets_stand_in")
     module.STAND_IN = StandIn(
         serve=lambda *_, **__: None,
@@ -84,9 +86,19 @@ def test_a_package_can_bring_a_stand_in(install, monkeypatch):
         read_settings=lambda service: {"settings": service},
     )
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+def test_a_package_can_bring_a_stand_in(install, tickets):
     install("tickets", STAND_INS, tickets="tickets_stand_in:STAND_IN")
 
     assert run("serve", "--list", "--contract", "tickets") == (0, "open  A ticket is opened\n")
     assert run("serve", "--assumptions", "--contract", "tickets") == (0, "Assumptions:\n  paths  Assumed: as today.\n")
     options = ServeOptions(contract="tickets", service="x")
-    assert (options.stand_in, options.settings) == (module.STAND_IN, {"settings": "x"})
+    assert (options.stand_in, options.settings) == (tickets.STAND_IN, {"settings": "x"})
+
+
+def test_of_one_contract_in_several_packages_the_first_on_the_path_counts(install, tickets):
+    install(tickets.__name__, STAND_INS, **{"agent-sessions": "tickets_stand_in:STAND_IN"})
+
+    assert run("serve", "--list") == (0, "open  A ticket is opened\n")
