@@ -1,1 +1,1 @@
-"""The Agent Session Service: its stand-in for `wiretape serve`."""
+"""The Agent Session Service: its stand-in for `wiretape serve`, and its cases for `wiretape probe`."""
