@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-from wiretape.errors import InputError
+from wiretape.errors import InputError, describe_import_failure
 from wiretape.input_validation import choices_hint
 from wiretape.safe_text import shorten
 
@@ -33,11 +33,9 @@ def load_part(group: str, noun: str, type_: type[T], contract: str | None = None
         part = found[chosen].load()
         if not isinstance(part, type_):
             raise TypeError(f"{found[chosen].value} is not a {type_.__name__}")  # noqa: TRY301 - the same error
-    except Exception as error:  # whatever the package does
-        why = shorten(f"{type(error).__name__}: {error}")
-        raise InputError(
-            f"The {noun} of the contract {chosen} cannot be loaded ({why}): repair its package."
-        ) from error
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does when it is imported
+        why = describe_import_failure(error)
+        raise InputError(f"The {noun} of the contract {chosen} cannot be loaded ({why}): repair the package.") from None
     return part
 
 
