@@ -56,7 +56,7 @@ async def test_state_contains_the_playhead_and_the_connected_streams(play, entri
         "findings": [],
     }
     assert session == {
-        "session": "s1",
+        "channel": "s1",
         "status": "paused",
         "position": 0,
         "length": 4,
@@ -125,7 +125,7 @@ async def test_seek_goes_just_after_its_target(play, entries, body, position, ti
         ("pause", b"\xff\xfe\x00", "The request body is not valid JSON."),
         ("pause", b"[" * 100_000, "The request body is not valid JSON."),
         ("pause", b'{"channel": 1}', "pause: channel: expected a string, got 1."),
-        ("pause", b'{"to": "event"}', "pause: to: unknown key; use session."),
+        ("pause", b'{"to": "event"}', "pause: to: unknown key; use channel."),
         ("seek", b'{"time_s": NaN}', "The request body is not valid JSON."),
         ("seek", b'{"time_s": 1e999}', "seek: time_s: expected a number of at most 1000000000, got inf."),
         ("seek", b'{"sequence": ' + b"9" * 5000 + b"}", "The request body is not valid JSON."),
@@ -235,7 +235,7 @@ async def test_step_seek_and_wait_need_a_session_if_there_are_several(play, entr
             assert [session["channel"] for session in document["channels"]] == ["s1", "s2"]
         status, document = await stage.ask_control("step", {"channel": "s2"})
         assert [(session["channel"], session["position"]) for session in document["channels"]] == [("s2", 1)]
-        _, document = await stage.ask_control("state?session=s1")
+        _, document = await stage.ask_control("state?channel=s1")
         assert [(session["channel"], session["position"]) for session in document["channels"]] == [("s1", 0)]
 
 

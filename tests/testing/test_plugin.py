@@ -414,7 +414,7 @@ def test_a_test_steps_through_a_stream_that_its_client_reads(project):
             assert (stream.channel, stream.cursor) == ("s1", None)
             replay.control.pause()
             replay.control.reset()
-            (state,) = replay.control.state().sessions
+            (state,) = replay.control.state().channels
             assert (state.position, state.paused) == (0, True)
     """)
     result.assert_outcomes(passed=1)

@@ -43,7 +43,7 @@ async def test_page_stops_a_stream_at_a_breakpoint_and_steps_it(driver, replay):
         await send(driver, "breakpoints", {"type": "tool.*"})
         await send(driver, "resume")
         status, document = await send(driver, "wait", {"until": "breakpoint", "timeout_s": 20})
-        assert (status, document["reached"], document["sessions"][0]["status"]) == (200, True, "breakpoint")
+        assert (status, document["reached"], document["channels"][0]["status"]) == (200, True, "breakpoint")
         assert b"run.started" in await stream.content.readuntil(b"\n\n")
         _, document = await send(driver, "step")
         assert document["stepped"]["type"] == "tool.started"
@@ -55,7 +55,7 @@ async def test_page_reads_state_and_sets_and_removes_breakpoints(driver, replay)
     await send(driver, "breakpoints", {"sequence": 2})
     assert (await driver.get("/api/replay/breakpoints"))[1]["breakpoints"]["s1"][0]["sequence"] == 2
     await send(driver, "breakpoints", {"sequence": 2}, "DELETE")
-    assert (await driver.get("/api/replay/state?session=s1"))[1]["sessions"][0]["breakpoints"] == []
+    assert (await driver.get("/api/replay/state?channel=s1"))[1]["channels"][0]["breakpoints"] == []
     for name, fields in (("seek", {"sequence": 2}), ("pause", None), ("reset", None)):
         assert (await send(driver, name, fields))[0] == 200
 
@@ -73,7 +73,7 @@ async def test_errors_of_the_replay_are_forwarded(driver):
     status, document = await send(driver, "seek", {"sequence": 99})
     assert status == 400
     assert "99" in document["error"]["message"]
-    assert (await send(driver, "step", {"session": "other"}))[0] == 404
+    assert (await send(driver, "step", {"channel": "other"}))[0] == 404
 
 
 @pytest.mark.parametrize(
