@@ -96,7 +96,7 @@ def test_a_coroutine_of_another_loop_waits_without_blocking_that_loop(recording)
             state = await waiting
         with pytest.raises(RuntimeError, match="async_wait"):
             replay.control.wait()
-        return state.session
+        return state.channel
 
     with start_replay(recording, PAUSED) as replay:
         assert asyncio.run(wait_and_connect(replay)) == "s1"
