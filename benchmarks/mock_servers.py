@@ -63,7 +63,7 @@ def _bare(folder: Path, events: int) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def _wiretape(program: str, folder: Path, events: int) -> Iterator[tuple[int, int]]:
-    with replay(recording(program, folder, events), "session", "max", "--repeat", "last", program=program) as started:
+    with replay(recording(program, folder, events), "channel", "max", "--repeat", "last", program=program) as started:
         yield started
 
 

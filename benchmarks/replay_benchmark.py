@@ -32,6 +32,8 @@ BARE = "bare aiohttp handler"
 def replay(path: Path, mode: str, speed: str, *options: str, program: str = OURS) -> Iterator[tuple[int, int]]:
     """Start a replay; yield its port and process id."""
     port = free_port()
+    if program == OLDER and mode == "channel":
+        mode = "session"
     command = [PROGRAMS[program], "replay", path, "--mode", mode, "--speed", speed, "--listen", f"127.0.0.1:{port}"]
     with running([*command, *options], port) as process:
         yield port, process.pid
@@ -75,7 +77,7 @@ def flat_out(folder: Path, rounds: int, events: int) -> dict[str, float]:
     rates: defaultdict[str, list[float]] = defaultdict(list)
     ways = {
         BARE: lambda: bare(path),
-        "channel mode": lambda: replay(path, "session", "max"),
+        "channel mode": lambda: replay(path, "channel", "max"),
         "verbatim mode": lambda: replay(path, "verbatim", "max"),
     }
     for turn in range(rounds):
@@ -89,10 +91,10 @@ def on_time(folder: Path, streams: int, seconds: int, rounds: int) -> dict[str, 
     """Return the lateness of events by server."""
     path = record(OURS, "sessions", folder / "paced.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
     late: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
-    ways = {BARE: lambda: bare(path, 10), "channel mode": lambda: replay(path, "session", "1")}
+    ways = {BARE: lambda: bare(path, 10), "channel mode": lambda: replay(path, "channel", "1")}
     if OLDER in PROGRAMS:
         older = record(OLDER, "sessions", path, streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
-        ways[OLDER] = lambda: replay(older, "session", "1", program=OLDER)
+        ways[OLDER] = lambda: replay(older, "channel", "1", program=OLDER)
     for turn in range(rounds):
         for name in ways if turn % 2 == 0 else reversed(ways):
             with ways[name]() as (port, process):
@@ -111,7 +113,7 @@ def answers(folder: Path, seconds: int, rounds: int) -> dict[str, dict[str, floa
     found: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
     ways = {
         BARE: lambda: bare(path),
-        "channel mode": lambda: replay(path, "session", "max", "--repeat", "last"),
+        "channel mode": lambda: replay(path, "channel", "max", "--repeat", "last"),
         "verbatim mode": lambda: replay(path, "verbatim", "max", "--repeat", "last"),
     }
     for turn in range(rounds):
@@ -151,7 +153,7 @@ def pauses(folder: Path, streams: int, seconds: int) -> dict[str, list[int]]:
     path = record(OURS, "sessions", folder / "judged.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
     port, target = free_port(), folder / "slices.json"
     command = [sys.executable, HERE / "timed_replay.py", target, "replay", path, "--listen", f"127.0.0.1:{port}"]
-    with running([*command, "--mode", "session", "--speed", "1"], port):
+    with running([*command, "--mode", "channel", "--speed", "1"], port):
         read(port, "paced", streams, seconds)
     return {name: sorted(values) for name, values in json.loads(target.read_text()).items()}
 
@@ -170,7 +172,7 @@ def histogram(slices: list[int]) -> str:
 def idle(folder: Path, streams: int) -> float:
     """Return the megabytes that open streams cost."""
     path = record(OURS, "sessions", folder / "idle.db", 10, 1, SECOND, Ending.CLIENT_CLOSED)
-    with replay(path, "session", "max") as (port, process):
+    with replay(path, "channel", "max") as (port, process):
         read(port, "paced", 10, 1)
         before = resident(process)
         command = [sys.executable, str(HERE / "replay_client.py"), str(port), "idle", str(streams)]

@@ -2,8 +2,10 @@
 
 import gzip
 import socket
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -79,9 +81,12 @@ def receiver():
 
 @pytest.fixture
 def recording(tmp_path):
-    """A stream with a finding, and a request that failed; its client sent a trace context."""
-    succeed("import", Path(__file__).with_name("data") / "spans.tape", "--output", tmp_path / "run.db")
-    return tmp_path / "run.db"
+    """A stream, and a request that failed; its client sent a trace context.  There are no findings yet."""
+    path = tmp_path / "run.db"
+    succeed("import", Path(__file__).with_name("data") / "spans.tape", "--output", path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM finding")
+    return path
 
 
 def test_exchanges_are_spans_with_http_and_genai_attributes(recording, tmp_path):

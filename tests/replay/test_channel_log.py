@@ -358,7 +358,7 @@ def test_an_ending_that_another_connection_survived_is_dropped(stage):
     assert summary(stage.entries()) == ["evt_1", "evt_2", "<service-reset>"]
     (warning,) = stage.warnings
     assert warning == (
-        "Session `s1`: the service ended exchange 1 while another stream of the session continued; "
+        "Session `s1`: the service ended exchange 1 while another stream of the channel continued; "
         "this is not replayed as an ending."
     )
 

@@ -277,7 +277,7 @@ async def test_the_first_client_gets_the_playhead_that_was_moved_before(play, en
         client = await stage.stream(deltas=True)
 
         assert await client.chunk() == entries[0].data
-        assert len(stage.player.streams.playheads.of_session(stage.player.channels["s1"].log)) == 1
+        assert len(stage.player.streams.playheads.of_channel(stage.player.channels["s1"].log)) == 1
 
 
 async def test_new_playheads_have_the_breakpoints_of_the_latest(play, entries):

@@ -286,7 +286,7 @@ def test_a_breakpoint_may_have_a_type_that_only_the_recording_has(builder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "tap"}, "Invalid mode 'tap': expected session or verbatim"),
+        ({"mode": "tap"}, "Invalid mode 'tap': expected channel or verbatim"),
         ({"mode": "verbatim", "paused": True}, "Verbatim mode has no playhead"),
         ({"mode": "verbatim", "playhead": "connection"}, "Verbatim mode has no playhead"),
     ],

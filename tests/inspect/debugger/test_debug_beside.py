@@ -56,7 +56,7 @@ def test_proxy_shows_its_recording_until_it_stops(tmp_path):
         assert connection.recv(1) == b""
 
 
-@pytest.mark.parametrize("mode", ["session", "verbatim"])
+@pytest.mark.parametrize("mode", ["channel", "verbatim"])
 def test_replay_is_attached_only_if_it_has_a_playhead(session, mode):
     with with_debugger("replay", session, "--no-config", "--mode", mode) as (process, connection, read):
         assert (read("/api/recording")["replay"] is not None) == (mode == "channel")
