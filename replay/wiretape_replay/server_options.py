@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.agent_sessions import LIMITS
-from wiretape.contract.contract_builder import load_contract
-from wiretape.contract.contract_model import Contract
+from wiretape.contract import CodeUse, Contract, load_contract
+from wiretape.contract.contract_builder import load_recorded
 from wiretape.errors import InputError
 from wiretape.input_validation import Source
 from wiretape.json_path import JsonPath
@@ -27,6 +27,9 @@ MATCHING = "Matching requests with recorded responses (except streams in channel
 ACCESS = "Authentication and limits"
 FAULTS = "Faults"
 """Groups of options in the help."""
+
+AGENT_SESSIONS, ANY_STREAM = "agent-sessions", "sse"
+"""The names of contracts that recordings suggest."""
 
 
 def option(default: Any, flag: str, group: str, help: str, **attributes: Any) -> Any:  # noqa: A002 - as in click
@@ -58,12 +61,12 @@ class ReplayOptions:
         "Serve streams from a playhead, or everything as recorded.",
         choices=("channel", "verbatim"),
     )
-    contract: "Contract | Path | str | None" = option(
+    contract: "Contract | Path | str | Sequence[Contract | Path | str] | None" = option(
         None,
         "--contract",
         SERVING,
-        "Contract of the streams; `wiretape contract list` prints names.  [default: that of the Agent Session Service "
-        "if the recording has its operations, or else sse]",
+        "Contract of the streams; `wiretape contract list` prints names.  [default: that of the configuration or the "
+        "recording, or agent-sessions if the recording has its operations, or sse]",
         metavar="NAME|FILE",
     )
     speed: str | float = option(
@@ -138,13 +141,13 @@ class ReplayOptions:
     """The content of `service`, parsed."""
     script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
-    loaded_contract: Contract | None = field(init=False, repr=False, compare=False)
-    """The contract, if one was chosen."""
+    loaded_contracts: tuple[Contract, ...] = field(init=False, repr=False, compare=False)
+    """The contracts, if any were chosen."""
     _faults_source: Source | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.mode == "verbatim" and self.contract is not None:
+        if self.mode == "verbatim" and self.contract:
             raise InputError("Verbatim mode does not read streams: leave out the option contract, or use channel mode.")
         if self.mode == "verbatim" and (self.paused or self.playhead == "connection"):
             raise InputError(
@@ -155,11 +158,9 @@ class ReplayOptions:
             service = decode_access_policy(*toml_document("service", service))
         script, source = _read_faults(self.faults)
         script.check_mode(self.mode)
-        contract = self.contract
-        if contract is not None and not isinstance(contract, Contract):
-            contract = load_contract(str(contract))
+        given = self.contract if isinstance(self.contract, list | tuple) else [self.contract] if self.contract else []
         parsed = {
-            "loaded_contract": contract,
+            "loaded_contracts": tuple(map(_load_contract, given)),
             "_faults_source": source,
             "speed_factor": parse_speed(self.speed),
             "matching": self._matching(),
@@ -183,12 +184,23 @@ class ReplayOptions:
         return replace(policy, authentication=False) if self.no_auth else policy
 
     def stream_facts(self, recording: Recording) -> StreamFacts:
-        """How the streams of a recording are read.  Raises InputError for faults that its contract does not allow."""
-        contract = self.loaded_contract
-        is_service = contract is None and any(each.operation is not None for each in recording.exchanges())
+        """How the streams of a recording are read.
+
+        By the contract that was chosen, or that the recording names; of several, by the first one that has an operation
+        in the recording.  Raises InputError for faults that this contract does not allow.
+        """
+        stored = recording.info.contracts
+        contracts = self.loaded_contracts or load_recorded(stored, str(recording.path), CodeUse.SKIP)
+        requests = [exchange.request for exchange in recording.exchanges()]
+        used = (each for each in contracts if any(each.find_operation(one.method, one.target)[0] for one in requests))
+        contract = next(used, contracts[0] if contracts else None)
+        if contract is None:
+            is_service = any(exchange.operation is not None for exchange in recording.exchanges())
+        else:
+            is_service = contract.name == AGENT_SESSIONS
         if self._faults_source is not None:
             self.script.check_contract(self._faults_source, is_service=is_service)
-        return SERVICE if is_service else ContractStreamFacts(contract or load_contract("sse"))
+        return SERVICE if is_service else ContractStreamFacts(contract or load_contract(ANY_STREAM))
 
     def _matching(self) -> Matching:
         ignored_query = frozenset(string_list("ignore_query", self.ignore_query))
@@ -216,6 +228,11 @@ def parse_speed(speed: str | float) -> float:
     if not factor > 0 or (factor == math.inf and isinstance(speed, str) and speed != "max"):
         raise InputError(f"Invalid speed {speed!r}: expected max or a number greater than 0, such as 1 or 10.")
     return factor
+
+
+def _load_contract(given: object) -> Contract:
+    """A contract by its name or in a file; its rules are not needed, so its code does not run.  Raises InputError."""
+    return given if isinstance(given, Contract) else load_contract(str(given), code=CodeUse.SKIP)
 
 
 def fault_script(value: object) -> FaultScript:

@@ -43,11 +43,11 @@ CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked
 class RecordingBuilder:
     """Builds a recording.  Every observation is 1 ms after the previous one, unless a time is given."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, contracts: str | None = None) -> None:
         self.path = path
         self._now_ns = 0
         self._count = 0
-        self._writer = Writer.create(path, upstream="http://service.test")
+        self._writer = Writer.create(path, upstream="http://service.test", contracts=contracts)
 
     def exchange(
         self,
@@ -229,7 +229,7 @@ def builder(tmp_path: Path) -> RecordingBuilder:
 
 @pytest.fixture
 def new_builder(tmp_path: Path) -> Callable[[str], RecordingBuilder]:
-    return lambda name: RecordingBuilder(tmp_path / name)
+    return lambda name, **options: RecordingBuilder(tmp_path / name, **options)
 
 
 @pytest.fixture

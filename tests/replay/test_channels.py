@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
+from wiretape.contract import load_contract
+from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.errors import InputError
 from wiretape.observations import Ending
 from wiretape_replay import ReplayOptions
@@ -83,7 +85,7 @@ def test_all_streams_of_a_url_are_one_channel(ticks, replayed):
     assert list(running.replay.player.channels) == ["/ticks?topic=a"]
     assert running.replay.unconsumed == running.replay.unfollowed == []
     assert running.replay.warnings == []
-    assert running.lines[0] == "GET /ticks?topic=a → channel /ticks?topic=a from the beginning, playhead at 0 of 8"
+    assert running.lines[0] == "GET /ticks → channel /ticks?topic=a from the beginning, playhead at 0 of 8"
 
 
 def test_a_stream_without_a_cursor_begins_at_the_start_and_ends_as_recorded(ticks, replayed):
@@ -181,8 +183,8 @@ def test_each_stream_without_ids_has_a_playhead_of_its_own(builder, replayed, ca
     assert second.read_past(b"data: a\n\n")
     assert running.replay.control.state().channels[0].playheads == 2
     control.resume()
-    assert first.read().data.endswith(b"data: b\n\n\r\n0\r\n\r\n")
-    assert second.read().data.endswith(b"data: b\n\n\r\n0\r\n\r\n")
+    for client in (first, second):
+        assert client.read(b"0\r\n\r\n").data.endswith(b"data: b\n\n\r\n0\r\n\r\n")
 
 
 def test_playheads_of_ended_streams_are_forgotten(builder, replayed):
@@ -207,6 +209,29 @@ type = "/kind"
 sequence = "/number"
 cursor = "/number"
 durable = ["opened", "closed"]
+"""
+RESUMED = """
+[[rule]]
+code = "TCK001"
+name = "resumed-elsewhere"
+clause = "A cursor resumes behind its event."
+resume = { unknown = 410, final = "closed" }
+[[rule.breaks]]
+request = "GET /tickets/a/events"
+body = '''
+data: {"kind": "opened", "number": 1}
+
+data: {"kind": "opened", "number": 2}
+
+data: {"kind": "opened", "number": 3}
+
+'''
+[[rule.breaks]]
+request = "GET /tickets/a/events?after=1"
+body = '''
+data: {"kind": "opened", "number": 3}
+
+'''
 """
 
 
@@ -283,7 +308,7 @@ def test_a_channel_that_events_name_is_created_by_one_request_and_resumed_by_ano
         ({"do": "drop", "before": {"event": 2}, "channel": "/ask#2"}, "channel /ask#2, position 1: before message"),
         (
             {"do": "drop", "after": {"id": "2"}, "operation": "GET /ticks"},
-            "channel /ticks, position 1: after tick, id 2",
+            "channel /ticks, position 1: after tick",
         ),
     ],
 )
@@ -375,6 +400,40 @@ def test_what_was_never_requested_is_listed(answers, start):
     )
 
 
+def test_the_contract_agent_sessions_is_that_of_the_service(builder, replayed):
+    builder.exchange([tick(1)], ending=Ending.CLIENT_CLOSED)
+    running = replayed(builder.close(), contract="agent-sessions")
+    assert running.get("/v1/sessions/s1/events/stream", "9")[0] == 400
+
+
+def test_a_status_for_unknown_cursors_is_sent(tickets, replayed, tmp_path):
+    (tmp_path / "tickets.toml").write_text(TICKETS + RESUMED, "utf-8")
+    running = replayed(tickets, contract=tmp_path / "tickets.toml")
+    running.replay.control.seek(end=True)
+    assert running.get("/tickets/t%201/events?after=7") == (410, b"The cursor 7 names no persisted event.\n")
+    assert running.lines[-1] == "GET /tickets/t%201/events → 410 invalid_cursor"
+
+
+def test_the_configuration_names_the_contract_unless_an_option_does(tickets, start, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wiretape.toml").write_text('contract = "tickets.toml"\n', "utf-8")
+    names = []
+    for arguments in ((), ("--contract", "sse"), ("--no-config",)):
+        running = start(tickets, "--paused", "--control-token", "t", *arguments)
+        state = CliRunner().invoke(wiretape, ["control", running.url, "state", "--token", "t", "--json"]).stdout
+        names.append([each["channel"] for each in json.loads(state)["channels"]])
+        running.stop()
+    assert names == [["t 1"], ["/tickets/t%201/events"], ["/tickets/t%201/events"]]
+
+
+def test_a_recording_names_its_own_contract(tmp_path, new_builder, replayed):
+    (tmp_path / "tickets.toml").write_text(TICKETS, "utf-8")
+    stored = dump_contracts([load_contract(str(tmp_path / "tickets.toml"))])
+    builder = new_builder("own.db", contracts=stored)
+    builder.exchange([ticket(1)], target="/tickets/t/events")
+    assert list(replayed(builder.close()).replay.player.channels) == ["t"]
+
+
 def test_options_take_a_contract_that_is_loaded():
-    loaded = ReplayOptions(contract="sse").loaded_contract
-    assert ReplayOptions(contract=loaded).loaded_contract is loaded
+    loaded = ReplayOptions(contract="sse").loaded_contracts
+    assert ReplayOptions(contract=loaded).loaded_contracts == loaded

@@ -146,6 +146,7 @@ class _Builder:
         self._tracked: set[Entity | None] = set()
         self._schemas: dict[str, JsonSchema] = {}
         self._silence_limits: set[int] = set()
+        self._unknown_cursor_status: int | None = None
 
     def build(self) -> Contract:
         """Return the contract."""
@@ -198,6 +199,7 @@ class _Builder:
             types,
             tuple(each for each in self._entities.values() if each in self._tracked),
             self._traffic(),
+            unknown_cursor_status=self._unknown_cursor_status,
         )
 
     def _traffic(self) -> Any:
@@ -321,6 +323,7 @@ class _Builder:
     def _resume(self, on: EventSelection, table: bool | ResumeTable) -> Resume:
         if isinstance(table, bool):
             return Resume(on)
+        self._unknown_cursor_status = table.unknown or self._unknown_cursor_status
         return Resume(on, table.unknown, Globs(table.final or ()))
 
     def _schemas_of_types(self) -> dict[str, JsonSchema]:

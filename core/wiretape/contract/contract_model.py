@@ -92,6 +92,8 @@ class Contract:
     """The specification that it follows."""
     silence_limits: tuple[int, ...] = ()
     """The longest silences of its rules, in nanoseconds."""
+    unknown_cursor_status: int | None = field(default=None, kw_only=True)
+    """The status of the response to an unknown cursor, if one of its rules says."""
     types: Mapping[str, TypeTable] = field(default_factory=dict)
     """What it says about single types of events."""
     tracked_entities: tuple[Entity, ...] = ()

@@ -23,6 +23,7 @@ from wiretape.contract.facts import EventFacts, EventType
 from wiretape.contract.patterns import MISSING
 from wiretape.event import Event, Shape
 from wiretape.observations import RequestStarted, header
+from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
@@ -192,8 +193,11 @@ class ContractStreamFacts:
         value = MISSING if self._format.channel is None else self._format.channel.read(event.json)
         return None if value is MISSING or isinstance(value, dict | list) else str(value)
 
-    def refuse_cursor(self, _cursor: str, _channel: str, _request_id: Callable[[], str], /) -> None:
+    def refuse_cursor(self, cursor: str, _channel: str, _request_id: Callable[[], str], /) -> HttpResponse | None:
         """See StreamFacts."""
+        status = self._contract.unknown_cursor_status
+        text = f"The cursor {shorten(cursor)} names no persisted event.\n"
+        return None if status is None else HttpResponse(status, text.encode(), content_type="text/plain; charset=utf-8")
 
 
 def comparable_target(facts: StreamFacts, request: RequestHead) -> str:

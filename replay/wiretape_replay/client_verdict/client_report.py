@@ -219,7 +219,7 @@ class ClientVerdict:
 @contextmanager
 def check_client(options: VerdictOptions) -> Iterator[ClientVerdict]:
     """Check a client.  A recording that is only needed for reports is deleted after the block.  Raises InputError."""
-    settings = _load_config(options).effective_settings()
+    settings = read_config(options).effective_settings()
     reports = [ReportRequest.of(text) for text in options.reports]
     check_apart(reports, options.record)
     with tempfile.TemporaryDirectory(prefix="wiretape-") if reports and not options.record else nullcontext() as folder:
@@ -227,7 +227,8 @@ def check_client(options: VerdictOptions) -> Iterator[ClientVerdict]:
         yield ClientVerdict(ClientChecker(settings, record=path), options, reports, path)
 
 
-def _load_config(options: VerdictOptions) -> Config:
+def read_config(options: VerdictOptions) -> Config:
+    """The configuration that the options name.  Raises InputError."""
     if options.config is not None and options.no_config:
         raise InputError("--config and --no-config cannot be combined.")
     if options.no_config:

@@ -14,7 +14,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
-from wiretape_replay.client_verdict.client_report import VerdictOptions
+from wiretape_replay.client_verdict.client_report import VerdictOptions, read_config
 from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
     control_option,
@@ -83,6 +83,8 @@ def replay(
         ctx.exit(_verify(ctx, recording))
     if dry_run and options["faults"] is None:
         raise InputError("--dry-run lists what a fault script would hit: add --faults FILE.")
+    if options["contract"] is None and options["mode"] == "channel":
+        options["contract"] = read_config(verdict).contracts
     parsed = ReplayOptions(**options)
     if dry_run:
         for line in preview_lines(recording, parsed):

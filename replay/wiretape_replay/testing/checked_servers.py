@@ -376,6 +376,8 @@ class ServerGroup:
 
     def replay(self, recording: Path | str, options: dict[str, Any]) -> CheckedReplay:
         """Start a replay.  Raises InputError."""
+        if options.get("mode") != "verbatim":
+            options = {"contract": self._config.contracts} | options
         replay_options = select_options(ReplayOptions, options, self._find, "A replay")
         path = self._find(Path(recording))
         return self._start(CheckedReplay, options, partial(start_replay, path, replay_options))
