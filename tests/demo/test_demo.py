@@ -15,9 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from invoke import refusal
 
-from wiretape.cli import wiretape
 from wiretape.errors import InputError
 from wiretape.observations import Ending as How
 from wiretape.observations import Side
@@ -57,9 +56,8 @@ def recording(path: Path, *agents: str) -> Path:
 
 
 def test_an_unwritable_output_is_refused_before_anything_starts(tmp_path):
-    result = CliRunner().invoke(wiretape, ["demo", "--output", str(tmp_path / "none" / "run.db")])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"Error: {tmp_path}/none/run.db cannot be written: there is no folder {tmp_path}/none.\n"
+    error = f"Error: {tmp_path}/none/run.db cannot be written: there is no folder {tmp_path}/none."
+    assert refusal("demo", "--output", tmp_path / "none" / "run.db") == error
 
 
 def start_demo(folder: Path) -> subprocess.Popen[str]:
@@ -226,19 +224,13 @@ def test_a_file_of_another_origin_is_not_replaced(tmp_path, content):
     else:
         path.write_bytes(content)
     before = path.read_bytes()
-    result = CliRunner().invoke(wiretape, ["demo", "--output", str(path)])
-
-    assert result.exit_code == 2
-    assert len(result.stderr.splitlines()) == 1
+    refusal("demo", "--output", path)
     assert path.read_bytes() == before
 
 
 def test_without_mitmproxy_it_explains_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("wiretape_inspect.commands.demo.find_spec", lambda _: None)
-    result = CliRunner().invoke(wiretape, ["demo", "--output", str(tmp_path / "x.db")])
-
-    assert result.exit_code == 2
-    assert "pip install 'mitmproxy>=" in result.stderr
+    assert "pip install 'mitmproxy>=" in refusal("demo", "--output", tmp_path / "x.db")
 
 
 async def test_a_port_in_use_is_reported_in_one_sentence():

@@ -22,11 +22,11 @@ import click
 import httpx
 import pytest
 import yaml
-from click.testing import CliRunner
+from invoke import invoke, succeed
 from programs import find_program
 
 import wiretape as public
-from wiretape.cli import subcommand, wiretape
+from wiretape.cli import subcommand
 from wiretape.recording.formats import FORMATS
 from wiretape.rules.vectors import vectors_of
 from wiretape_replay.loop_thread import start_scenario
@@ -53,7 +53,7 @@ def folder(tmp_path, monkeypatch):
     tape = "\n".join(["tape: 1", "---", f"request: GET {STREAM}", "events:", *events, *others, ""])
     (tmp_path / "run.tape").write_text(tape, "utf-8")
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(wiretape, ["import", "run.tape", "--output", "run.db"]).exit_code == 0
+    succeed("import", "run.tape", "--output", "run.db")
     return tmp_path
 
 
@@ -180,7 +180,7 @@ KEY = "headers:\n- Authorization: Bearer any-key\n"
 def say(tmp_path, monkeypatch):
     """Run a command in a folder of its own; return its stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(wiretape, words).output
+    return lambda *words: invoke(*words).output
 
 
 def tape_of(name: str, *exchanges: str, head: str = "") -> None:

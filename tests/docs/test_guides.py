@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from hostile_server import BODY, HostileServer
+from invoke import invoke, succeed
 from programs import find_program
 
 from wiretape import __version__
-from wiretape.cli import wiretape
 from wiretape.config import load_config
 from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.stand_in import ServeOptions
@@ -210,13 +209,11 @@ def test_the_pre_commit_hook_reports_invalid_tapes(folder, monkeypatch):
     (folder / "bad.tape").write_text(stream.replace("events:", "evnts:"), "utf-8")
     assert all(re.search(hook["files"], path.name) for path in folder.glob("*.tape"))
 
-    def call(*arguments):
-        return CliRunner().invoke(wiretape, [*hook["entry"].split()[1:], *arguments])
-
     monkeypatch.chdir(folder)
-    assert call("good.tape").exit_code == 0
-    assert call("--fail-on=error", "good.tape").exit_code == 1
-    invalid = call("good.tape", "bad.tape")
+    entry = hook["entry"].split()[1:]
+    succeed(*entry, "good.tape")
+    assert invoke(*entry, "--fail-on=error", "good.tape").exit_code == 1
+    invalid = invoke(*entry, "good.tape", "bad.tape")
     assert invalid.exit_code == 2
     assert "bad.tape, line 4: evnts: unknown key" in invalid.stderr
 

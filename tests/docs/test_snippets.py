@@ -1,8 +1,8 @@
 """Every block of the pages has a known kind and valid content.
 
 Commands that read recordings run, those of other programs have options that exist, files are read by what reads them,
-and code is compiled.  What another test runs or compares is in ELSEWHERE with that test, and what nothing tries is in
-NOT_TRIED, with the reason.  A block of another kind fails.
+and code is compiled.  What another test runs or compares, and what nothing tries, is in data/snippets.toml with the
+test or the reason.  A block of another kind fails.
 """
 
 import ast
@@ -21,8 +21,9 @@ from types import SimpleNamespace
 import click
 import pytest
 import yaml
-from click.testing import CliRunner
+from invoke import invoke
 from markdown_it import MarkdownIt
+from tables import read_tables
 
 from wiretape import __version__
 from wiretape.cli import subcommand, wiretape
@@ -43,54 +44,13 @@ PAGES = [
 ]
 """All pages except those of the rules, which are generated from their vectors."""
 
-GUIDES = "tests/docs/test_guides.py"
-CODE = "tests/docs/test_code_on_pages.py"
-CONTRACTS = "tests/contract/test_contract_page.py"
-ELSEWHERE = {
-    ("README.md", "curl"): CODE,
-    ("README.md", "text"): "tests/demo/test_demo.py",
-    ("docs/cli.md", "text"): "tests/docs/test_cli_page.py",
-    ("docs/container.md", "podman"): "tests/packages/test_container.py",
-    **{("docs/contracts.md", kind): CONTRACTS for kind in ("python", "text", "toml")},
-    ("docs/control.md", "curl"): "tests/replay/test_control_page.py",
-    ("docs/control.md", "json"): "tests/replay/test_control_page.py",
-    ("docs/control.md", "python"): CODE,
-    ("docs/datasette.md", "text"): CODE,
-    ("docs/faults.md", "python"): "tests/replay/test_fault_page.py",
-    ("docs/faults.md", "text"): "tests/replay/test_fault_page.py",
-    ("docs/filter.md", "text"): CODE,
-    ("docs/guides/judge-your-service.md", "toml"): GUIDES,
-    ("docs/guides/judge-your-service.md", "yaml"): GUIDES,
-    ("docs/guides/test-your-client.md", "pytest"): GUIDES,
-    ("docs/guides/test-your-client.md", "python"): GUIDES,
-    ("docs/inspecting.md", "text"): "tests/inspect/test_inspecting_page.py",
-    **{("docs/install.md", program): ".ci/packages.py" for program in ("pip", "pipx", "uv", "uvx")},
-    ("docs/javascript.md", "js"): "tests/clients/test_javascript_runners.py",
-    ("docs/merge.md", "text"): CODE,
-    ("docs/python.md", "python"): CODE,
-    ("docs/recording.md", "sqlite3"): CODE,
-    ("docs/replay.md", "python"): CODE,
-    ("docs/report.md", "python"): CODE,
-    ("docs/report.md", "text"): CODE,
-    ("docs/scale.md", "yaml"): CODE,
-    ("docs/serve.md", "curl"): CODE,
-    ("docs/serve.md", "python"): CODE,
-    ("docs/service.md", "text"): CODE,
-    ("docs/tape.md", "text"): "tests/formats/test_tapes.py",
-    ("docs/testing.md", "pytest"): "tests/testing/test_testing_page.py",
-    ("docs/testing.md", "python"): "tests/testing/test_testing_page.py",
-    ("docs/testing.md", "toml"): "tests/testing/test_testing_page.py",
-    ("docs/testing.md", "yaml"): "tests/testing/test_testing_page.py",
-}
-"""The test that runs the blocks of a kind, or the commands of a program, of a page."""
-NOT_TRIED = {
-    ("CONTRIBUTING.md", "python"): "a rule without its imports; it is compiled",
-    ("CONTRIBUTING.md", "toml"): "a rule of the contract of the service",
-    ("docs/proxy.md", "text"): "live views and a drawing",
-    ("docs/replay.md", "text"): "output about recordings that do not exist; tests/replay tests the messages",
-    ("docs/trim.md", "text"): "output about a recording with 61 streams; tests/inspect/parts tests the messages",
-    ("docs/recover.md", "text"): "output about a damaged file; tests/inspect/parts tests the messages",
-}
+
+def _by_page_and_kind(table: dict[str, dict[str, str]]) -> dict[tuple[str, str], str]:
+    return {(page, kind): text for page, kinds in table.items() for kind, text in kinds.items()}
+
+
+TABLES = read_tables(__file__)
+ELSEWHERE, NOT_TRIED = (_by_page_and_kind(TABLES[name]) for name in ("elsewhere", "not-tried"))
 READERS = {
     "docs/assumptions.md": lambda path: ServeOptions(service=path),
     "docs/faults.md": fault_script,
@@ -351,7 +311,7 @@ def recordings(tmp_path_factory):
 
 
 def run(arguments: list[str]) -> None:
-    result = CliRunner().invoke(wiretape, arguments)
+    result = invoke(*arguments)
     assert result.exit_code in {0, 1}, f"wiretape {shlex.join(arguments)}\n{result.output}"
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
 
