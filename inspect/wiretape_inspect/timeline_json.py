@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -44,6 +45,10 @@ _ROW_NAMES: dict[type, str] = {
     LostRow: "lost",
     EndRow: "end",
 }
+
+_EVENT_MEMBERS = ("time_ns", "type", "kind", "id", "sequence", "run_id", "tool_call_id", "note")
+_event_values = attrgetter(*_EVENT_MEMBERS)
+"""Members of a row that are attributes of its event, and the function that reads them: there are very many rows."""
 
 
 def exchange_document(exchange: Exchange) -> dict[str, Any]:
@@ -86,9 +91,12 @@ def _values(row: StreamRow) -> dict[str, Any]:
     event = row.event
     return {
         "event": event.number,
-        **members_of(event, "time_ns", "type", "kind", "id", "sequence", "run_id", "tool_call_id", "note"),
-        **members_of(event.frame, "start", "end"),
-        **members_of(row, "gap_ns", "preview", "findings"),
+        **dict(zip(_EVENT_MEMBERS, _event_values(event), strict=True)),
+        "gap_ns": row.gap_ns,
+        "preview": row.preview,
+        "start": event.frame.start,
+        "end": event.frame.end,
+        "findings": row.findings,
     }
 
 
@@ -193,10 +201,7 @@ def recording_document(
     info = recording.info
     return {
         "file": recording.path.name,
-        "upstream": info.upstream,
-        "tool": info.tool,
-        "started": info.started,
-        "ended_ns": info.ended_ns,
+        **members_of(info, "upstream", "tool", "started", "ended_ns"),
         "exchanges": [listed_exchange(recording, exchange) for exchange in chosen],
         "findings": found,
         "contracts": info.contract_names,

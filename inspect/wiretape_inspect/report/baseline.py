@@ -154,12 +154,9 @@ def _entries(document: object, path: Path) -> list[Entry]:
 
 def dump(entries: Iterable[Entry]) -> str:
     """Encode a baseline: entries in a stable order, one key per line, so that changes are easy to review."""
-    items = [{**msgspec.to_builtins(entry), "reason": entry.reason} for entry in sorted(entries, key=_order)]
+    ordered = sorted(entries, key=msgspec.structs.astuple)
+    items = [{**msgspec.to_builtins(entry), "reason": entry.reason} for entry in ordered]
     return json.dumps({"format": FORMAT, "findings": items}, indent=2, ensure_ascii=False) + "\n"
-
-
-def _order(entry: Entry) -> tuple[Any, ...]:
-    return msgspec.structs.astuple(entry)
 
 
 def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> list[Entry]:

@@ -20,6 +20,7 @@ from typing import Any, cast
 import click
 
 from wiretape.errors import InputError
+from wiretape.json_codec import members_of
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, recording_opener, redact_urls
 from wiretape.recording.rotated_parts import WholeFiles, find_wholes, open_joined
@@ -189,8 +190,7 @@ def summarize(whole: WholeFiles, rules: RuleChoice) -> FileSummary:
     document = {
         "file": whole.name,
         "date": date,
-        "exchanges": report.outcomes.exchanges,
-        "events": report.outcomes.events,
+        **members_of(report.outcomes, "exchanges", "events"),
         "findings": dict(sorted(report.broken.items())),
         "inconclusive": sorted(report.verdicts[Verdict.INCONCLUSIVE]),
         **{name: sentence for name, sentence in doubts.items() if sentence},

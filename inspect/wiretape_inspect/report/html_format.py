@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from wiretape.json_codec import dump_json
+from wiretape.json_codec import dump_json, members_of
 from wiretape.rules import Finding, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
 from wiretape_inspect.report.case_results import case_lines
@@ -88,16 +88,13 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
     counts = Counter(finding.code for finding in shown)
     cases = case_lines(report.cases, report.coverage) if report.cases is not None else ()
     return {
-        "file": report.file,
+        **members_of(report, "file", "notice", "suppressed"),
         "summary": summary_text(report),
-        "notice": report.notice,
         "severities": _numbers(report),
         "more": {code: number - counts[code] for code, number in report.broken.items() if number > counts[code]},
         "inconclusive_reasons": [str(line) for line in (*inconclusive_lines(report), *scope_lines(report), *cases)],
-        "suppressed": report.suppressed,
         "selected": len(report.selected),
-        "events": report.outcomes.events,
-        "exchanges": report.outcomes.exchanges,
+        **members_of(report.outcomes, "events", "exchanges"),
         "radius": radius,
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from wiretape import __version__
+from wiretape.json_codec import members_of
 from wiretape.rules import Rule, RuleSet, explanation_of
 from wiretape.safe_text import printable
 from wiretape_inspect.report.baseline import fingerprint_of
@@ -68,10 +69,7 @@ def _rule(rule: Rule, contract: RuleSet | None, options: ReportOptions) -> dict[
         "defaultConfiguration": {"level": rule.severity},
         "properties": {
             "tags": ["contract", rule.code.rstrip("0123456789"), rule.side],
-            "basis": rule.basis,
-            "clause": rule.clause,
-            "scope": rule.scope,
-            "side": rule.side,
+            **members_of(rule, "basis", "clause", "scope", "side"),
         },
     }
     return document | ({"helpUri": f"{options.docs_url}{rule.code}.md"} if options.docs_url else {})
