@@ -71,7 +71,7 @@ def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(recordings):
 
     expected = report(*recordings, "--jobs", "1", "--format", "json").stdout_bytes
     cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://", silence_logs=50
+        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", protocol="tcp://", silence_logs=50
     )
     with cluster:
         dask = ("--dask", cluster.scheduler_address, "--format", "json")
