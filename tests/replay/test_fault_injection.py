@@ -367,8 +367,10 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
             Drop(name="each", after=events(sequence=2)),
             Corrupt(name="flaky", at=events(type="message.delta"), probability=0.5, times=1),
             Split(name="none", where=SplitPoint.CRLF, at=events()),
+            Corrupt(name="absent", how=Damage.REPLACE, find="e9", replacement="e2", at=events()),
             Error(name="busy", code="RATE_LIMITED", operation="cancel"),
             Drop(name="second", before=events(event=1), channel="s2", connection=2),
+            Reset(name="next", at=events(type="message.completed"), skip=1, times=1),
         )
     )
     assert list(list_hits(script, LOGS)) == [
@@ -382,10 +384,14 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
         "  may: session s1, position 3: at message.delta",
         "none: split (crlf)",
         "  hits nothing in this recording",
+        "absent: corrupt (replace)",
+        "  hits nothing in this recording",
         "busy: error RATE_LIMITED",
         "  any cancel request",
         "second: drop",
         "  session s2, position 0: before message.completed, sequence 1, on connection 2",
+        "next: reset (after the first 1, once, counted across all sessions, in the order of the requests)",
+        "  session s2, position 0: at message.completed, sequence 1",
     ]
 
 

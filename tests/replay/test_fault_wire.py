@@ -112,6 +112,7 @@ ON_EVENTS = {
     "short stall": (fault("stall", after="{ sequence = 2 }", seconds=0.01), FRAMES, "closed"),
     "delay": (fault("delay", before="{ sequence = 2 }", seconds=0.01), FRAMES, "closed"),
     "duplicate": (fault("duplicate", at='{ id = "e2" }'), [ONE, TWO, TWO, THREE, FOUR], "closed"),
+    "copies": (fault("duplicate", copies=2, at='{ id = "e2" }'), [ONE, TWO, TWO, TWO, THREE, FOUR], "closed"),
     "reorder": (fault("reorder", at="{ sequence = 2 }"), [ONE, THREE, TWO, FOUR], "closed"),
     "reorder at the end": (fault("reorder", at="{ sequence = 4 }"), FRAMES, "closed"),
     "broken JSON": (
