@@ -46,8 +46,9 @@ UNUSUAL = [
     {"headers": LENGTH, "chunks": EVENTS, **HTTP2},
     {"headers": UNFRAMED, "status": 204, **HTTP2},
     {"headers": (("Content-Type", "a\r\n b"), ("X", "1\r\n\r\n2\0"), ("X\n", "\xe9"), *CHUNKED), "reason": "A\nB"},
+    {"headers": (("Content-Type", "a\r\n\tb"), ("X", "1\r2"), (":status", "200"), *CHUNKED)},
     {"headers": (("Transfer-Encoding", "gzip"),), "chunks": EVENTS},
-    {"headers": (("Transfer-Encoding", "gzip, chunked"),), "chunks": EVENTS},
+    {"headers": (("Transfer-Encoding", "gzip, Chunked"),), "chunks": EVENTS},
     {"headers": (("Transfer-Encoding", "gzip"), ("transfer-encoding", "chunked")), "chunks": EVENTS},
     {"headers": (("Transfer-Encoding", "chunked "),), "chunks": EVENTS},
     {"headers": (("Content-Length", "x"),), "chunks": EVENTS},
@@ -98,7 +99,7 @@ async def test_unusual_exchanges_come_back_as_recorded_between_ordinary_ones(bui
 
 
 _INCOMPLETE = {Ending.SERVICE_RESET: "reset", Ending.CLIENT_CLOSED: "open", Ending.TIMED_OUT: "open"}
-_LINE_BREAK = re.compile(r"\r\n(?! )|\0|(?<!\r)\n")
+_LINE_BREAK = re.compile(r"\r\n(?![ \t])|\r(?!\n)|\0|(?<!\r)\n")
 """What would end a header."""
 
 
@@ -113,9 +114,12 @@ def expected_wire(recording: Recording, exchange: Exchange) -> tuple[bytes, byte
     empty = exchange.request.method == "HEAD" or response.status in {101, 204, 304}
     length = int(named["content-length"]) if not coding and named.get("content-length", "").isdigit() else None
     added = response.http_version == "HTTP/2.0" and not coding and length is None and not empty
-    chunked = not empty and (added or "".join(coding).rstrip().endswith("chunked"))
+    chunked = not empty and (added or "".join(coding).lower().rstrip().endswith("chunked"))
     is_old = response.http_version == "HTTP/1.0"
-    lines = [f"HTTP/1.{0 if is_old else 1} {response.status} {response.reason}", *map(": ".join, response.headers)]
+    lines = [
+        f"HTTP/1.{0 if is_old else 1} {response.status} {response.reason}",
+        *(": ".join(each) for each in response.headers if each[0][0] != ":"),
+    ]
     lines += ["Transfer-Encoding: chunked"] * added
     head = "".join(_LINE_BREAK.sub(" ", line) + "\r\n" for line in [*lines, ""])
     runs = () if empty else recording.body(exchange.number, Side.RESPONSE)
