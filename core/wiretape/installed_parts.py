@@ -1,10 +1,10 @@
-"""Optional parts of contracts in installed packages, such as a stand-in: entry points with the contract's name."""
+"""Entry points of installed packages: optional parts of contracts, such as a stand-in, have the contract's name."""
 
 import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wiretape.errors import InputError, describe_import_failure
 from wiretape.input_validation import choices_hint
@@ -29,14 +29,23 @@ def load_part(group: str, noun: str, type_: type[T], contract: str | None = None
         hint = choices_hint(chosen, names)
         end = "" if hint.endswith("?") else "."
         raise InputError(f"No contract {shorten(chosen)} with a {noun} is installed{hint}{end}")
-    try:
-        part = found[chosen].load()
-        if not isinstance(part, type_):
-            raise TypeError(f"{found[chosen].value} is not a {type_.__name__}")  # noqa: TRY301 - the same error
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does when it is imported
-        why = describe_import_failure(error)
-        raise InputError(f"The {noun} of the contract {chosen} cannot be loaded ({why}): repair the package.") from None
+    shown = f"The {noun} of the contract {chosen}"
+    part = load_entry_point(found[chosen], shown)
+    if not isinstance(part, type_):
+        raise _broken_package(shown, TypeError(f"{found[chosen].value} is not a {type_.__name__}"))
     return part
+
+
+def load_entry_point(entry: EntryPoint, shown: str) -> Any:
+    """Load what an entry point names, which messages call `shown`.  Raises InputError."""
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does when it is imported
+        raise _broken_package(shown, error) from None
+
+
+def _broken_package(shown: str, error: BaseException) -> InputError:
+    return InputError(f"{shown} cannot be loaded ({describe_import_failure(error)}): repair the package.")
 
 
 @cache

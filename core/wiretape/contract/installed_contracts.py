@@ -9,7 +9,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from wiretape.errors import InputError, describe_import_failure
+from wiretape.errors import InputError
+from wiretape.installed_parts import load_entry_point
 
 GROUP = "wiretape.contracts"
 
@@ -32,10 +33,7 @@ def find_installed(name: str) -> EntryPoint | None:
 def load_installed(entry: EntryPoint, contract_class: type) -> Any:
     """Return what an entry point names: a contract, or the path of a file.  Raises InputError."""
     name = f"The contract {entry.name} of the package {_package(entry)}"
-    try:
-        found = entry.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does when it is imported
-        raise InputError(f"{name} cannot be loaded ({describe_import_failure(error)}): repair the package.") from None
+    found = load_entry_point(entry, name)
     if isinstance(found, contract_class):
         return found
     if isinstance(found, str | Path):
