@@ -7,7 +7,8 @@ from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 
-from wiretape.agent_sessions import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys
+from wiretape.agent_sessions import AUTHENTICATION_REQUIRED, ERROR_CODES
+from wiretape.http_headers import bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.channel.channel_log import EntryKind, PlayableChannel, RecordedChannels

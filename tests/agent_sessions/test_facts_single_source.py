@@ -5,8 +5,9 @@ from pathlib import Path
 
 from for_each import for_each
 
-from wiretape.agent_sessions import CURSOR_HEADER, ERROR_CODES, EVENT_DELTAS, EVENT_TYPES, OPERATIONS, RETRY_AFTER
+from wiretape.agent_sessions import ERROR_CODES, EVENT_DELTAS, EVENT_TYPES, OPERATIONS
 from wiretape.agent_sessions.schemas import SCHEMAS
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 
 ROOT = Path(__file__).parents[2]
 # Vectors contain traffic.
@@ -21,7 +22,7 @@ FACTS = {
     *EVENT_TYPES,
     *ERROR_CODES,
     *(operation.path for operation in OPERATIONS.values()),
-    CURSOR_HEADER,
+    LAST_EVENT_ID,
     EVENT_DELTAS,
     RETRY_AFTER,
 }

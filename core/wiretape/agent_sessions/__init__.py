@@ -17,7 +17,6 @@ from wiretape.agent_sessions.error_codes import LIMITS as LIMITS
 from wiretape.agent_sessions.error_codes import PERMISSION_DENIED as PERMISSION_DENIED
 from wiretape.agent_sessions.error_codes import RATE_LIMITED as RATE_LIMITED
 from wiretape.agent_sessions.error_codes import RESOURCE_NOT_FOUND as RESOURCE_NOT_FOUND
-from wiretape.agent_sessions.error_codes import RETRY_AFTER as RETRY_AFTER
 from wiretape.agent_sessions.error_codes import RUN_NOT_CANCELLABLE as RUN_NOT_CANCELLABLE
 from wiretape.agent_sessions.error_codes import RUN_NOT_RESUMABLE as RUN_NOT_RESUMABLE
 from wiretape.agent_sessions.error_codes import RUNTIME_RESUME_UNAVAILABLE as RUNTIME_RESUME_UNAVAILABLE
@@ -54,9 +53,7 @@ from wiretape.agent_sessions.event_types import TOOL_FAILED as TOOL_FAILED
 from wiretape.agent_sessions.event_types import TOOL_STARTED as TOOL_STARTED
 from wiretape.agent_sessions.event_types import TOOL_TYPES as TOOL_TYPES
 from wiretape.agent_sessions.event_types import Durability as Durability
-from wiretape.agent_sessions.operations import AUTHORIZATION as AUTHORIZATION
 from wiretape.agent_sessions.operations import CANCEL as CANCEL
-from wiretape.agent_sessions.operations import CURSOR_HEADER as CURSOR_HEADER
 from wiretape.agent_sessions.operations import EVENT_DELTAS as EVENT_DELTAS
 from wiretape.agent_sessions.operations import INTERFACE as INTERFACE
 from wiretape.agent_sessions.operations import OPERATIONS as OPERATIONS
@@ -67,11 +64,7 @@ from wiretape.agent_sessions.operations import STREAM as STREAM
 from wiretape.agent_sessions.operations import Match as Match
 from wiretape.agent_sessions.operations import Operation as Operation
 from wiretape.agent_sessions.operations import bases_of as bases_of
-from wiretape.agent_sessions.operations import bearer_key as bearer_key
-from wiretape.agent_sessions.operations import bearer_keys as bearer_keys
-from wiretape.agent_sessions.operations import cursor_in as cursor_in
 from wiretape.agent_sessions.operations import deltas_requested as deltas_requested
-from wiretape.agent_sessions.operations import is_preflight as is_preflight
 from wiretape.agent_sessions.operations import is_session as is_session
 from wiretape.agent_sessions.operations import may_create_session as may_create_session
 from wiretape.agent_sessions.operations import operation_of as operation_of

@@ -8,9 +8,6 @@ ENVELOPE_KEY = "error"
 ENVELOPE_FIELDS = ("code", "message", "request_id")
 """The fields that `error` always has; each is a string."""
 
-RETRY_AFTER = "Retry-After"
-"""The response header with the number of seconds to wait after too many requests."""
-
 INVALID_REQUEST = "invalid_request"
 INVALID_CURSOR = "invalid_cursor"
 AUTHENTICATION_REQUIRED = "authentication_required"

@@ -1,20 +1,10 @@
-"""Operations of the service, and the headers and query parameters of their requests.
+"""Operations of the service, and the query parameters of their requests (part *Endpoints* of the specification)."""
 
-From the parts *Endpoints* and *Authentication* of the specification.
-"""
-
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from wiretape.bounded_dict import cache_short
-
-AUTHORIZATION = "Authorization"
-"""The request header that carries the bearer key."""
-
-CURSOR_HEADER = "Last-Event-ID"
-"""The request header that carries the SSE id of the last durable event received."""
 
 EVENT_DELTAS = "event_deltas"
 """The query parameter that adds deltas if it is `true`."""
@@ -127,30 +117,6 @@ def deltas_requested(target: str) -> bool:
     return any(name == EVENT_DELTAS and value.lower() == "true" for name, value in parse_qsl(query))
 
 
-def cursor_in(value: str | None) -> str | None:
-    """Return the cursor in the value of a Last-Event-ID header; None if it is empty."""
-    # Headers are decoded as latin-1, events as UTF-8.
-    return (value or "").encode("latin-1", "replace").decode("utf-8", "replace") or None
-
-
-def bearer_key(value: str) -> str | None:
-    """Return the key, or its fingerprint, in the value of an Authorization header; None if it has none."""
-    scheme, _, key = value.strip().partition(" ")
-    return key.strip() or None if scheme.lower() == "bearer" else None
-
-
-def bearer_keys(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the keys in the headers of a request: normally one."""
-    values = [value for name, value in headers if name.lower() == _AUTHORIZATION]
-    return [key for value in values if (key := bearer_key(value)) is not None]
-
-
-def is_preflight(method: str, headers: Iterable[tuple[str, str]]) -> bool:
-    """Whether a request is a CORS preflight, which browsers send without credentials."""
-    return method == "OPTIONS" and any(name.lower() == "access-control-request-method" for name, _ in headers)
-
-
-_AUTHORIZATION = AUTHORIZATION.lower()
 _MOST_BASES = 4
 _VERSION = INTERFACE.removeprefix("/")
 

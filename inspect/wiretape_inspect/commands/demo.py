@@ -16,9 +16,10 @@ import aiohttp
 import click
 import orjson
 
-from wiretape.agent_sessions import CURSOR_HEADER, DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
+from wiretape.agent_sessions import DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, file_errors, path_exists, write_error
+from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Recording, check_output, delete_recording, open_recording
@@ -134,7 +135,7 @@ class DemoClient:
         """
         target = self._target(_STREAM)
         response, parser = self._new_response(f"GET {target}"), Parser()
-        headers = {CURSOR_HEADER: self._cursor} if self._cursor is not None else {}
+        headers = {LAST_EVENT_ID: self._cursor} if self._cursor is not None else {}
         async with http.get(f"{self._url}{target}", headers=headers) as received:
             response.status = received.status
             _check_status(response, 200)

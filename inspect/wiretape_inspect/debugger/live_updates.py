@@ -13,8 +13,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from wiretape.agent_sessions import CURSOR_HEADER
 from wiretape.errors import InputError
+from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording, TailPosition
@@ -101,7 +101,7 @@ def _requested(
     request: web.Request, *, exchange: int | None = None, after: str | None = None, rows: int = 0
 ) -> "LiveUpdates":
     """Return the updates that a request asks for; its query parameters are the keyword parameters."""
-    last_id = request.headers.get(CURSOR_HEADER)
+    last_id = request.headers.get(LAST_EVENT_ID)
     if last_id:
         # A browser reconnects by itself, with the URL of its first request.
         since, known = parse_position(last_id)

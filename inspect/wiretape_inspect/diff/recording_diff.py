@@ -5,8 +5,9 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from wiretape.agent_sessions import CURSOR_HEADER, RETRY_AFTER, operation_of, session_in
+from wiretape.agent_sessions import operation_of, session_in
 from wiretape.content_encoding import decode_beginning
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 from wiretape.json_diff import MISSING, Difference
 from wiretape.json_path import JsonPath
 from wiretape.observations import BytesArrived, Headers, RequestStarted, Side
@@ -86,7 +87,7 @@ class RecordingDiff:
             yield Difference("request target", here.target, there.target)
         cursors = (request_cursor(first), request_cursor(second))
         if not self._values.is_same_id(*cursors):
-            yield Difference(f"request header {CURSOR_HEADER.lower()}", *map(_or_missing, cursors))
+            yield Difference(f"request header {LAST_EVENT_ID.lower()}", *map(_or_missing, cursors))
         yield from self._headers("request", here.headers, there.headers, self._options.headers)
         yield from self._bodies(first, second, Side.REQUEST)
 

@@ -15,8 +15,9 @@ from importlib.resources import files
 
 import orjson
 
-from wiretape.agent_sessions import CURSOR_HEADER, FAILURE_TYPES, TOOL_TYPES
+from wiretape.agent_sessions import FAILURE_TYPES, TOOL_TYPES
 from wiretape.agent_sessions.event_types import MESSAGE_DELTA, REASONING_DELTA
+from wiretape.http_headers import LAST_EVENT_ID
 
 CONTENT_TYPES = {".js": "text/javascript", ".css": "text/css"}
 _MAIN = "main"
@@ -24,7 +25,7 @@ _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE
 _EXPORT = re.compile(r"^export (?=(?:async )?function |class |const )", re.MULTILINE)
 _EXPORTED = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)
 _CONTRACT = {
-    "cursorHeader": CURSOR_HEADER,
+    "cursorHeader": LAST_EVENT_ID,
     "textDelta": MESSAGE_DELTA,
     "reasoningDelta": REASONING_DELTA,
     "toolEnded": TOOL_TYPES[2:],

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from wiretape.agent_sessions import AUTHORIZATION
 from wiretape.event import Event
+from wiretape.http_headers import AUTHORIZATION
 from wiretape.observations import Observation
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient
 

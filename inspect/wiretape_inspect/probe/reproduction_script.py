@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from wiretape.agent_sessions import AUTHORIZATION, CURSOR_HEADER, KEEP_ALIVE_SECONDS
+from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
+from wiretape.http_headers import AUTHORIZATION, LAST_EVENT_ID
 from wiretape.rules import CATALOGUE
 from wiretape_inspect.probe.probe_client import ProbeTarget
 from wiretape_inspect.probe.probe_steps import NAME, Close, Read, Send, Step, names_in
@@ -163,7 +164,7 @@ class _Script:
         else:
             options = "-sc" if check.scope in shown else "-c"
             session = _variable(names[0]) if names else ""
-            cursor = next((value for name, value in sent.headers if name == CURSOR_HEADER), "")
+            cursor = next((value for name, value in sent.headers if name == LAST_EVENT_ID), "")
             given = (("session", f'"${session}"'), ("cursor", self._text(cursor) or "''"))
             options += "".join(f" --arg {name} {value}" for name, value in given if f"${name}" in check.filter)
             numbers = " ".join(map(str, shown.get(check.scope, [number])))

@@ -21,6 +21,7 @@ from wiretape import agent_sessions
 from wiretape.agent_sessions import TOOL_TYPES, operation_of
 from wiretape.errors import InputError
 from wiretape.files import check_writable, path_exists, read_error
+from wiretape.http_headers import AUTHORIZATION, LAST_EVENT_ID, RETRY_AFTER
 from wiretape.input_validation import Source, validate
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
@@ -293,8 +294,8 @@ def _generalize(quoted: re.Match[str]) -> str:
 def _vocabulary() -> frozenset[str]:
     """Return the names that the specification gives to types, codes, fields and headers."""
     names = {*agent_sessions.EVENT_TYPES, *agent_sessions.ERROR_CODES, *agent_sessions.ENVELOPE_FIELDS}
-    names |= {agent_sessions.ENVELOPE_KEY, agent_sessions.CURSOR_HEADER, agent_sessions.AUTHORIZATION}
-    names |= {agent_sessions.RETRY_AFTER, "Content-Type"}
+    names |= {agent_sessions.ENVELOPE_KEY, LAST_EVENT_ID, AUTHORIZATION}
+    names |= {RETRY_AFTER, "Content-Type"}
     names |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
 
     def add_properties(schema: dict[str, Any]) -> dict[str, Any]:

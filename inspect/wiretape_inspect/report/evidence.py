@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from wiretape.agent_sessions import CURSOR_HEADER, RETRY_AFTER
 from wiretape.content_encoding import decode_beginning
 from wiretape.event import Event, TimedFrame
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 from wiretape.observations import Headers, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Party
@@ -26,7 +26,7 @@ WIDTH = 1000
 _MAX_LINES = 6
 _MAX_BODY = 240
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_REQUEST_HEADERS = ("Authorization", CURSOR_HEADER)
+_REQUEST_HEADERS = ("Authorization", LAST_EVENT_ID)
 _RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", RETRY_AFTER)
 _SENTENCE = re.compile(r"Expected ((?:`[^`]*`|[^`])*?), got (.*)\.", re.DOTALL)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

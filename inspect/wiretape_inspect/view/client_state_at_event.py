@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wiretape.agent_sessions import (
-    CURSOR_HEADER,
     DELTA_TYPES,
     MESSAGE_COMPLETED,
     MESSAGE_DELTA,
@@ -12,10 +11,10 @@ from wiretape.agent_sessions import (
     REASONING_DELTA,
     REASONING_MESSAGE,
     RUN_STARTED,
-    cursor_in,
 )
 from wiretape.content_encoding import is_identity
 from wiretape.event import Event
+from wiretape.http_headers import LAST_EVENT_ID, cursor_in
 from wiretape.observations import header
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, SessionState, Span, with_names
@@ -188,4 +187,4 @@ def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange
 
 def request_cursor(exchange: Exchange) -> str | None:
     """Return the cursor that the request resumes after; None if it starts from the beginning."""
-    return cursor_in(header(exchange.request.headers, CURSOR_HEADER))
+    return cursor_in(header(exchange.request.headers, LAST_EVENT_ID))

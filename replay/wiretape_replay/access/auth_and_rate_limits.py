@@ -11,11 +11,10 @@ from wiretape.agent_sessions import (
     RATE_LIMITED,
     RESOURCE_NOT_FOUND,
     Limit,
-    bearer_keys,
-    is_preflight,
     session_in,
 )
 from wiretape.bounded_dict import cache_short
+from wiretape.http_headers import bearer_keys, is_preflight
 from wiretape_replay.access.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.http_server.aiohttp_server import Handler

@@ -17,11 +17,11 @@ from wiretape.agent_sessions import (
     LIMITS,
     RATE_LIMITED,
     RESUME,
-    RETRY_AFTER,
     SESSION_BUSY,
     Limit,
 )
 from wiretape.agent_sessions.schemas import has_own_details
+from wiretape.http_headers import RETRY_AFTER
 from wiretape.observations import Headers
 from wiretape.safe_text import shorten
 from wiretape_replay.generated_ids import RequestIdCounter

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from wiretape.agent_sessions import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
+from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
+from wiretape.http_headers import AUTHORIZATION, bearer_key
 from wiretape_replay.channel.channel_log import ChannelLog
 from wiretape_replay.channel.playhead import Playhead
 from wiretape_replay.http_server.http_messages import HttpRequest

@@ -9,19 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote
 
-from wiretape.agent_sessions import (
-    CURSOR_HEADER,
-    INVALID_CURSOR,
-    STREAM,
-    cursor_in,
-    deltas_requested,
-    operation_of,
-)
+from wiretape.agent_sessions import INVALID_CURSOR, STREAM, deltas_requested, operation_of
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_model import Contract
 from wiretape.contract.facts import EventFacts, EventType
 from wiretape.contract.patterns import MISSING
 from wiretape.event import Event, Shape
+from wiretape.http_headers import LAST_EVENT_ID, cursor_in
 from wiretape.observations import RequestStarted, header
 from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import error_response
@@ -93,7 +87,7 @@ class ServiceStreamFacts:
         match = operation_of(request.method, request.target)
         if match is None or match.operation is not STREAM:
             return None
-        sent = header(request.headers, CURSOR_HEADER)
+        sent = header(request.headers, LAST_EVENT_ID)
         return StreamOpening(
             request.target, match.session_id, cursor_in(sent) or sent, deltas_requested(request.target)
         )

@@ -10,16 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from wiretape.agent_sessions import (
-    CURSOR_HEADER,
-    ERROR_CODES,
-    INVALID_CURSOR,
-    LIMITS,
-    STREAM,
-    cursor_in,
-    operation_of,
-    session_in,
-)
+from wiretape.agent_sessions import ERROR_CODES, INVALID_CURSOR, LIMITS, STREAM, operation_of, session_in
+from wiretape.http_headers import LAST_EVENT_ID, cursor_in
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail, error_response
@@ -244,7 +236,7 @@ def identify_service_request(request: HttpRequest) -> FaultRequest:
         channel=match.session_id if match else session_in(request.target),
         run=match.run_id if match else None,
         stream=match.session_id if match is not None and match.operation is STREAM else None,
-        cursor=cursor_in(request.header(CURSOR_HEADER)),
+        cursor=cursor_in(request.header(LAST_EVENT_ID)),
     )
 
 

@@ -12,18 +12,17 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 from wiretape.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     AUTHENTICATION_REQUIRED,
-    CURSOR_HEADER,
     ERROR_CODES,
     KEEP_ALIVE_SECONDS,
     PERMISSION_DENIED,
     RATE_LIMITED,
-    RETRY_AFTER,
     SESSION_BUSY,
     STATUS_IDLE,
     TERMINAL_RUN_TYPES,
     TOOL_RESULT_INVALID,
 )
 from wiretape.event import Event
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 from wiretape.labels import count_of
 from wiretape.observations import Ending, header
 from wiretape.rules import Severity
@@ -637,7 +636,7 @@ class Prober:
         deltas, codings = options.get("deltas", True), options.get("codings")
         query = "" if deltas is None else f"?event_deltas={str(deltas).lower()}"
         headers = [("Accept", EVENT_STREAM)]
-        headers += [] if cursor is None else [(CURSOR_HEADER, cursor)]
+        headers += [] if cursor is None else [(LAST_EVENT_ID, cursor)]
         headers += [] if codings is None else [("Accept-Encoding", codings)]
         target = f"/v1/sessions/{session}/events/stream{query}"
         step = self._step("GET", target, options.get("key", "main"), headers=headers)

@@ -6,13 +6,13 @@ from functools import partial
 
 from wiretape.agent_sessions import (
     AUTHENTICATION_REQUIRED,
-    AUTHORIZATION,
     INVALID_REQUEST,
     LIMITS,
     PERMISSION_DENIED,
     RATE_LIMITED,
     RESOURCE_NOT_FOUND,
 )
+from wiretape.http_headers import AUTHORIZATION
 from wiretape.rules import Severity
 from wiretape_contracts.agent_sessions.probe.prober import Prober, case, require
 from wiretape_inspect.probe.probe_case import NotPossible

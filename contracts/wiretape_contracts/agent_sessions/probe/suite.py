@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from wiretape import agent_sessions
+from wiretape.http_headers import RETRY_AFTER
 from wiretape.sse import EVENT_STREAM
 from wiretape.toml_files import read_toml
 from wiretape_contracts.agent_sessions.probe import (  # noqa: F401 - they register the cases
@@ -33,7 +34,7 @@ _FACTS = {
     "error": agent_sessions.ENVELOPE_KEY,
     "event_stream": EVENT_STREAM,
     "limits": ", ".join(f"[{each.requests}, {each.window_seconds}]" for each in agent_sessions.LIMITS.values()),
-    "retry_after": agent_sessions.RETRY_AFTER,
+    "retry_after": RETRY_AFTER,
     "statuses": json.dumps({code: row.status for code, row in agent_sessions.ERROR_CODES.items()}),
 }
 """Facts that stand in a filter otherwise than as JSON."""

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.agent_sessions import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
+from wiretape.agent_sessions import LIMITS, OPERATIONS
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 from wiretape.input_validation import Source, validate
 from wiretape.observations import is_header_name
 from wiretape.toml_files import read_toml
@@ -37,7 +38,7 @@ _RESERVED_HEADERS = frozenset(
         *("Cache-Control", "Connection", "Cookie", "Date", "Expect", "Forwarded", "From", "Host", "Keep-Alive"),
         *("Last-Modified", "Max-Forwards", "Origin", "Pragma", "Proxy-Authorization", "Proxy-Connection", "Range"),
         *("Referer", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "Via"),
-        *(CURSOR_HEADER, RETRY_AFTER, TOKEN_HEADER),
+        *(LAST_EVENT_ID, RETRY_AFTER, TOKEN_HEADER),
     )
 )
 """Headers that have their own meaning, so they cannot carry an idempotency key."""

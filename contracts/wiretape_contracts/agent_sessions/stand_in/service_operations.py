@@ -12,15 +12,14 @@ import orjson
 
 from wiretape.agent_sessions import (
     CANCEL,
-    CURSOR_HEADER,
     EVENT_DELTAS,
     IDEMPOTENCY_CONFLICT,
     INVALID_REQUEST,
     RESOURCE_NOT_FOUND,
     RESUME,
     STREAM,
-    is_preflight,
 )
+from wiretape.http_headers import LAST_EVENT_ID, is_preflight
 from wiretape.safe_text import shorten
 from wiretape_contracts.agent_sessions.stand_in.assumptions import Assumptions
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import format_time
@@ -266,5 +265,5 @@ def check_stream_parameters(request: HttpRequest) -> None:
     deltas = [value.lower() for name, value in pairs if name == EVENT_DELTAS]
     require(set(deltas) <= {"true", "false"}, EVENT_DELTAS, "expected true or false")
     require(len(deltas) <= 1, EVENT_DELTAS, "expected one value")
-    cursors = sum(name.lower() == CURSOR_HEADER.lower() for name, _ in request.headers)
-    require(cursors <= 1, CURSOR_HEADER, "expected one value")
+    cursors = sum(name.lower() == LAST_EVENT_ID.lower() for name, _ in request.headers)
+    require(cursors <= 1, LAST_EVENT_ID, "expected one value")

@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from wiretape.agent_sessions import AUTHORIZATION
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
 from wiretape.files import read_limited
+from wiretape.http_headers import AUTHORIZATION
 from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import (

@@ -6,17 +6,10 @@
 from collections.abc import Collection
 from urllib.parse import unquote_plus
 
-from wiretape.agent_sessions import (
-    AGENT_CUSTOM_TOOL_USE,
-    AUTHORIZATION,
-    CANCEL,
-    CURSOR_HEADER,
-    EVENT_ALREADY_RESOLVED,
-    INVALID_CURSOR,
-    STREAM_RESYNC,
-)
+from wiretape.agent_sessions import AGENT_CUSTOM_TOOL_USE, CANCEL, EVENT_ALREADY_RESOLVED, INVALID_CURSOR, STREAM_RESYNC
 from wiretape.credential_names import is_credential_parameter
 from wiretape.event import Event, is_header_safe
+from wiretape.http_headers import AUTHORIZATION, LAST_EVENT_ID
 from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
@@ -104,7 +97,7 @@ def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
 def _wrong_cursor(reader: SessionReader, cursor: str | None, why: str = "") -> Outcome:
     last_positions = {position.last: position for position in reader.positions if position.last is not None}
     cursors = [cursor for position in list(last_positions.values())[-2:] for cursor in position.possible]
-    expected = f"{_list_cursors(cursors, 'none')} as {CURSOR_HEADER}" if cursors else f"no {CURSOR_HEADER}"
+    expected = f"{_list_cursors(cursors, 'none')} as {LAST_EVENT_ID}" if cursors else f"no {LAST_EVENT_ID}"
     got = f"{quote_or_none(cursor)}: {why}" if why else quote_or_none(cursor)
     return problem(f"Expected {expected}, got {got}.")
 

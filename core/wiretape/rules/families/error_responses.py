@@ -15,13 +15,13 @@ from wiretape.agent_sessions import (
     LIMITS,
     RATE_LIMITED,
     RESUME,
-    RETRY_AFTER,
     SESSION_BUSY,
     Operation,
     code_in_other_case,
     session_in,
 )
 from wiretape.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS, error_fields, has_own_details, is_closed
+from wiretape.http_headers import RETRY_AFTER
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.observations import header

@@ -1,7 +1,8 @@
 """RES: streams that were opened with a cursor."""
 
-from wiretape.agent_sessions import CURSOR_HEADER, INVALID_CURSOR
+from wiretape.agent_sessions import INVALID_CURSOR
 from wiretape.event import Event, Shape
+from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
@@ -24,7 +25,7 @@ from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamSta
 from wiretape.sse import is_event_stream
 
 _REPLAY = (
-    f'Stream rule 1: "When `{CURSOR_HEADER}` is sent, persisted events after that id are replayed first, '
+    f'Stream rule 1: "When `{LAST_EVENT_ID}` is sent, persisted events after that id are replayed first, '
     'then live output resumes."'
 )
 _MOST_NAMED = 3

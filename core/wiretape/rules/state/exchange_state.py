@@ -6,23 +6,19 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from wiretape.agent_sessions import (
-    CURSOR_HEADER,
     ERROR_CODES,
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
     RATE_LIMITED,
     RESUME,
-    RETRY_AFTER,
     SAME_KEY_CODES,
     STREAM,
     Match,
-    bearer_keys,
-    cursor_in,
-    is_preflight,
     is_session,
     session_in,
 )
 from wiretape.bounded_dict import put_bounded
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER, bearer_keys, cursor_in, is_preflight
 from wiretape.observations import BytesArrived, Ending, RequestStarted, Side, header
 from wiretape.rules.exchange import Exchange, SilenceMonitor
 from wiretape.rules.state.client_state import (
@@ -145,7 +141,7 @@ class ExchangeState(Exchange):
     @property
     def cursor(self) -> str | None:
         """The cursor of the request; None if it is empty."""
-        return cursor_in(header(self.request.headers, CURSOR_HEADER))
+        return cursor_in(header(self.request.headers, LAST_EVENT_ID))
 
     @property
     def is_stream_request(self) -> bool:
