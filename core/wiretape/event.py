@@ -1,29 +1,23 @@
 """Events of streams: each is made once, by the reader of frames, and decoded once for all who use it.
 
 An event is the timed frame of a block of lines; comments, blank lines, byte order marks and bytes that were cut off are
-frames, but not events.
-
-What belongs to the service, where its JSON has the facts and what they mean, is read here and nowhere else.
+frames, but not events.  Its facts are read as the format of its contract says.
 """
 
-from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import Any, Literal
+from functools import cache
+from typing import Any
 
 import orjson
 
-from wiretape.agent_sessions import DELTA_TYPES
-from wiretape.agent_sessions.schemas import SchemaErrors, find_event_errors
-from wiretape.event_preview import block_texts, content_preview, is_utf8
-from wiretape.json_codec import UnreadableJson, read_unusual_json, sequence_in
+from wiretape.event_format import PLAIN, EventFormat, EventKind, join_key
+from wiretape.event_preview import content_preview, is_utf8
+from wiretape.json_codec import UnreadableJson, read_unusual_json
 from wiretape.sse import Frame
-
-EventKind = Literal["durable", "delta", "ephemeral"]
 
 LONGEST_ID = 1024
 """Longest id in bytes that fits a header; servers refuse headers over about 8 KiB."""
 _USUAL_FIELDS = frozenset({b"event", b"id", b"data"})
-_NO_OFFSET = timedelta(0)
 _NO_OBJECT_DATA: dict[str, Any] = {}
 
 
@@ -74,12 +68,12 @@ class Event(TimedFrame):
     """An event of a stream.  Immutable."""
 
     __slots__ = (
-        "_schema_errors",
-        "created_at",
         "cursor",
         "data",
         "document",
         "event_line",
+        "event_type",
+        "format",
         "has_rare_fields",
         "has_unusual_json",
         "id_line",
@@ -87,19 +81,25 @@ class Event(TimedFrame):
         "is_durable",
         "json_hash",
         "number",
-        "run_id",
         "sequence",
         "shape",
         "type",
         "value",
     )
 
-    def __init__(self, exchange: int, frame: Frame, time_ns: int, number: int) -> None:  # noqa: PLR0915 - runs for every event, and calls take long
+    def __init__(
+        self, exchange: int, frame: Frame, time_ns: int, number: int, event_format: EventFormat = PLAIN
+    ) -> None:
+        # This runs for every event, and calls take long.
         self.exchange = exchange
         self.frame = frame
         self.time_ns = time_ns
         self.number = number
         """Its number in the stream, from 1."""
+        self.format = event_format
+        """How its facts are read."""
+        self.json_hash: int | None = None
+        """The hash of its JSON, once it was computed."""
         fields = frame[3]
         self.event_line: bytes | None
         """The value of the effective `event` line; None without any."""
@@ -115,7 +115,7 @@ class Event(TimedFrame):
         elif len(fields) == 3 and fields[0][0] == b"id" and fields[1][0] == b"event" and fields[2][0] == b"data":
             identity, self.event_line, data = fields[0][1], fields[1][1], fields[2][1]
         else:
-            identity, data = self._read_fields(frame)
+            identity, data = self._read_rare_fields(frame)
         self.id_line = identity
         self.data = data
         self.has_unusual_json = False
@@ -127,41 +127,46 @@ class Event(TimedFrame):
             value = read_unusual_json(data, error)
         self.value: Any = value
         """The JSON value of the data, or an `UnreadableJson`."""
-        is_object = type(value) is dict
-        document = value if is_object else _NO_OBJECT_DATA
-        self.document: dict[str, Any] = document
+        self.document: dict[str, Any] = value if type(value) is dict else _NO_OBJECT_DATA
         """The JSON value, if it is an object; otherwise empty."""
-        sequence, run_id, type_ = document.get("sequence"), document.get("run_id"), document.get("type")
-        if type(sequence) is float:
-            sequence = sequence_in(document, data)
-        self.sequence: int | None = sequence if type(sequence) is int else None
-        """The JSON `sequence`, if it is an integer (neither a boolean nor a float)."""
-        self.run_id: str | None = run_id if type(run_id) is str else None
-        """The JSON `run_id`, if it is a string."""
-        type_ = type_ if type(type_) is str else self.name
-        self.type: str = type_
-        """The JSON `type`, if it is a string, or else the name on the `event:` line, or else empty."""
-        self.cursor: str | None = _decode_id(identity) if identity else None
-        """The id that clients store to resume; None if it is absent, empty or not UTF-8, or contains NUL."""
-        self.json_hash: int | None = None
-        """The hash of its JSON, once it was computed."""
-        self._schema_errors: SchemaErrors | None = None
-        self.created_at: datetime | None = None
-        """The JSON `created_at`, if it is an ISO 8601 timestamp in UTC; always None for a delta."""
-        self.is_delta = type_ in DELTA_TYPES and is_object
-        """Whether it is a fragment of live output: a JSON object with one of the delta types."""
-        if self.is_delta:
-            self.is_durable, self.shape = False, _DELTA
-            return
-        self.is_durable = bool(identity) or self.has_sequence
-        """Whether the service stores and replays it: it has an id or a sequence, and is not a delta."""
-        if is_object:
-            self.shape = _DURABLE if self.is_durable else _EPHEMERAL
-            self.created_at = _parse_utc(document.get("created_at"))
-        else:
-            self.shape = _NO_OBJECT if self.has_data else _NO_DATA
+        self._read_facts()
 
-    def _read_fields(self, frame: Frame) -> tuple[bytes | None, bytes]:
+    def _read_facts(self) -> None:
+        """Read what the contract says about the event."""
+        event_format, value = self.format, self.value
+        has_data = self.has_data
+        event_type = event_format.describe(
+            event_format.read_type(self.name, value, self.data) if has_data else self.name
+        )
+        self.event_type = event_type
+        """What the contract says about its type."""
+        self.type: str = event_type.name
+        """Its type; empty if it has none."""
+        self.cursor: str | None = self._read_cursor()
+        """What a client sends to resume after the event; None if it cannot."""
+        sequence = None if event_format.sequence is None else event_format.sequence.read(value)
+        self.sequence: int | None = sequence if type(sequence) is int else None
+        """Its number, if that is an integer."""
+        is_durable = event_type.is_durable
+        self.is_durable: bool = self.cursor is not None if is_durable is None else is_durable
+        """Whether the service stores and replays it."""
+        self.is_delta: bool = event_type.is_delta and has_data
+        """Whether it is a fragment of a text."""
+        self.shape: Shape
+        """Which rules apply to it."""
+        if type(value) is not dict:
+            self.shape = _NO_OBJECT if has_data else _NO_DATA
+        else:
+            self.shape = _DELTA if self.is_delta else _DURABLE if self.is_durable else _EPHEMERAL
+
+    def _read_cursor(self) -> str | None:
+        pointer = self.format.cursor
+        if pointer is None:
+            return decode_id(self.id_line)
+        value = pointer.read(self.value)
+        return str(value) if type(value) in {str, int} and value != "" else None
+
+    def _read_rare_fields(self, frame: Frame) -> tuple[bytes | None, bytes]:
         """Read the lines under the SSE rules, and return the id and the data.
 
         Data lines are joined; otherwise the last line wins, of ids the last one without NUL.
@@ -180,9 +185,15 @@ class Event(TimedFrame):
         return "delta" if self.is_delta else "durable" if self.is_durable else "ephemeral"
 
     @property
-    def has_sequence(self) -> bool:
-        """Whether its JSON has a `sequence` of any type other than null."""
-        return self.document.get("sequence") is not None
+    def kinds(self) -> tuple[EventKind, ...]:
+        """Its kinds: a delta can also be durable."""
+        return ("durable", "delta") if self.is_durable and self.is_delta else (self.kind,)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys of the entities that it is about, by the names of these."""
+        found = {each.name: each.read_key(self.value) for each in self.format.entities}
+        return {name: joined for name, key in found.items() if key is not None and (joined := join_key(key))}
 
     @property
     def has_data(self) -> bool:
@@ -217,50 +228,32 @@ class Event(TimedFrame):
         return None if isinstance(self.value, UnreadableJson) else self.value
 
     @property
-    def tool_call_ids(self) -> list[str]:
-        """The tool call ids in `content` and `data`: none, one, or two that differ."""
-        first, second = self._content_and_data("tool_call_id")
-        found = [first] if second is None or first == second else [first, second]
-        return [call_id for call_id in found if call_id is not None]
+    def run_id(self) -> str | None:
+        """The key of its run."""
+        return self.keys.get("run")
 
     @property
     def tool_call_id(self) -> str | None:
-        """The first of the `tool_call_ids`; None without any."""
-        ids = self.tool_call_ids if "content" in self.document or "data" in self.document else None
-        return ids[0] if ids else None
+        """The key of its tool call."""
+        return self.keys.get("tool_call")
 
     @property
-    def tool_name(self) -> str | None:
-        """The tool name in `content` and `data`; None if there is none, or if they differ."""
-        first, second = self._content_and_data("name")
-        if first is None or second is None or first == second:
-            return second if first is None else first
-        return None
-
-    def _content_and_data(self, name: str) -> tuple[str | None, str | None]:
-        """The values of a field of `content` and `data`, if they are strings."""
-        content, data = self.document.get("content"), self.document.get("data")
-        first = content.get(name) if type(content) is dict else None
-        second = data.get(name) if type(data) is dict else None
-        return first if type(first) is str else None, second if type(second) is str else None
-
-    @property
-    def delta_text(self) -> str | None:
+    def text(self) -> str | None:
         """The text of a delta; None if it has none, and for any other event."""
-        delta = self.document.get("delta") if self.kind == "delta" else None
-        text = delta.get("text") if type(delta) is dict else None
+        pointer = self.event_type.text if self.is_delta else None
+        text = None if pointer is None else pointer.read(self.value)
         return text if type(text) is str else None
 
     @property
-    def text(self) -> str:
-        """The whole text of a delta; of any other event, a preview of its content."""
-        text = self.delta_text
+    def preview(self) -> str:
+        """The whole text of a delta; of any other event, the beginning of its content."""
+        text = self.text
         return content_preview(self.type, self.value, self.data) if text is None else text
 
     @property
     def final_text(self) -> str:
-        """The whole text of a durable event: its text blocks, joined; empty if it has none."""
-        return "".join(block_texts(self.document))
+        """The whole text of a durable event; empty if it has none."""
+        return ""
 
     @property
     def is_plain_delta(self) -> bool:
@@ -313,35 +306,32 @@ class Event(TimedFrame):
         """Whether `text`, a part of the event, may have been damaged by invalid UTF-8, which SSE001 reports."""
         return "\ufffd" in text and not self.is_utf8
 
-    def find_schema_errors(self) -> SchemaErrors:
-        """Return where the JSON of a durable event or a delta does not match its schemas."""
-        errors = self._schema_errors
-        if errors is None:
-            errors = self._schema_errors = find_event_errors(self.document, self.type, is_delta=self.is_delta)
-        return errors
 
-    def workspace_of(self, session: str) -> str | None:
-        """The JSON `workspace_id`, unless the event names another session than `session`."""
-        workspace = self.document.get("workspace_id")
-        if type(workspace) is not str:
-            return None
-        other = self.document.get("session_id")
-        return None if type(other) is str and other != session else workspace
+def make_event(exchange: int, frame: Frame, time_ns: int, number: int, event_format: EventFormat = PLAIN) -> Event:
+    """Return the event in a frame, of the class that its format names."""
+    event_class: type[Event] = event_format.event_class or Event
+    return event_class(exchange, frame, time_ns, number, event_format)
 
 
-class UnreadEvent(Event):
-    """An event that is read when it is first used: then it becomes an `Event`, whose attributes are faster."""
+class _Unread:
+    """An event that is read when it is first used: then it becomes one of its class, whose attributes are faster."""
 
     __slots__ = ()
 
-    def __init__(self, exchange: int, frame: Frame, time_ns: int, number: int) -> None:
-        TimedFrame.__init__(self, exchange, frame, time_ns)
-        self.number = number
+    def __init__(self, exchange: int, frame: Frame, time_ns: int, number: int, event_format: EventFormat) -> None:
+        self.exchange, self.frame, self.time_ns = exchange, frame, time_ns  # type: ignore[misc]
+        self.number, self.format = number, event_format  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
-        self.__class__ = Event  # type: ignore[assignment]
-        self.__init__(self.exchange, self.frame, self.time_ns, self.number)  # type: ignore[misc]
+        self.__class__ = self.format.event_class or Event
+        self.__init__(self.exchange, self.frame, self.time_ns, self.number, self.format)  # type: ignore[misc]
         return getattr(self, name)
+
+
+@cache
+def unread_class(event_class: type[Event]) -> type[Event]:
+    """Return the class of events that are read when they are first used."""
+    return type(f"Unread{event_class.__name__}", (_Unread, event_class), {"__slots__": ()})
 
 
 def is_header_safe(identity: str) -> bool:
@@ -351,22 +341,12 @@ def is_header_safe(identity: str) -> bool:
     )
 
 
-def _decode_id(value: bytes) -> str | None:
+def decode_id(line: bytes | None) -> str | None:
+    """Return the id that clients store to resume; None if it is absent, empty or not UTF-8, or contains NUL."""
     # Searching for bytes instead of a number would raise and catch an exception.
-    if 0 in value:
+    if not line or 0 in line:
         return None
     try:
-        return value.decode()
+        return line.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _parse_utc(value: object) -> datetime | None:
-    """Return the time of an ISO 8601 timestamp in UTC; None for any other value."""
-    if type(value) is not str:
-        return None
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return time if time.tzinfo is UTC or time.utcoffset() == _NO_OFFSET else None

@@ -1,16 +1,18 @@
 """Frames of a response body with their arrival times, and its events."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from wiretape.content_encoding import DecodingError, Identity, decoder
-from wiretape.event import Event, TimedFrame, UnreadEvent
+from wiretape.event import Event, TimedFrame, unread_class
+from wiretape.event_format import PLAIN, EventFormat
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
     ExchangeEnded,
     Observation,
+    RequestStarted,
     ResponseStarted,
     Side,
     header,
@@ -21,6 +23,8 @@ from wiretape.sse import Frame, FrameKind, Parser, is_event_stream
 _MESSAGE = FrameKind.MESSAGE
 # Calling `ReadObservation` takes three times as long.
 _new_tuple = tuple.__new__
+FindFormat = Callable[[RequestStarted], EventFormat]
+"""Returns the format of the events in the response to a request."""
 _FRAME_BYTES = 100
 """A frame of a decoded body counts as at least this many decoded bytes: it takes as much in the index."""
 
@@ -57,11 +61,14 @@ class FrameReader:
         position: StreamPosition = STREAM_START,
         *,
         exchange: int = 0,
-        event_class: type[Event] = UnreadEvent,
+        event_format: EventFormat = PLAIN,
+        uses_all: bool = False,
     ) -> None:
-        """`event_class` is `Event` if all events are used, which then takes less time."""
+        """`event_format` is how the facts of events are read.  If all events are used, `uses_all` takes less time."""
         self._exchange = exchange
-        self._event_class = event_class
+        self._format = event_format
+        event_class = event_format.event_class or Event
+        self._event_class = event_class if uses_all else unread_class(event_class)
         self.undecodable: str | None = None
         self.undecodable_ns: int | None = None
         """When the first bytes arrived that could not be decoded."""
@@ -125,7 +132,7 @@ class FrameReader:
     def _add_times(self, frames: Iterable[Frame], ends: Sequence[int], times: Sequence[int]) -> list[TimedFrame]:
         """Add to each frame the time of the chunk with its last byte, and make events of messages."""
         seen: list[TimedFrame] = []
-        exchange, event_class = self._exchange, self._event_class
+        exchange, event_class, event_format = self._exchange, self._event_class, self._format
         before_end, before_ns = self._last
         events, chunk = self.events, 0
         for frame in frames:
@@ -140,7 +147,7 @@ class FrameReader:
                 time_ns = times[chunk]
             if kind is _MESSAGE:
                 events += 1
-                seen.append(event_class(exchange, frame, time_ns, events))
+                seen.append(event_class(exchange, frame, time_ns, events, event_format))
             else:
                 seen.append(TimedFrame(exchange, frame, time_ns))
         self.events = events
@@ -173,19 +180,32 @@ class StreamReaders:
     Feed it all observations in order of time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, format_of: FindFormat | None = None) -> None:
+        """`format_of` returns the format of the events of a request; without it, their lines have the facts."""
+        self._format_of = format_of
+        self._requests: dict[int, RequestStarted] = {}
+        """Those without a response."""
         self._readers: dict[int, FrameReader] = {}
 
     def read(self, seen: Observation) -> ReadObservation:
         """Return the observation with its frames."""
+        if isinstance(seen, RequestStarted):
+            self._requests[seen.exchange] = seen
+            return _new_tuple(ReadObservation, (seen, (), None))
         if isinstance(seen, ResponseStarted):
+            request = self._requests.pop(seen.exchange, None)
             if is_event_stream(header(seen.headers, "content-type")):
                 self._readers[seen.exchange] = FrameReader(
-                    header(seen.headers, "content-encoding"), exchange=seen.exchange, event_class=Event
+                    header(seen.headers, "content-encoding"),
+                    exchange=seen.exchange,
+                    event_format=PLAIN if request is None or self._format_of is None else self._format_of(request),
+                    uses_all=True,
                 )
             return _new_tuple(ReadObservation, (seen, (), None))
         reader = self._readers.get(seen.exchange)
         if reader is None:
+            if isinstance(seen, ExchangeEnded):
+                self._requests.pop(seen.exchange, None)
             return _new_tuple(ReadObservation, (seen, (), None))
         frames = self._frames(reader, seen)
         if reader.undecodable is None or reader.undecodable_ns is None:
@@ -209,6 +229,7 @@ def read_frames(
     position: StreamPosition = STREAM_START,
     *,
     exchange: int = 0,
+    event_format: EventFormat = PLAIN,
 ) -> Iterator[TimedFrame]:
     """Return the frames of a response body from `position` on."""
-    return FrameReader(content_encoding, position, exchange=exchange).read(body)
+    return FrameReader(content_encoding, position, exchange=exchange, event_format=event_format).read(body)

@@ -7,7 +7,6 @@ from wiretape.checking import check_stream
 from wiretape.content_encoding import decode_beginning
 from wiretape.errors import InputError
 from wiretape.event import Event, TimedFrame
-from wiretape.frame_reader import FrameReader
 from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
@@ -36,7 +35,7 @@ def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator
 
 
 def _frames(recording: Recording, exchange: Exchange) -> Iterator[dict[str, Any]]:
-    reader = FrameReader(exchange.content_encoding, exchange=exchange.number)
+    reader = exchange.make_reader()
     frames = reader.read(recording.body(exchange.number, Side.RESPONSE))
     yield from (_frame(recording, exchange, seen) for seen in frames if seen.frame.kind not in _OMITTED)
     if reader.undecodable is not None:

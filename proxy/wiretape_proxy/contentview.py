@@ -8,10 +8,12 @@ from typing import Any
 
 from mitmproxy import contentviews
 from mitmproxy.flow import Flow
-from mitmproxy.http import Message
+from mitmproxy.http import HTTPFlow, Message
 
 from wiretape.content_encoding import decode_beginning
-from wiretape.event import Event
+from wiretape.contract.contract_facts import detected_contracts
+from wiretape.event import make_event
+from wiretape.event_format import PLAIN, EventFormat
 from wiretape.labels import count_of
 from wiretape.safe_text import printable, shorten
 from wiretape.sse import Frame, FrameKind, Parser, is_event_stream
@@ -91,7 +93,7 @@ def render_stream(data: bytes, flow: Flow | None, message: Message | None) -> It
         yield f"{count_of(events, 'event')}, {count_of(len(data), 'byte')}"
     yield _HEADING
     hidden = events - sum(frame.kind is FrameKind.MESSAGE for frame in shown)
-    yield from _lines(shown, None if is_partial else hidden)
+    yield from _lines(shown, None if is_partial else hidden, _format_of(flow))
     if unfinished:
         yield f"{'…':>7}  {count_of(unfinished, 'byte')} of an unfinished event"
     if problem:
@@ -114,7 +116,13 @@ def _hint(metadata: dict[str, Any]) -> str:
     return f"; show all with: wiretape show {quote(printable(recording))} --exchange {exchange}" if recording else ""
 
 
-def _lines(frames: Iterable[Frame], number: int | None) -> Iterator[str]:
+def _format_of(flow: Flow | None) -> EventFormat:
+    """Return how the events of a flow are read."""
+    request = flow.request if isinstance(flow, HTTPFlow) else None
+    return PLAIN if request is None else detected_contracts().find_format(request.method, request.path)
+
+
+def _lines(frames: Iterable[Frame], number: int | None, event_format: EventFormat) -> Iterator[str]:
     """Yield a line for each event, and one for consecutive comments; `number` counts the events before."""
     for kind, group in groupby(frames, lambda frame: frame.kind):
         if kind is FrameKind.COMMENT:
@@ -126,11 +134,11 @@ def _lines(frames: Iterable[Frame], number: int | None) -> Iterator[str]:
             if kind is FrameKind.MESSAGE:
                 number = None if number is None else number + 1
                 label = "" if number is None else str(number)
-            yield f"{label:>7}  {_cells(frame)}".rstrip()
+            yield f"{label:>7}  {_cells(frame, event_format)}".rstrip()
 
 
-def _cells(frame: Frame) -> str:
-    event = Event(0, frame, 0, 0)
+def _cells(frame: Frame, event_format: EventFormat) -> str:
+    event = make_event(0, frame, 0, 0, event_format)
     cells = (
         f"{'·' if event.sequence is None else shorten(str(event.sequence), _LONGEST_NAME):>6}",
         f"{shorten(event.type or event.name, _LONGEST_NAME):<22}",

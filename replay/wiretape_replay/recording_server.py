@@ -187,6 +187,7 @@ def _workspaces_of(sessions: Mapping[str, PlayableChannel]) -> Callable[[str], s
     @cache
     def find_workspace(session_id: str) -> str | None:
         durable = (entry for entry in sessions[session_id].log.entries if entry.kind is EntryKind.DURABLE)
-        return next(filter(None, (read_event(entry.data).workspace_of(session_id) for entry in durable)), None)
+        found = (read_event(entry.data).document.get("workspace_id") for entry in durable)
+        return next((each for each in found if type(each) is str), None)
 
     return lambda session_id: find_workspace(session_id) if session_id in sessions else None

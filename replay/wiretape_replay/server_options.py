@@ -9,6 +9,7 @@ from typing import Any
 from wiretape.agent_sessions import LIMITS
 from wiretape.contract import CodeUse, Contract, load_contract
 from wiretape.contract.contract_builder import load_recorded
+from wiretape.contract.contract_facts import ContractChoice
 from wiretape.errors import InputError
 from wiretape.input_validation import Source
 from wiretape.json_path import JsonPath
@@ -198,6 +199,7 @@ class ReplayOptions:
             is_service = any(exchange.operation is not None for exchange in recording.exchanges())
         else:
             is_service = contract.name == AGENT_SESSIONS
+            recording.contracts = ContractChoice(contracts)
         if self._faults_source is not None:
             self.script.check_contract(self._faults_source, is_service=is_service)
         return SERVICE if is_service else ContractStreamFacts(contract or load_contract(ANY_STREAM))

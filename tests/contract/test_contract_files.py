@@ -12,8 +12,8 @@ from stream_text import events
 from wiretape.contract.contract_builder import build_contract, load_contract
 from wiretape.contract.contract_files import ContractFiles
 from wiretape.contract.json_schema import JsonSchema
-from wiretape.contract.patterns import Globs, Pointer, RequestPattern
 from wiretape.errors import InputError
+from wiretape.patterns import Globs, Pointer, RequestPattern
 from wiretape.toml_files import find_lines
 
 MISTAKES = {
@@ -66,7 +66,7 @@ MISTAKES = {
     'first = "a"\n[types.a]\nschema = { minimum = "x" }': "types.a.schema: invalid JSON schema",
     'first = "a"\n[entity.call2]\nopens = "a"\ncloses = "b"\nwithin = "call2"': "call2.within: unknown entity 'call2'",
     'first = "a"\n[operations.a]\nrequest = "GET"': "operations.a.request: expected a method and a path",
-    'first = "a"\n[operations.a]\nrequest = "GET /a/*/b"': "expected * only as the last part of the path",
+    'first = "a"\n[operations.a]\nrequest = "GET /a/*/b"': "expected * only as the first or the last part of the path",
     'first = "a"\n[operations.a]\nrequest = "GET /"\ncursor = "id"': "a.cursor: expected header:NAME or query",
     'first = "a"\n[operations.a]\nrequest = "GET /"\nchannel = "{x}"': "a.channel: expected a name in braces",
 }
@@ -227,6 +227,11 @@ def test_globs_have_only_the_asterisk(pattern, text, matches):
         ("* /a/*", "PUT /a/7/c", {}),
         ("* /a/*", "PUT /a", None),
         ("* /*", "GET /", {}),
+        ("GET /*/a/{b}", "GET /a/7", {"b": "7"}),
+        ("GET /*/a/{b}", "GET /base/path/a/7", {"b": "7"}),
+        ("GET /*/a/{b}", "GET /a/7/c", None),
+        ("GET /a/{b}", "GET http://host/a/7%2F8", {"b": "7/8"}),
+        ("GET /a/{b}", "GET /%61/é", {"b": "\ufffd"}),
     ],
 )
 def test_a_request_pattern_matches_whole_segments(pattern, request_, found):

@@ -8,16 +8,33 @@ an event (`type`, `json`, `cursor`, `sequence`, `text`, `is_durable`), and keeps
 `stream.memory`.
 """
 
-from wiretape.contract.contract_builder import load_contract as load_contract
-from wiretape.contract.contract_files import CodeUse as CodeUse
-from wiretape.contract.contract_model import Contract as Contract
-from wiretape.contract.contract_traffic import ContractStream as Stream
-from wiretape.contract.facts import EventFacts as Event
-from wiretape.rules.catalogue import HELD as HELD
-from wiretape.rules.catalogue import Inconclusive as Inconclusive
-from wiretape.rules.catalogue import Outcome as Outcome
-from wiretape.rules.catalogue import Problem as Problem
-from wiretape.rules.catalogue import problem as problem
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wiretape.contract.contract_builder import load_contract as load_contract
+    from wiretape.contract.contract_files import CodeUse as CodeUse
+    from wiretape.contract.contract_model import Contract as Contract
+    from wiretape.contract.contract_traffic import ContractStream as Stream
+    from wiretape.event import Event as Event
+    from wiretape.rules.catalogue import HELD as HELD
+    from wiretape.rules.catalogue import Inconclusive as Inconclusive
+    from wiretape.rules.catalogue import Outcome as Outcome
+    from wiretape.rules.catalogue import Problem as Problem
+    from wiretape.rules.catalogue import problem as problem
+
+_MODULE_OF = {
+    "CodeUse": "wiretape.contract.contract_files",
+    "Contract": "wiretape.contract.contract_model",
+    "Event": "wiretape.event",
+    "HELD": "wiretape.rules.catalogue",
+    "Inconclusive": "wiretape.rules.catalogue",
+    "Outcome": "wiretape.rules.catalogue",
+    "Problem": "wiretape.rules.catalogue",
+    "Stream": "wiretape.contract.contract_traffic",
+    "load_contract": "wiretape.contract.contract_builder",
+    "problem": "wiretape.rules.catalogue",
+}
 
 __all__ = [
     "HELD",
@@ -31,3 +48,10 @@ __all__ = [
     "load_contract",
     "problem",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: most commands need only the facts of contracts."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'wiretape.contract' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), "ContractStream" if name == "Stream" else name)

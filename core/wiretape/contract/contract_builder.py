@@ -1,7 +1,7 @@
 """Build a contract from its files, and check that its parts fit together."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
@@ -12,33 +12,30 @@ from typing import Any
 
 import msgspec
 
-from wiretape.contract.contract_files import BUNDLED, COMMON, CodeUse, ContractFiles, Layer, open_files, read_layers
-from wiretape.contract.contract_model import Contract, CursorPlace, Operation
+from wiretape.contract.contract_facts import build_facts, find_entity, find_source
+from wiretape.contract.contract_files import BUNDLED, COMMON, CodeUse, ContractFiles, Layer, read_layers
+from wiretape.contract.contract_model import Contract
 from wiretape.contract.contract_tables import (
     MOST_RULES,
     AnyRuleTable,
     Aspect,
     CounterTable,
-    EventTable,
     Example,
     ExchangeTable,
     HeaderTable,
     JoinedTable,
     LifecycleTable,
-    OperationTable,
     ResumeTable,
     SameTable,
     TrustedContractTable,
     TrustedRuleTable,
-    TypeTable,
     UniqueTable,
 )
 from wiretape.contract.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
-from wiretape.contract.facts import Entity, EventFormat, Fact
+from wiretape.contract.facts import Fact
 from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue
-from wiretape.contract.installed_contracts import find_installed, load_installed
+from wiretape.contract.installed_contracts import find_installed
 from wiretape.contract.json_schema import JsonSchema
-from wiretape.contract.patterns import Globs, Pointer, RequestPattern, list_of
 from wiretape.contract.primitive import EventSelection, Primitive
 from wiretape.contract.python_rule import PythonRule, check_reference, import_function
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
@@ -52,8 +49,10 @@ from wiretape.contract.stream_primitives import (
     Resume,
 )
 from wiretape.errors import InputError
+from wiretape.event_format import Entity
 from wiretape.input_validation import choices_hint
 from wiretape.observations import header, is_header_name
+from wiretape.patterns import Globs, Pointer, list_of
 from wiretape.rules.catalogue import Check, Explanation, Rule, Scope
 from wiretape.rules.finding import Party
 from wiretape.rules.vectors import Vector, default_headers, read_headers
@@ -79,13 +78,12 @@ _TABLES: dict[str, Callable[[str], Any]] = {
 
 def load_contract(name: str, *, code: CodeUse = CodeUse.REFUSE) -> Contract:
     """Return the contract with a name, or in a file, whose code is used as `code` says.  Raises InputError."""
-    if name not in BUNDLED and (entry := find_installed(name)) is not None:
-        found = load_installed(entry, Contract)
-        if isinstance(found, Path):
-            return build_contract(*open_files(str(found), CodeUse.RUN))
-        contract: Contract = replace(found, rebuild=(load_contract, (name,)))
-        return contract
-    return build_contract(*open_files(name, code))
+    source = find_source(name, code)
+    if isinstance(source, tuple):
+        return build_contract(*source)
+    if not isinstance(source, Contract):
+        raise InputError(f"The contract {name} of a package is not a Contract, but of type {type(source).__name__}.")
+    return replace(source, rebuild=(load_contract, (name,)))
 
 
 def load_recorded(stored: str | None, origin: str, code: CodeUse = CodeUse.SKIP) -> tuple[Contract, ...]:
@@ -125,15 +123,6 @@ def build_contract(contract_files: ContractFiles, name: str) -> Contract:
     return replace(contract, file=name, texts=texts, rebuild=(rebuild_contract, again))
 
 
-@contextmanager
-def _naming(layer: Layer, *path: str | int) -> Iterator[None]:
-    """Turn a ValueError into an InputError that names the file and the key."""
-    try:
-        yield
-    except ValueError as error:
-        raise layer.source.error(path, str(error)) from None
-
-
 class _Builder:
     """Builds one contract from its layers."""
 
@@ -142,7 +131,7 @@ class _Builder:
         self._parent = _Builder(layers[:-1]).build() if has_parent else None
         self._layers = layers
         self._top = layers[-1]
-        self._entities: dict[str, Entity] = {}
+        self._entities: Mapping[str, Entity] = {}
         self._tracked: set[Entity | None] = set()
         self._schemas: dict[str, JsonSchema] = {}
         self._silence_limits: set[int] = set()
@@ -150,53 +139,32 @@ class _Builder:
 
     def build(self) -> Contract:
         """Return the contract."""
-        operations: tuple[Operation, ...] = ()
-        types: dict[str, TypeTable] = {}
-        declared: dict[str, Layer] = {}
-        event = EventTable()
+        facts = build_facts(self._layers)
+        self._entities, self._event_format = facts.entities, facts.format
         for layer in self._layers:
-            given = layer.table.operations.items()
-            operations = tuple(_operation(layer, name, operation) for name, operation in given) or operations
-            event = _merge(event, layer.table.event)
-            for name, entity in layer.table.entity.items():
-                declared[name] = layer
-                with _naming(layer, "entity", name):
-                    self._entities[name] = Entity(name, entity)
             for name, type_ in layer.table.types.items():
-                known = types.get(name, TypeTable())
-                is_durable = known.durable if type_.durable is None else type_.durable
-                types[name] = TypeTable(is_durable, type_.schema or known.schema)
                 if type_.schema is not None:
                     path = ("types", name, "schema")
-                    with _naming(layer, *path):
+                    with layer.naming(*path):
                         self._schemas[name] = _schema(layer, type_.schema, path)
-        if not operations:
-            raise self._top.source.error((), "operations is missing: add a table [operations.NAME] with a request")
-        for name, each in self._entities.items():
-            if each.within is not None:
-                with _naming(declared[name], "entity", name, "within"):
-                    each.parent = self._entity(each.within, of=name)
-        with _naming(self._top, "event"):
-            durable = {name: type_.durable for name, type_ in types.items() if type_.durable is not None}
-            self._event_format = EventFormat(event, durable)
         tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.rules)]
         self._check_codes(tables)
         self._schema_share = min(1.0, _FULL_SHARES / max(1, sum(table.schema is not None for _, _, table in tables)))
         rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
         inherited = () if self._parent is None else self._parent.catalogue
-        request = operations[0].pattern.example()
+        request = facts.operations[0].pattern.example()
         return Contract(
-            self._top.table.contract,
-            operations,
-            self._event_format,
-            self._entities,
+            facts.name,
+            facts.operations,
+            facts.format,
+            facts.entities,
+            facts.types,
             rules,
             tuple(each for where in tables if where[2].code not in inherited for each in _examples(*where, request)),
             self._parent,
             self._top.table.title,
             self._top.table.source,
             tuple(self._silence_limits),
-            types,
             tuple(each for each in self._entities.values() if each in self._tracked),
             self._traffic(),
             unknown_cursor_status=self._unknown_cursor_status,
@@ -208,16 +176,8 @@ class _Builder:
         name = table.traffic if isinstance(table, TrustedContractTable) else None
         return None if name is None else resolve_name(name)
 
-    def _entity(self, name: str, *, of: str = "") -> Entity:
-        """Return an entity; it is not the one with the name `of`.  Raises ValueError."""
-        known = [each for each in self._entities if each != of]
-        if name not in known:
-            hint = choices_hint(name, known) if known else "; add a table [entity.NAME]"
-            raise ValueError(f"unknown entity {name!r}{hint}")
-        return self._entities[name]
-
     def _tracked_entity(self, name: str) -> Entity:
-        entity = self._entity(name)
+        entity = find_entity(self._entities, name)
         self._tracked |= {entity, entity.parent}
         return entity
 
@@ -253,7 +213,7 @@ class _Builder:
         for key in ("on", "kinds") if given[0] in _NOT_ABOUT_EVENTS else ():
             if getattr(table, key):
                 raise layer.source.error((*path, key), f"{given[0]} is not about events, so it cannot have {key}")
-        with _naming(layer, *path, given[0]):
+        with layer.naming(*path, given[0]):
             primitive = self._primitive(layer, given[0], table, (*path, given[0]))
         return Rule(
             table.code,
@@ -291,7 +251,7 @@ class _Builder:
             "same": lambda: Same(
                 on,
                 self._fact(value.fact),
-                value.over if value.over in {"stream", "channel"} else self._entity(value.over),
+                value.over if value.over in {"stream", "channel"} else find_entity(self._entities, value.over),
             ),
             "lifecycle": lambda: self._lifecycle(on, value),
             "joined": lambda: self._joined(on, value),
@@ -391,7 +351,7 @@ def _schema(layer: Layer, value: str | dict[str, Any], path: tuple[str | int, ..
 def _examples(layer: Layer, index: int, table: AnyRuleTable, request: str) -> Iterator[Vector]:
     for name, example in (("breaks", table.breaks), ("keeps", table.keeps)):
         if example is not None:
-            with _naming(layer, "rule", index, name):
+            with layer.naming("rule", index, name):
                 yield _make_example(table, name, example, request)
 
 
@@ -418,23 +378,3 @@ def _exchange(table: ExchangeTable, request: str) -> dict[str, Any]:
     if given is not None and header(read_headers(given), "content-type") is None:
         exchange["response_headers"] = [*default_headers(table.status), *given]
     return exchange | {"request": request, "headers": table.headers or []}
-
-
-def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
-    path = ("operations", name)
-    with _naming(layer, *path, "request"):
-        pattern = RequestPattern(table.request)
-    with _naming(layer, *path, "cursor"):
-        cursor = None if table.cursor is None else CursorPlace.parse(table.cursor)
-    with _naming(layer, *path, "channel"):
-        channel = None if table.channel is None else table.channel.strip("{}")
-        if channel is not None and (channel not in pattern.parameters or table.channel != f"{{{channel}}}"):
-            raise ValueError(f"expected a name in braces from the path, such as {{ticket}}, got {table.channel!r}")
-    begins = table.begins or ("now" if pattern.method in {"GET", "*"} else "start")
-    return Operation(name, pattern, cursor, channel, begins == "start")
-
-
-def _merge(below: EventTable, above: EventTable) -> EventTable:
-    """Return the keys of both; those of `above` win."""
-    given = {key: value for key, value in msgspec.structs.asdict(above).items() if value is not None}
-    return msgspec.structs.replace(below, **given)

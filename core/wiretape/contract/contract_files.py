@@ -1,7 +1,8 @@
 """The files of a contract: its own, those that it extends and its schemas.  None outside its folder is read."""
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from importlib.resources import files
 from pathlib import Path
@@ -130,6 +131,14 @@ class Layer:
         if not isinstance(document, dict):
             raise self.source.error(path, f"expected a JSON object in {name}")
         return document
+
+    @contextmanager
+    def naming(self, *path: str | int) -> Iterator[None]:
+        """Turn a ValueError into an InputError that names the file and the key."""
+        try:
+            yield
+        except ValueError as error:
+            raise self.source.error(path, str(error)) from None
 
     def _resolve(self, name: str, suffix: str, path: tuple[str | int, ...]) -> str:
         """Return the name of a file in the folder of the contract."""

@@ -269,4 +269,6 @@ class TrustedContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=Tru
 
     traffic: _Short | None = None
     """`module:class` of what its rules in Python remember about a recording."""
+    events: _Short | None = None
+    """`module:class` of its events, if their facts are read in Python."""
     rule: list[TrustedRuleTable] = []

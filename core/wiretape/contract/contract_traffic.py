@@ -3,22 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote
 
 from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.contract.entity_tracker import EntityTracker
-from wiretape.contract.facts import EventFacts, EventType, shorten_value
-from wiretape.contract.patterns import LONGEST, MISSING
 from wiretape.event import Event
+from wiretape.event_format import shorten_value
 from wiretape.json_codec import UnreadableJson
 from wiretape.observations import RequestStarted, ResponseStarted, header
+from wiretape.patterns import LONGEST, MISSING
 from wiretape.rules.catalogue import LOSS, Scope, Trigger
 from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.traffic import Traffic
 
 if TYPE_CHECKING:
-    from wiretape.contract.contract_model import Contract, Operation
+    from wiretape.contract.contract_facts import Operation
+    from wiretape.contract.contract_model import Contract
     from wiretape.rules.engine import RuleBook, RunRules
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class ContractStream(EventStream):
         """Whether it has carried every event of its channel, up to now."""
         self.has_named_channel = exchange.operation.channel is not None or contract.format.channel is None
         """Whether its channel is known: from the request, or from an event."""
-        self.last: EventFacts | None = None
+        self.last: Event | None = None
         """The event before the current one."""
         self.trackers = {
             each.name: EntityTracker(each, is_complete=self.is_from_start) for each in contract.tracked_entities
@@ -105,7 +105,7 @@ class ContractStream(EventStream):
     @property
     def last_location(self) -> Location:
         """Where the last event with data is, with the sequence that the contract reads."""
-        return Location(self.exchange, 0) if self.last is None else self.last.location
+        return Location(self.exchange, 0) if self.last is None else Location.of(self.last)
 
     def holder(self, scope: object) -> object:
         """Return itself, or its channel for a finding per channel."""
@@ -126,7 +126,7 @@ class ContractStream(EventStream):
             tracker.lose()
 
 
-EVENT: Trigger[[EventFacts, ContractStream]] = Trigger("event", Scope.MESSAGE, 1)
+EVENT: Trigger[[Event, ContractStream]] = Trigger("event", Scope.MESSAGE, 1)
 """An event with data arrived on a stream of an operation."""
 
 
@@ -134,7 +134,6 @@ EVENT: Trigger[[EventFacts, ContractStream]] = Trigger("event", Scope.MESSAGE, 1
 class _Plan:
     """What is done with the events of one type."""
 
-    event_type: EventType
     entities: tuple[str, ...]
     """The names of the entities that its events can show something about."""
     run: "RunRules"
@@ -186,18 +185,17 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
         if event.value in _TOO_COMPLEX or not event.is_utf8:
             self.lose(stream, event.time_ns)
             return
-        plan = self._plan(self._contract.format.read_type(event))
-        facts = EventFacts(event, self._contract.format, plan.event_type)
+        plan = self._plan(event.type)
         if not stream.has_named_channel:
             pointer = self._contract.format.channel
-            if pointer is not None and (value := pointer.read(facts.json)) is not MISSING:
+            if pointer is not None and (value := pointer.read(event.json)) is not MISSING:
                 stream.join(self._channel(stream.request, shorten_value(value)))
         for name in plan.entities:
             stream.trackers[name].begin_event()
         for name in plan.entities:
-            stream.trackers[name].add(facts)
-        plan.run((facts, stream), facts)
-        stream.last = facts
+            stream.trackers[name].add(event)
+        plan.run((event, stream), event)
+        stream.last = event
 
     def lose(self, stream: ContractStream, time_ns: int) -> None:
         """Run the rules that lost bytes concern."""
@@ -213,7 +211,7 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
         plan = self._plans.get(name)
         if plan is None:
             entities = tuple(each.name for each in self._contract.tracked_entities if each.is_checked_at(name))
-            plan = _Plan(self._contract.format.describe(name), entities, self.rules.select(name))
+            plan = _Plan(entities, self.rules.select(name))
             if len(name) <= LONGEST:
                 put_bounded(self._plans, name, plan, _MOST_TYPES)
         return plan
@@ -222,7 +220,7 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
         """Return the channel that the request alone names, or else one of its own."""
         request, operation = exchange.request, exchange.operation
         if operation.channel is not None:
-            return self._channel(request, shorten_value(unquote(exchange.parameters[operation.channel])))
+            return self._channel(request, shorten_value(exchange.parameters[operation.channel]))
         if self._contract.format.channel is not None or request.method != "GET":
             return ContractChannel()
         target = request.target if operation.cursor is None else operation.cursor.remove_from(request.target)

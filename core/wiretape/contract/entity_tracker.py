@@ -7,7 +7,9 @@ from itertools import islice
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_tables import Aspect
-from wiretape.contract.facts import Entity, EventFacts, Key, format_key
+from wiretape.contract.facts import format_key
+from wiretape.event import Event
+from wiretape.event_format import Entity, Key
 
 _MOST_ENTITIES = 10_000
 """Entities of one kind that are remembered for each stream, open or closed."""
@@ -90,17 +92,17 @@ class EntityTracker:
         """Forget what was noted about the event before."""
         self.breaches, self.current, self.is_concerned, self.is_uncertain = [], None, False, False
 
-    def add(self, facts: EventFacts) -> None:
+    def add(self, event: Event) -> None:
         """Add the current event, after all trackers that it concerns have begun it."""
-        entity, type_ = self.entity, facts.type
+        entity, type_ = self.entity, event.type
         opens, closes = entity.opens.matches(type_), entity.closes.matches(type_)
         is_concerned = opens or closes or entity.continues.matches(type_)
-        key = entity.read_key(facts.json) if is_concerned else None
+        key = entity.read_key(event.json) if is_concerned else None
         if key is None:
             return
         self.is_concerned = True
         if opens:
-            self._open(facts, key)
+            self._open(event, key)
         if closes:
             self._close(key)
         elif not opens:
@@ -123,14 +125,14 @@ class EntityTracker:
         for key in islice(self.open, _MOST_BREACHES):
             yield Breach(Aspect.CLOSES, key, f"{self.expected(key)} to be closed before the stream ends, got no event")
 
-    def _open(self, facts: EventFacts, key: Key) -> None:
+    def _open(self, event: Event, key: Key) -> None:
         if key in self.open or key in self.closed:
             again = "opened again" if key in self.open else "opened again after it was closed"
             self._breach(Aspect.OPENS_ONCE, key, f"to be opened once, got it {again}")
         elif not self.is_complete:
             self.is_uncertain = True
         parent = self.parent
-        parent_key = None if parent is None else parent.entity.read_key(facts.json)
+        parent_key = None if parent is None else parent.entity.read_key(event.json)
         self.current = OpenEntity(key, parent_key)
         if len(self.open) >= _MOST_ENTITIES:
             self.lose()

@@ -5,10 +5,12 @@ from hashlib import blake2b
 from typing import Literal
 
 from wiretape.contract.contract_traffic import ContractStream
-from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
+from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
-from wiretape.contract.patterns import MISSING
 from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, SeenValues
+from wiretape.event import Event
+from wiretape.event_format import Entity, shorten_value
+from wiretape.patterns import MISSING
 from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, problem
 from wiretape.rules.finding import describe
 
@@ -31,9 +33,9 @@ class Match(EventPrimitive):
     second: Fact
     summary = "The facts `{0.first}` and `{0.second}` of an event differ."
 
-    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+    def check(self, event: Event, _stream: ContractStream) -> Outcome:
         """Compare them."""
-        first, second = self.first.read(facts), self.second.read(facts)
+        first, second = self.first.read(event), self.second.read(event)
         if first is MISSING or second is MISSING:
             return None
         if shorten_value(first) == shorten_value(second):
@@ -49,10 +51,10 @@ class Require(EventPrimitive):
     facts: Facts
     summary = "An event lacks {0.facts}."
 
-    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+    def check(self, event: Event, _stream: ContractStream) -> Outcome:
         """Find those that are missing."""
-        missing = [fact for fact in self.facts if fact.read(facts) is MISSING]
-        return [Problem(fact.describe_lack(facts), subject=str(fact)) for fact in missing]
+        missing = [fact for fact in self.facts if fact.read(event) is MISSING]
+        return [Problem(fact.describe_lack(event), subject=str(fact)) for fact in missing]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +65,9 @@ class Forbid(EventPrimitive):
     facts: Facts
     summary = "An event has {0.facts}."
 
-    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+    def check(self, event: Event, _stream: ContractStream) -> Outcome:
         """Find those that are there."""
-        found = [(fact, value) for fact in self.facts if (value := fact.read(facts)) is not MISSING]
+        found = [(fact, value) for fact in self.facts if (value := fact.read(event)) is not MISSING]
         return [Problem(f"Expected no `{fact}`, got {describe(value)}.", subject=str(fact)) for fact, value in found]
 
 
@@ -83,12 +85,12 @@ class MatchesSchema(EventPrimitive):
         """Whether a type has a schema."""
         return not isinstance(self.schemas, dict) or type_ in self.schemas
 
-    def check(self, facts: EventFacts, _stream: ContractStream) -> Outcome:
+    def check(self, event: Event, _stream: ContractStream) -> Outcome:
         """Validate the data."""
-        schema = self.schemas[facts.type] if isinstance(self.schemas, dict) else self.schemas
-        if not schema.is_quick(len(facts.event.data), self.share):
+        schema = self.schemas[event.type] if isinstance(self.schemas, dict) else self.schemas
+        if not schema.is_quick(len(event.data), self.share):
             return LARGE_DATA
-        return [Problem(each, subject=each) for each in schema.find_violations(facts.json)]
+        return [Problem(each, subject=each) for each in schema.find_violations(event.json)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,12 +107,11 @@ class Unique(EventPrimitive):
         """What has to be known to decide it."""
         return Scope(self.over)
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare an event with the first one that has the value."""
-        value = self.fact.read(facts)
+        value = self.fact.read(event)
         if value is MISSING:
             return None
-        event = facts.event
         digest = blake2b(event.data, digest_size=16).digest()
         if self.over == "stream":
             seen = stream.memory.get(self, SeenValues)
@@ -138,20 +139,20 @@ class Same(EventPrimitive):
         """What has to be known to decide it."""
         return Scope.CHANNEL if self.over == "channel" else Scope.STREAM
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare an event with the first one that has the fact."""
-        value = self.fact.read(facts)
+        value = self.fact.read(event)
         if value is MISSING:
             return None
         holder, name, key = stream.memory, str(self.over), None
         if isinstance(self.over, Entity):
-            key = self.over.read_key(facts.json)
+            key = self.over.read_key(event.json)
             if key is None:
                 return None
             name = format_key(self.over, key)
         elif self.over == "channel":
             holder = stream.channel.memory
-        item = (shorten_value(value), describe(value), facts.event.exchange, facts.event.number)
+        item = (shorten_value(value), describe(value), event.exchange, event.number)
         known = holder.get(self, SeenValues).add(key, item)
         if known is None or known[0] == item[0]:
             return HELD

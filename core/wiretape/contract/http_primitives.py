@@ -4,9 +4,9 @@ from typing import Any
 
 from wiretape.contract.contract_tables import ErrorTable, HeaderTable
 from wiretape.contract.contract_traffic import ContractExchange
-from wiretape.contract.patterns import MISSING, Globs, Pointer, list_of
 from wiretape.contract.primitive import Primitive
 from wiretape.observations import header, is_header_name
+from wiretape.patterns import MISSING, Globs, Pointer, list_of
 from wiretape.rules.catalogue import ERROR_RESPONSE, HELD, REQUEST, RESPONSE, Check, Need, Outcome, Problem, problem
 from wiretape.rules.finding import Party, describe, quote, quote_or_none
 from wiretape.rules.state.response_body import ErrorBody

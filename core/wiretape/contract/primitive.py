@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_traffic import EVENT, ContractStream
-from wiretape.contract.facts import EventFacts
-from wiretape.contract.patterns import Globs
+from wiretape.event import Event
+from wiretape.patterns import Globs
 from wiretape.rules.catalogue import LOSS, LOST_EVENTS, Check, Inconclusive, Outcome, Scope
 from wiretape.rules.finding import Party
 
@@ -59,9 +59,9 @@ class EventSelection:
         """Whether it selects all events."""
         return not self.kinds and self.types.patterns == ("*",)
 
-    def has_kind(self, facts: EventFacts, _stream: ContractStream) -> bool:
+    def has_kind(self, event: Event, _stream: ContractStream) -> bool:
         """Whether an event has one of the kinds."""
-        return not self.kinds.isdisjoint(facts.kinds)
+        return not self.kinds.isdisjoint(event.kinds)
 
 
 class EventPrimitive(Primitive):
@@ -83,7 +83,7 @@ class EventPrimitive(Primitive):
         return True
 
     @abstractmethod
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Return the outcome for one of the events that the rule is about."""
 
     def lose(self, _stream: ContractStream) -> Outcome:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from wiretape.contract.contract_traffic import ContractStream
-from wiretape.contract.facts import EventFacts
 from wiretape.contract.primitive import EventPrimitive, EventSelection
 from wiretape.errors import InputError, describe_failure, describe_import_failure
+from wiretape.event import Event
 from wiretape.rules.catalogue import Inconclusive, Outcome, Problem
 from wiretape.safe_text import shorten
 
-RuleFunction = Callable[[EventFacts, ContractStream], Outcome]
+RuleFunction = Callable[[Event, ContractStream], Outcome]
 """Returns the outcome for an event: `None`, `HELD`, `problem(…)`, a list of `Problem`, or an `Inconclusive`."""
 _NOT_ALLOWED: Final = Inconclusive("the rule is Python code, which runs only with --allow-code")
 _REFERENCE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -40,22 +40,22 @@ class PythonRule(EventPrimitive):
         about = (self.function and self.function.__doc__) or f"The function `{self.reference}` finds a problem."
         return about.strip()
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Call the function.  Raises InputError if it fails, or returns something else."""
         if self.function is None:
             return _NOT_ALLOWED
         try:
-            outcome = self.function(facts, stream)
+            outcome = self.function(event, stream)
         except Exception as error:  # noqa: BLE001 - whatever it is
-            raise self._error(facts, describe_failure(error)) from None
+            raise self._error(event, describe_failure(error)) from None
         if outcome is None or isinstance(outcome, Inconclusive):
             return outcome
         if isinstance(outcome, list | tuple) and all(isinstance(each, Problem) for each in outcome):
             return outcome
-        raise self._error(facts, f"it returned {shorten(repr(outcome), 60)}, which is not an outcome")
+        raise self._error(event, f"it returned {shorten(repr(outcome), 60)}, which is not an outcome")
 
-    def _error(self, facts: EventFacts, reason: str) -> InputError:
-        where = f"event {facts.event.number} of exchange {facts.event.exchange}"
+    def _error(self, event: Event, reason: str) -> InputError:
+        where = f"event {event.number} of exchange {event.exchange}"
         return InputError(f"The rule {self.code} ({self.reference}) failed at {where}: {reason}.")
 
 

@@ -1,14 +1,16 @@
 """The contracts that a recording stores: the texts of their files, so that it can be checked again anywhere."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from wiretape.contract.contract_files import MOST_CHARACTERS, MOST_FILES
-from wiretape.contract.contract_model import Contract
 from wiretape.errors import InputError
+
+if TYPE_CHECKING:
+    from wiretape.contract.contract_model import Contract
 
 MOST_CONTRACTS = 10
 _Name = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -27,7 +29,7 @@ class RecordedContract(Struct, forbid_unknown_fields=True):
 _Recorded = Annotated[list[RecordedContract], Meta(max_length=MOST_CONTRACTS)]
 
 
-def dump_contracts(contracts: Sequence[Contract]) -> str | None:
+def dump_contracts(contracts: "Sequence[Contract]") -> str | None:
     """Return contracts as a recording stores them, as JSON; None for none."""
     recorded = [RecordedContract(each.name, each.file, dict(each.texts)) for each in contracts]
     return msgspec.json.encode(recorded).decode() if recorded else None

@@ -6,10 +6,12 @@ from typing import Any
 from wiretape.contract.contract_tables import Aspect
 from wiretape.contract.contract_traffic import ContractChannel, ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
-from wiretape.contract.facts import Entity, EventFacts, Fact, format_key, shorten_value
-from wiretape.contract.patterns import Globs, Pointer
+from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.primitive import UNKNOWN_BEGINNING, UNKNOWN_TEXT, EventPrimitive, EventSelection, Primitive
+from wiretape.event import Event
+from wiretape.event_format import Entity, shorten_value
 from wiretape.observations import Ending
+from wiretape.patterns import Globs, Pointer
 from wiretape.rules.catalogue import (
     HELD,
     LOST_EVENTS,
@@ -23,7 +25,7 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.exchange import Silence, StreamEnd
-from wiretape.rules.finding import quote
+from wiretape.rules.finding import Location, quote
 
 _ENDED_BY_SERVICE = {
     Ending.COMPLETE: "the response ended",
@@ -46,7 +48,7 @@ class First(EventPrimitive):
     scope = Scope.STREAM
     summary = "The first event of a stream is not {0.types}."
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Check the first event of a stream."""
         state = stream.memory.get(self, dict[str, bool])
         if state or not stream.is_from_start:
@@ -54,7 +56,7 @@ class First(EventPrimitive):
         state["begun"] = True
         if not stream.is_complete:
             return UNKNOWN_BEGINNING
-        return HELD if self.types.matches(facts.type) else problem(f"Expected {self.types} first, got {_type(facts)}.")
+        return HELD if self.types.matches(event.type) else problem(f"Expected {self.types} first, got {_type(event)}.")
 
     def lose(self, stream: ContractStream) -> Outcome:
         """Lost bytes matter only before the first event."""
@@ -73,18 +75,18 @@ class Last(EventPrimitive):
         """Return its functions: lost bytes matter only at the end of the stream."""
         return (Check(STREAM_END, self.check_end), *EventPrimitive.checks(self)[:1])
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Check that no event follows the last one."""
-        state = stream.memory.get(self, dict[str, EventFacts])
-        before, state["last"] = state.get("last"), facts
+        state = stream.memory.get(self, dict[str, Event])
+        before, state["last"] = state.get("last"), event
         if before is None or not self.types.matches(before.type):
             return None
-        return problem(f"Expected no event after {_type(before)}, got {_type(facts)}.")
+        return problem(f"Expected no event after {_type(before)}, got {_type(event)}.")
 
     def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
         """Check the last event of a stream that has ended."""
         stream = end.stream
-        last = stream.memory.get(self, dict[str, EventFacts]).get("last")
+        last = stream.memory.get(self, dict[str, Event]).get("last")
         if last is not None and self.types.matches(last.type):
             return HELD
         how = _ENDED_BY_SERVICE.get(end.ending)
@@ -95,7 +97,7 @@ class Last(EventPrimitive):
         if end.tail is not None:
             return _CUT_IN_EVENT
         got = "no event" if last is None else _type(last)
-        at = None if last is None else last.location
+        at = None if last is None else Location.of(last)
         return problem(f"Expected {self.types} last, got {got} before {how}.", at)
 
 
@@ -118,25 +120,25 @@ class Counter(EventPrimitive):
     scope = Scope.STREAM
     summary = "The number `{0.fact}` does not increase as it has to."
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare the number with the one before."""
-        value = self.fact.read(facts)
+        value = self.fact.read(event)
         if type(value) is not int:
             return None
         state = stream.memory.get(self, _Count)
         before, has_gap = state.last, state.has_gap
         state.last, state.has_gap = value, False
         if before is None:
-            return self._check_first(value, facts, stream)
+            return self._check_first(value, event, stream)
         if value <= before:
             return problem(f"Expected `{self.fact}` to be above {before}, got {value}.")
         if self.by_one and value != before + 1:
             return LOST_EVENTS if has_gap else problem(f"Expected `{self.fact}` to be {before + 1}, got {value}.")
         return HELD
 
-    def _check_first(self, value: int, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def _check_first(self, value: int, event: Event, stream: ContractStream) -> Outcome:
         cursor = stream.cursor
-        if cursor is not None and cursor.isdecimal() and len(cursor) < 19 and facts.cursor == str(value):
+        if cursor is not None and cursor.isdecimal() and len(cursor) < 19 and event.cursor == str(value):
             # The cursor names a number of the same kind.
             if value <= int(cursor):
                 return problem(f"Expected `{self.fact}` to be above the cursor {int(cursor)}, got {value}.")
@@ -174,7 +176,7 @@ class Lifecycle(EventPrimitive):
         """Whether events of a type can show something about the entity."""
         return self.entity.is_checked_at(type_)
 
-    def check(self, _facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, _event: Event, stream: ContractStream) -> Outcome:
         """Report the breaches of an event."""
         tracker = stream.trackers[self.entity.name]
         if problems := self._problems(tracker.breaches):
@@ -215,10 +217,10 @@ class Joined(EventPrimitive):
         """Whether events of a type are about the entity, and have one of the texts."""
         return self.entity.concerns(type_) and (self.final.matches(type_) or self.deltas.matches(type_))
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Add the text of a delta, or compare the whole text."""
-        is_final = self.final.matches(facts.type)
-        if not is_final and not facts.event_type.is_delta:
+        is_final = self.final.matches(event.type)
+        if not is_final and not event.event_type.is_delta:
             return None
         tracker = stream.trackers[self.entity.name]
         if tracker.current is None:
@@ -227,9 +229,9 @@ class Joined(EventPrimitive):
         if joined is None:
             joined = tracker.current.joined[id(self)] = JoinedText()
         if not is_final:
-            joined.add(facts.text)
+            joined.add(event.text)
             return None
-        whole = self.text.read(facts.json)
+        whole = self.text.read(event.json)
         if type(whole) is not str:
             return None
         if not joined.is_whole:
@@ -309,19 +311,19 @@ class Resume(EventPrimitive):
         at_end = (Check(STREAM_END, self.check_end),) if self.unknown is not None else ()
         return (*EventPrimitive.checks(self), *at_end)
 
-    def check(self, facts: EventFacts, stream: ContractStream) -> Outcome:
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare a durable event with the one that followed on another stream."""
         successors = stream.channel.memory.get(self, _Successors)
         position = self._position(stream)
         outcome: Outcome = None
-        if (full := facts.cursor) is not None and facts.is_durable:
+        if (full := event.cursor) is not None and event.is_durable:
             cursor = str(shorten_value(full))
             before, is_first = position.before, position.is_cursor
             position.before, position.is_cursor = cursor, False
             if stream.cursor is not None:
                 outcome = self._compare(successors, before, cursor, is_first=is_first)
             successors.add(None if outcome else before, cursor)
-        if stream.is_complete and position.channel is stream.channel and self.final.matches(facts.type):
+        if stream.is_complete and position.channel is stream.channel and self.final.matches(event.type):
             successors.is_complete = self.on.is_every_event and not successors.has_dropped
         return outcome
 
@@ -393,5 +395,5 @@ class LongestSilence(Primitive):
         return problem(f"Expected no more than {self.seconds:g} s without bytes, got {length:.1f} s.")
 
 
-def _type(facts: EventFacts) -> str:
-    return quote(facts.type)
+def _type(event: Event) -> str:
+    return quote(event.type)

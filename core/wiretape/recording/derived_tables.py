@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from wiretape.contract.contract_facts import choose_contracts
 from wiretape.errors import RecordingError
 from wiretape.event import Event, TimedFrame
 from wiretape.event_preview import is_utf8
@@ -77,7 +78,9 @@ class DerivedTables:
     """
 
     def __init__(self, file: RecordingFile) -> None:
-        self.readers = StreamReaders()
+        self.contracts = choose_contracts(file.contracts)
+        """Those that the exchanges belong to."""
+        self.readers = StreamReaders(self.contracts.format_of)
         """The readers of the streams."""
         self.on_locked: Callable[[float], bool] = is_patient
         """See RecordingFile."""
@@ -369,7 +372,7 @@ class _FrameIndex:
         word = self._word
         if not isinstance(seen, Event):
             return (exchange, start, len(raw), word(kind), seen.time_ns, *_NO_EVENT)
-        document, data, id_line = seen.document, seen.data, seen.id_line
+        data, id_line = seen.data, seen.id_line
         text = data.decode("utf-8", "replace") if seen.has_unusual_json and not is_utf8(data) else None
         pointer: tuple[int | None, int | None] | None = None
         if text is None:
@@ -377,7 +380,7 @@ class _FrameIndex:
                 pointer = _pointer(start, raw, data, run_start)
             if pointer is None and seen.has_data:
                 text = data.decode()
-        sequence, type_, run_id, call_id = seen.sequence, document.get("type"), seen.run_id, seen.tool_call_id
+        sequence, type_, run_id, call_id = seen.sequence, seen.type, seen.run_id, seen.tool_call_id
         return (
             exchange,
             start,
@@ -388,7 +391,7 @@ class _FrameIndex:
             word(seen.name) if seen.event_line else None,
             seen.id if id_line is not None else None,
             sequence if sequence is not None and -_LARGEST <= sequence < _LARGEST else None,
-            word(type_) if type(type_) is str else None,
+            word(type_) if type_ else None,
             word(run_id) if run_id is not None else None,
             word(call_id) if call_id is not None else None,
             *(pointer or (None, None)),

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, Self, TypeVar
 import orjson
 
 from wiretape.content_encoding import is_identity
+from wiretape.contract.contract_facts import choose_contracts
 from wiretape.errors import RecordingError
 from wiretape.event import Event, TimedFrame
 from wiretape.files import file_errors, is_pipe
-from wiretape.frame_reader import StreamPosition, read_frames
+from wiretape.frame_reader import StreamPosition
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
 from wiretape.recording import schema
 from wiretape.recording.interleave import Bounds, read_observations
@@ -172,6 +173,8 @@ class Recording:
         self._connection = connection
         with _report_damage(path):
             self.info = _read_info(connection)
+        self.contracts = choose_contracts(self.info.contracts)
+        """Those that its exchanges belong to."""
 
     def __enter__(self) -> Self:
         return self
@@ -197,7 +200,7 @@ class Recording:
 
     def _exchanges(self, condition: str, number: int) -> Iterator[Exchange]:
         query = f"SELECT * FROM exchange WHERE id {condition} ORDER BY id"  # noqa: S608 - a constant
-        return self._read(read_exchange, query, (number,))
+        return self._read(lambda row: read_exchange(row, self.contracts), query, (number,))
 
     def observations(self) -> Iterator[Observation]:
         """Stream all observations in time order, as the live checks saw them."""
@@ -273,17 +276,18 @@ class Recording:
 
         Earlier frames are skipped with the help of the index, unless the body is encoded.
         """
-        encoding = self.exchange(number).content_encoding
-        position = self.position_of_event(number, event) if event > 1 and is_identity(encoding) else None
+        exchange = self.exchange(number)
+        is_indexed = event > 1 and is_identity(exchange.content_encoding)
+        position = self.position_of_event(number, event) if is_indexed else None
         if position is not None:
-            found = read_frames(encoding, self.body(number, Side.RESPONSE, position.start), position, exchange=number)
+            found = exchange.make_reader(position).read(self.body(number, Side.RESPONSE, position.start))
             first = next(found, None)
             # The bytes are authoritative: ignore the index if it contradicts them.
             if isinstance(first, Event) and (first.number, first.frame.start) == (event, position.start):
                 yield first
                 yield from found
                 return
-        every = read_frames(encoding, self.body(number, Side.RESPONSE), exchange=number)
+        every = exchange.make_reader().read(self.body(number, Side.RESPONSE))
         yield from every if event <= 1 else dropwhile(lambda seen: not _is_event_from(seen, event), every)
 
     def events(self, number: int | None = None, event: int = 1) -> Iterator[Event]:

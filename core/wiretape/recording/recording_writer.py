@@ -456,7 +456,8 @@ class Writer:
         rows = [(number, *pack_run(run)) for number, run in enumerate(runs, self._segment_id + 1)]
 
         def insert() -> None:
-            write_exchanges(self._connection, [batch.exchanges[number] for number in batch.changed])
+            changed = [batch.exchanges[number] for number in batch.changed]
+            write_exchanges(self._connection, changed, self.tables.contracts)
             self._connection.executemany(_INSERT_SEGMENT, rows)
             write_losses(self._connection, batch.losses)
 

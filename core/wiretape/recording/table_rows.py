@@ -9,7 +9,8 @@ from itertools import accumulate
 
 import orjson
 
-from wiretape.agent_sessions import operation_of
+from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice
+from wiretape.frame_reader import STREAM_START, FrameReader, StreamPosition
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -141,6 +142,13 @@ class Exchange:
     response_bytes: int
     lost_bytes: int
     """Bytes of both bodies that passed but were not recorded."""
+    contracts: ContractChoice = field(compare=False, repr=False)
+    """Those of the recording."""
+
+    def make_reader(self, position: StreamPosition = STREAM_START) -> FrameReader:
+        """Return a reader of the frames of its stream, from a position on."""
+        event_format = self.contracts.format_of(self.request)
+        return FrameReader(self.content_encoding, position, exchange=self.number, event_format=event_format)
 
     @property
     def began_ns(self) -> int:
@@ -179,10 +187,10 @@ class OpenExchange:
     dropped: dict[Side, tuple[int, BytesLost]] = field(default_factory=dict)
     """For each body the last row of `lost` about bytes that could not be stored, with its number."""
 
-    def row(self) -> dict[str, object]:
+    def row(self, contracts: ContractChoice) -> dict[str, object]:
         """Return the columns of `exchange`, by name."""
         request, response, ended = self.request, self.response, self.ended
-        operation = operation_of(request.method, request.target)
+        found = contracts.find(request.method, request.target)
         return {
             **{column: getattr(request, name) for column, name in _REQUEST.items()},
             **{column: getattr(response, name, None) for column, name in _RESPONSE.items()},
@@ -193,18 +201,20 @@ class OpenExchange:
             "ending": ended.ending if ended else Ending.OPEN,
             "detail": ended.detail if ended else "",
             "ended_ns": ended.time_ns if ended else None,
-            "operation": operation.operation.name if operation else None,
-            "session_id": operation.session_id if operation else None,
-            "run_id": operation.run_id if operation else None,
+            "operation": found.operation.name if found else None,
+            "session_id": found.channel if found else None,
+            "run_id": found.parameters.get("run_id") if found else None,
             "request_bytes": self.stored[Side.REQUEST],
             "response_bytes": self.stored[Side.RESPONSE],
             "lost_bytes": self.lost,
         }
 
 
-def write_exchanges(connection: sqlite3.Connection, exchanges: Iterable[OpenExchange]) -> None:
+def write_exchanges(
+    connection: sqlite3.Connection, exchanges: Iterable[OpenExchange], contracts: ContractChoice
+) -> None:
     """Insert or update the rows of `exchanges`."""
-    rows = [exchange.row() for exchange in exchanges]
+    rows = [exchange.row(contracts) for exchange in exchanges]
     if rows:
         id_, *others = rows[0]
         update = ", ".join(f"{name} = excluded.{name}" for name in others)
@@ -220,7 +230,7 @@ def read_open_exchanges(connection: sqlite3.Connection) -> dict[int, OpenExchang
     """Return the exchanges that have not ended, by number."""
     found: dict[int, OpenExchange] = {}
     for row in connection.execute("SELECT * FROM exchange WHERE ended_ns IS NULL").fetchall():
-        seen = read_exchange(row)
+        seen = read_exchange(row, NO_CONTRACTS)
         exchange = OpenExchange(seen.request, seen.request_ended_ns, seen.response, lost=seen.lost_bytes)
         exchange.stored = {Side.REQUEST: seen.request_bytes, Side.RESPONSE: seen.response_bytes}
         for side in Side:
@@ -239,13 +249,14 @@ def write_losses(connection: sqlite3.Connection, losses: Mapping[int, BytesLost]
     connection.executemany(_WRITE_LOST, rows)
 
 
-def read_exchange(row: sqlite3.Row) -> Exchange:
-    """Return the exchange in a row of `exchange`."""
+def read_exchange(row: sqlite3.Row, contracts: ContractChoice) -> Exchange:
+    """Return the exchange in a row of `exchange` of a recording with these contracts."""
     return Exchange(
         number=row["id"],
         request=read_request(row),
         response=read_response(row) if row["status"] is not None else None,
         ending=Ending(row["ending"]),
+        contracts=contracts,
         **{name: row[name] for name in _SAME},
     )
 

@@ -23,7 +23,7 @@ from enum import StrEnum
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, Generic, ParamSpec, Protocol
 
-from wiretape.event import Event, Shape
+from wiretape.event import Shape
 from wiretape.observations import Ending
 from wiretape.rules.exchange import Silence, StreamEnd
 from wiretape.rules.finding import Location, Party, Severity
@@ -149,8 +149,8 @@ class Trigger(Generic[P]):
     """Which parameter knows its stream, session or channel: findings can be limited to one for each."""
 
 
-# Exchanges and streams are Any here: the traffic of each contract makes them, in classes of its own.
-EVENT: Trigger[[Event, Any]] = Trigger("event", Scope.MESSAGE, 1)
+# Events, exchanges and streams are Any here: each contract has classes of its own.
+EVENT: Trigger[[Any, Any]] = Trigger("event", Scope.MESSAGE, 1)
 """An event arrived on a stream."""
 LOSS: Trigger[[Any]] = Trigger("loss", Scope.STREAM, 0)
 """Bytes of a stream were lost, or cannot be understood."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wiretape.event import Event, TimedFrame
 from wiretape.frame_reader import ReadObservation, StreamReaders
@@ -37,6 +37,9 @@ from wiretape.rules.state.response_body import SuccessBody
 from wiretape.rules.traffic import OtherTraffic, Traffic
 from wiretape.sse import FrameKind
 
+if TYPE_CHECKING:
+    from wiretape.contract.contract_facts import ContractChoice
+
 # Python 3.11 takes 50 ns to look up a member of an enumeration.
 _COMMENT, _OVERSIZED, _TAIL = FrameKind.COMMENT, FrameKind.OVERSIZED, FrameKind.TAIL
 _DEFAULT = Settings()
@@ -69,8 +72,8 @@ class Checker:
         """The number of exchanges seen."""
         self.events = 0
         """The number of events seen on all event streams."""
-        self._readers = readers or StreamReaders()
         given = self.settings.contracts
+        self._readers = readers or StreamReaders(_choose(given).format_of)
         rules = tuple(self.settings.catalogue.values() if given else rules)
         self._engine = Engine(rules, self.settings.off, self.settings.severities)
         self._others = OtherTraffic(RuleBook(self._engine, [rule for rule in rules if rule.everywhere]))
@@ -273,6 +276,13 @@ class Checker:
         """Run the rules on a silence, whose location is the event before it."""
         location = replace(stream.last_location, time_ns=silence.ended_ns)
         stream.traffic.rules.run(SILENCE, (silence, stream), location)
+
+
+def _choose(contracts: Sequence[Any]) -> "ContractChoice":
+    """Return what the exchanges belong to."""
+    from wiretape.contract.contract_facts import ContractChoice, detected_contracts  # noqa: PLC0415 - it imports rules
+
+    return ContractChoice(contracts) if contracts else detected_contracts()
 
 
 def _find_silences(stream: EventStream, span: BytesArrived) -> list[Silence]:

@@ -34,14 +34,14 @@ from wiretape.rules.catalogue import (
     Trigger,
     catalogue_of,
 )
-from wiretape.rules.exchange import EventStream, Located
+from wiretape.rules.exchange import EventStream
 from wiretape.rules.finding import Finding, Location, Severity, Tally
 
 FOREVER = 1 << 63
 """Later than every time."""
 _MOST_PROBLEMS = 20
 """Problems of a rule with a `noun` that are reported at once."""
-RunRules = Callable[[tuple[Any, ...], Located], object]
+RunRules = Callable[[tuple[Any, ...], Event], object]
 """Runs rules with arguments."""
 _PLAIN_FIELDS = frozenset({(b"data",), (b"event", b"data"), (b"data", b"event")})
 _PLAIN = ""
@@ -129,7 +129,7 @@ class Engine:
             for check in rule.checks
         ]
 
-    def run(self, entries: Iterable[Entry], arguments: tuple[Any, ...], at: Location | Event | Located) -> bool:
+    def run(self, entries: Iterable[Entry], arguments: tuple[Any, ...], at: Location | Event) -> bool:
         """Run functions, and count and report their outcomes; return whether all rules held."""
         have_held = True
         others: list[tuple[Entry, Outcome]] = []
@@ -144,7 +144,7 @@ class Engine:
             else:
                 entry.tally.held += 1
         if others:
-            location = Location.of(at) if isinstance(at, Event) else at.location if isinstance(at, Located) else at
+            location = Location.of(at) if isinstance(at, Event) else at
             self._settle_all(others, arguments, location)
         return have_held and not others
 

@@ -32,17 +32,6 @@ class ScopeReason(StrEnum):
         return self not in {ScopeReason.OUTSIDE, ScopeReason.OTHER, ScopeReason.NO_OPERATION}
 
 
-class Located:
-    """Something at a location, which is found out only if a rule has something to say about it."""
-
-    __slots__ = ()
-
-    @property
-    def location(self) -> Location:
-        """Where it is."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True, slots=True)
 class ScopeCount:
     """How many exchanges are judged by which rules for one reason."""

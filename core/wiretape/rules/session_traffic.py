@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from wiretape.agent_sessions import EVENT_TYPES, KEEP_ALIVE_SECONDS, RUN_STARTED, TERMINAL_RUN_TYPES, may_create_session
 from wiretape.agent_sessions.schemas import NO_SCHEMA_ERRORS, is_valid_delta
-from wiretape.event import Event, is_header_safe
+from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.event import is_header_safe
 from wiretape.json_codec import find_repeated_keys
 from wiretape.observations import RequestStarted, ResponseStarted, header
 from wiretape.rules.catalogue import ANY_SHAPE, LOST_EVENTS, Rule

@@ -6,7 +6,7 @@ are remembered and which rules run on them.
 """
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from wiretape.event import Event
 from wiretape.observations import RequestStarted, ResponseStarted
@@ -38,8 +38,8 @@ class Traffic(ABC, Generic[E, S]):
         """Return the stream of a response that it claims, after the rules about its headers have run."""
 
     @abstractmethod
-    def add_event(self, stream: S, event: Event) -> None:
-        """Run the rules on an event, and remember it."""
+    def add_event(self, stream: S, event: Any) -> None:
+        """Run the rules on an event, and remember it; it is of the class that the contract names."""
 
     def claims_stream(self, exchange: E) -> bool:
         """Whether the response of an exchange begins a stream of the contract."""

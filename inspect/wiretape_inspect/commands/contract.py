@@ -9,9 +9,9 @@ from wiretape.contract import CodeUse, load_contract
 from wiretape.contract.contract_examples import check_examples
 from wiretape.contract.contract_files import BUNDLED, new_contract_text
 from wiretape.contract.contract_model import Contract
-from wiretape.contract.facts import EventFormat
 from wiretape.contract.installed_contracts import installed_names
 from wiretape.errors import InputError
+from wiretape.event_format import EventFormat
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import printable

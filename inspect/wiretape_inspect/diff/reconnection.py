@@ -161,7 +161,7 @@ def _again(event: _Event, other: _Event) -> Status:
 
 
 def _event(event: Event) -> _Event:
-    shown = ConnectionEvent(event.number, event.sequence, event.time_ns, event.type, event.text)
+    shown = ConnectionEvent(event.number, event.sequence, event.time_ns, event.type, event.preview)
     content = event.name.encode() + b"\n" + event.data
     return _Event(shown, blake2b(content, digest_size=16).digest())
 

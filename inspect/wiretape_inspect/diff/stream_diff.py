@@ -14,7 +14,6 @@ from typing import IO, Any
 import orjson
 
 from wiretape.event import Event, TimedFrame
-from wiretape.frame_reader import FrameReader
 from wiretape.json_codec import UnreadableJson, members_of, read_json
 from wiretape.json_diff import Difference
 from wiretape.json_path import JsonPath
@@ -184,7 +183,7 @@ class StreamItems:
 
     def events(self) -> Iterator[EventItem]:
         """Its events in order, without plain deltas."""
-        reader = FrameReader(self.exchange.content_encoding, exchange=self.exchange.number)
+        reader = self.exchange.make_reader()
         for part in self._recording.body(self.exchange.number, Side.RESPONSE):
             yield from self._items(reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part))
         yield from self._items(last := reader.close())
@@ -201,7 +200,7 @@ class StreamItems:
             if not isinstance(event, Event):
                 continue
             self.event_count += 1
-            text = event.delta_text
+            text = event.text
             if text is not None and self._options.deltas != "none":
                 key = (event.type, event.run_id)
                 self.texts.setdefault(key, DeltaText(self.exchange.number, *key)).add(event, text)

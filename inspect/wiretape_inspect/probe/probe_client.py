@@ -15,8 +15,10 @@ from urllib.parse import urlsplit
 import h11
 
 from wiretape.content_encoding import Decoder, DecodingError, decoder
+from wiretape.contract.contract_facts import detected_contracts
 from wiretape.errors import InputError
-from wiretape.event import Event
+from wiretape.event import Event, make_event
+from wiretape.event_format import EventFormat
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.labels import count_of
 from wiretape.observations import (
@@ -124,7 +126,11 @@ class HttpExchange:
     task: "asyncio.Task[None] | None" = None
     """Reads the response."""
     _parser: Parser = field(default_factory=Parser)
+    _format: EventFormat = field(init=False)
     _decoder: Decoder | None = None
+
+    def __post_init__(self) -> None:
+        self._format = detected_contracts().find_format(self.method, self.target)
 
     @property
     def is_stream(self) -> bool:
@@ -215,7 +221,7 @@ class HttpExchange:
             if frame.kind is FrameKind.COMMENT:
                 self.comments += 1
             elif frame.is_dispatched:
-                self.events.append(Event(self.number, frame, time_ns, len(self.events) + 1))
+                self.events.append(make_event(self.number, frame, time_ns, len(self.events) + 1, self._format))
 
     async def close(self) -> None:
         """Close the connection, unless the response has ended."""

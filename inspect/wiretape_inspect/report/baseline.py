@@ -249,7 +249,7 @@ def _entry_of(located: LocatedFinding) -> Entry:
     if finding.event is None and exchange.response is not None and not exchange.is_stream:
         about = f"status {exchange.response.status}"
     request = request_template(exchange.request.method, exchange.request.target)
-    tool = (event.tool_name or "") if event is not None and event.type in TOOL_TYPES else ""
+    tool = (getattr(event, "tool_name", None) or "") if event is not None and event.type in TOOL_TYPES else ""
     return _entry(finding.code, request, about, tool, expected_pattern(finding.message))
 
 

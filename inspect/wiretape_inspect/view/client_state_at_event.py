@@ -132,14 +132,14 @@ class ClientHistory:
         if event.id is not None or event.frame.last_event_id:
             self._cursor = event.frame.last_event_id.decode("utf-8", "replace")
         if event.type not in DELTA_TYPES:
-            self._activity.add(event.type, event.run_id, event.tool_call_id, self._last, event.text)
+            self._activity.add(event.type, event.run_id, event.tool_call_id, self._last, event.preview)
             self._note_sequence(event.sequence)
         for name in self._texts:
             self._add_text(name, event)
 
     def _add_text(self, name: str, event: Event) -> None:
         if event.type == _DELTA[name]:
-            self._texts[name] = self._texts[name].with_delta(event.delta_text or "")
+            self._texts[name] = self._texts[name].with_delta(event.text or "")
         elif event.type == _FINAL[name]:
             text = event.final_text
             self._texts[name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from wiretape.content_encoding import is_identity
 from wiretape.event import Event, TimedFrame
 from wiretape.event_preview import preview_of
-from wiretape.frame_reader import STREAM_START, FrameReader, StreamPosition
+from wiretape.frame_reader import STREAM_START, StreamPosition
 from wiretape.labels import ending_label
 from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
@@ -86,7 +86,7 @@ class StreamFold:
         self._findings = _UnassignedFindings(findings, position)
         self._take = take
         self._search = JoinedTextSearch(take.wanted if take is not None else ())
-        self._reader = FrameReader(exchange.content_encoding, position, exchange=exchange.number)
+        self._reader = exchange.make_reader(position)
         self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
         self._counts = Counter(since.counts if since else ())

@@ -343,7 +343,7 @@ def row_subject(exchange: Exchange, row: StreamRow, found: AbstractSet[str] = fr
         tool=event.tool_call_id,
         gap_ns=row.gap_ns,
         codes=codes,
-        texts=lambda: (event.data.decode("utf-8", "replace"), event.text),
+        texts=lambda: (event.data.decode("utf-8", "replace"), event.preview),
         found=found,
     )
 
@@ -445,7 +445,7 @@ class JoinedTextSearch:
             searched, key = SearchedFrame(seen), self._key
             if isinstance(seen, Event):
                 key = (seen.type, seen.run_id) if seen.kind == "delta" else None
-                searched.text = (seen.delta_text or "").lower()
+                searched.text = (seen.text or "").lower()
             elif seen.frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}:
                 key = None
             if key is None or key != self._key:

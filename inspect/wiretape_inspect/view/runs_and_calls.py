@@ -126,7 +126,7 @@ def with_names(recording: Recording, calls: Iterable[Span]) -> Iterator[Span]:
     for call in islice(calls, MAX_NAMED_CALLS):
         began = None if call.name else call.began
         event = next(recording.events(began.exchange, began.event), None) if began else None
-        yield replace(call, name=event.text) if event is not None else call
+        yield replace(call, name=event.preview) if event is not None else call
     yield from calls
 
 

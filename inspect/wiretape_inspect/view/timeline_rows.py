@@ -36,7 +36,7 @@ class EventRow:
     @property
     def preview(self) -> str:
         """The text that the row shows."""
-        return self.event.text if self.is_whole else truncate(self.event.text)
+        return self.event.preview if self.is_whole else truncate(self.event.preview)
 
 
 def event_rows(recording: Recording, exchange: Exchange, first: int = 1) -> Iterator[EventRow]:
@@ -88,8 +88,8 @@ class DeltaRow:
             last_event=event.number,
             until_ns=event.time_ns,
             count=self.count + 1,
-            characters=self.characters + len(event.delta_text or ""),
-            preview=self.preview + event.text[:room] if room else self.preview,
+            characters=self.characters + len(event.text or ""),
+            preview=self.preview + event.preview[:room] if room else self.preview,
             end=event.frame.end,
         )
 

@@ -10,9 +10,6 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from wiretape.agent_sessions import operation_of, session_in
-from wiretape.event import Event
-from wiretape.frame_reader import read_frames
-from wiretape.observations import Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import quote
 from wiretape_replay.channel.channel_log import RecordedChannels
@@ -135,12 +132,10 @@ class _Grouping:
 
     def _find_name(self, exchange: Exchange) -> str | None:
         """The channel that the events of a stream name."""
-        body = self._recording.body(exchange.number, Side.RESPONSE)
-        for seen in read_frames(exchange.content_encoding, body) if self._facts.names_channels else ():
-            if isinstance(seen, Event):
-                name = self._facts.find_channel(seen)
-                if name is not None or seen.number == _MOST_EVENTS:
-                    return name
+        for seen in self._recording.events(exchange.number) if self._facts.names_channels else ():
+            name = self._facts.find_channel(seen)
+            if name is not None or seen.number == _MOST_EVENTS:
+                return name
         return None
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.event import Event, Shape, TimedFrame
-from wiretape.frame_reader import FrameReader
 from wiretape.observations import BytesArrived, BytesLost, Ending
 from wiretape.recording import Exchange
 from wiretape.rules import json_hash
@@ -182,7 +181,7 @@ class ConnectionReader:
 
     def read(self, body: Iterable[BytesArrived | BytesLost]) -> RecordedConnection:
         """Read the whole body."""
-        frames = FrameReader(self._connection.exchange.content_encoding, exchange=self._number)
+        frames = self._connection.exchange.make_reader()
         last_ns = self._connection.begin_ns
         for part in body:
             if isinstance(part, BytesArrived):

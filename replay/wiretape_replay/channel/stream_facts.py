@@ -7,23 +7,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import unquote
 
 from wiretape.agent_sessions import INVALID_CURSOR, STREAM, deltas_requested, operation_of
-from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_model import Contract
-from wiretape.contract.facts import EventFacts, EventType
-from wiretape.contract.patterns import MISSING
 from wiretape.event import Event, Shape
 from wiretape.http_headers import LAST_EVENT_ID, cursor_in
 from wiretape.observations import RequestStarted, header
+from wiretape.patterns import MISSING
 from wiretape.safe_text import shorten
 from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
-
-_MOST_TYPES = 1000
-
 
 RequestHead = RequestStarted | HttpRequest
 """The head of a request, recorded or received."""
@@ -137,7 +131,6 @@ class ContractStreamFacts:
         self._contract = contract
         self._format = contract.format
         self._has_cursors = any(operation.cursor is not None for operation in contract.operations)
-        self._types: dict[str, EventType] = {}
         self.names_channels = contract.format.channel is not None
         self.has_sequences = contract.format.sequence is not None
 
@@ -156,28 +149,22 @@ class ContractStreamFacts:
             target, cursor = operation.cursor.remove_from(target), operation.cursor.read(head)
         return StreamOpening(
             target,
-            None if operation.channel is None else unquote(parameters[operation.channel]),
+            None if operation.channel is None else parameters[operation.channel],
             cursor,
             begins_at_start=operation.begins_at_start or operation.pattern.method == "*",
         )
 
     def make_entry(self, event: Event, findings: tuple[str, ...] = ()) -> LogEntry:
         """See StreamFacts.  Only what a cursor can name is replayed to streams that begin later."""
-        name = self._format.read_type(event)
-        event_type = self._types.get(name)
-        if event_type is None:
-            event_type = self._format.describe(name)
-            put_bounded(self._types, name, event_type, _MOST_TYPES)
-        facts = EventFacts(event, self._format, event_type)
-        cursor = facts.cursor
-        is_durable = self._has_cursors and cursor is not None and facts.is_durable
+        cursor = event.cursor
+        is_durable = self._has_cursors and cursor is not None and event.is_durable
         return LogEntry(
             EntryKind.DURABLE if is_durable else EntryKind.EPHEMERAL,
             event.time_ns,
             event.raw,
             cursor,
-            _interned(name) if event.has_data else None,
-            facts.sequence,
+            _interned(event.type or None),
+            event.sequence,
             source=(event.exchange, event.number),
             findings=findings,
         )

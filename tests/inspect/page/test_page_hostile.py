@@ -31,8 +31,9 @@ def record_hostile(tape, message, value=EVIL, session=MARKUP):
     data = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [value]}}
     lines = [f"event: {LINE}", f"id: {LINE}", f": {LINE}", f"{LINE}: {LINE}", f"data: {json.dumps(data)}"]
     event = ("\n".join(lines) + "\n\n").encode()
+    path = f"/v1/sessions/{session.replace('/', '%2F')}/events/stream"
     number = tape.exchange(
-        f"/v1/sessions/{session}/events/stream",
+        path,
         [
             (1, event),
             (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
@@ -55,7 +56,11 @@ def record_hostile(tape, message, value=EVIL, session=MARKUP):
         Finding("SEQ001", Severity.ERROR, Party.SERVICE, *where, EVIL),
         Finding(EVIL, Severity.NOTE, Party.CLIENT, *where, EVIL),
     )
-    tape.exchange(f"/v1/sessions/{session}/events/stream", [(1, event)], request_headers=(("Last-Event-ID", LINE),))
+    tape.exchange(
+        path,
+        [(1, event)],
+        request_headers=(("Last-Event-ID", LINE),),
+    )
     return tape.close()
 
 

@@ -4,7 +4,8 @@ Deltas and sequences of the wrong type do not take part in the order.
 """
 
 from wiretape.agent_sessions import EVENT_DELTAS, STORED_TYPES
-from wiretape.event import Event, Shape
+from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.event import Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
     EVENT,

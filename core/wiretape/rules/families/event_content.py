@@ -6,7 +6,8 @@ from datetime import date
 
 from wiretape.agent_sessions import EVENT_TYPES
 from wiretape.agent_sessions.schemas import EVENT_SCHEMAS, NO_SCHEMA_ERRORS, Violation
-from wiretape.event import Event, Shape
+from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.event import Shape
 from wiretape.json_codec import UnreadableJson, find_repeated_keys
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,

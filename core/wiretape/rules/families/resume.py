@@ -1,7 +1,8 @@
 """RES: streams that were opened with a cursor."""
 
 from wiretape.agent_sessions import INVALID_CURSOR
-from wiretape.event import Event, Shape
+from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.event import Shape
 from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,

@@ -11,7 +11,8 @@ from wiretape.agent_sessions import (
     STATUS_IDLE,
     TERMINAL_RUN_TYPES,
 )
-from wiretape.event import Event, Shape
+from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.event import Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
     ERROR_RESPONSE,

@@ -1,7 +1,8 @@
 """TOOL: the lifecycle of a tool call, whose events share one `tool_call_id`."""
 
 from wiretape.agent_sessions import RUN_COMPLETED, TOOL_TYPES
-from wiretape.event import Event, Shape
+from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.event import Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
     EVENT,

@@ -27,8 +27,8 @@ from wiretape.agent_sessions import (
     TOOL_FAILED,
     TOOL_STARTED,
 )
+from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.bounded_dict import make_room, put_bounded
-from wiretape.event import Event
 from wiretape.observations import RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import MOST_CLIENTS, ClientKey

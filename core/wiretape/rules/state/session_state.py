@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wiretape.agent_sessions import session_in
+from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.bounded_dict import put_bounded
-from wiretape.event import Event
 from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.state.client_state import ClientKey, SessionReader
 from wiretape.rules.state.event_log import EventBudget, EventLog

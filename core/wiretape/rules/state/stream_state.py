@@ -14,7 +14,8 @@ from wiretape.agent_sessions import (
     TOOL_TYPES,
     deltas_requested,
 )
-from wiretape.event import Event, Shape
+from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.event import Shape
 from wiretape.observations import Ending, RequestStarted
 from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.exchange import EventStream, SilenceMonitor

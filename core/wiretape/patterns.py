@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 from wiretape.bounded_dict import put_bounded
 
@@ -98,7 +99,8 @@ class Pointer:
 class RequestPattern:
     """A method and a path: `GET /tickets/{ticket}/events`.
 
-    `{name}` stands for one segment, a `*` at the end for any number, and `*` instead of the method for every method.
+    `{name}` stands for one segment, a `*` at the beginning or the end for any number, and `*` instead of the method for
+    every method.
     """
 
     def __init__(self, text: str) -> None:
@@ -110,26 +112,49 @@ class RequestPattern:
         is_valid = method == "*" or (method.isascii() and method.isalpha() and method.isupper())
         if not is_valid or not path.startswith("/") or not path.isprintable() or set(" ?#") & set(path):
             raise ValueError(f"expected a method and a path, such as GET /tickets/{{ticket}}, got {text!r}")
-        if "*" in self._segments[:-1]:
-            raise ValueError(f"expected * only as the last part of the path, got {text!r}")
-        self.parameters = [segment[1:-1] for segment in self._segments if _PARAMETER.fullmatch(segment)]
+        begins, ends = self._segments[0] == "*", self._segments[-1] == "*"
+        if "*" in self._segments[1:-1] or (begins and ends and len(self._segments) > 1):
+            raise ValueError(f"expected * only as the first or the last part of the path, got {text!r}")
+        self._begins_anywhere, self._ends_anywhere = begins and not ends, ends
+        fixed = self._segments[1:] if self._begins_anywhere else self._segments[:-1] if ends else self._segments
+        self._fixed = [(segment, segment[1:-1] if _PARAMETER.fullmatch(segment) else None) for segment in fixed]
+        """The segments, and the names of those in braces."""
+        self.parameters = [name for _, name in self._fixed if name is not None]
         """The names in braces."""
-        # Each part ends at a slash, so nothing is tried twice.
-        self._path = re.compile("".join(f"/{_part(segment)}" for segment in self._segments), re.DOTALL)
 
     def match(self, method: str, target: str) -> Mapping[str, str] | None:
-        """Return the segments that the names in braces stand for; None if the request does not match."""
-        found = self._path.fullmatch(target.partition("?")[0].partition("#")[0])
-        if found is None or self.method not in {"*", method}:
+        """Return the segments that the names in braces stand for, decoded; None if the request does not match."""
+        if self.method not in {"*", method}:
             return None
-        return dict(zip(self.parameters, found.groups(), strict=True))
+        segments = _path(target).split("/")[1:]
+        others = len(segments) - len(self._fixed)
+        if others != 0 if not (self._begins_anywhere or self._ends_anywhere) else others < self._ends_anywhere:
+            return None
+        found: dict[str, str] = {}
+        for (expected, name), segment in zip(self._fixed, segments[others * self._begins_anywhere :], strict=False):
+            text = _decode(segment)
+            if name is not None and text:
+                found[name] = text
+            elif expected != text:
+                return None
+        return found
 
     def example(self) -> str:
         """Return a request that matches."""
         method = "GET" if self.method == "*" else self.method
-        parts = [segment.strip("{}").replace("*", "stream") for segment in self._segments]
+        parts = [name or text for text, name in self._fixed] + ["stream"] * self._ends_anywhere
         return f"{method} /{'/'.join(parts)}"
 
 
-def _part(segment: str) -> str:
-    return ".*" if segment == "*" else "([^/]+)" if _PARAMETER.fullmatch(segment) else re.escape(segment)
+def _path(target: str) -> str:
+    """Return the path of a request target, which may be a whole URL."""
+    path = target.partition("#")[0].partition("?")[0]
+    scheme, separator, rest = path.partition("://")
+    return "/" + rest.partition("/")[2] if separator and "/" not in scheme else path
+
+
+def _decode(segment: str) -> str:
+    """Resolve the percent escapes of a path segment, in which each character stands for one byte."""
+    if "%" not in segment and segment.isascii():
+        return segment
+    return unquote_to_bytes(segment.encode("latin-1", "replace")).decode("utf-8", "replace")

@@ -1,0 +1,277 @@
+"""The facts of a contract: its operations, and how events are read.  They are known without building its rules."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from pkgutil import resolve_name
+from urllib.parse import parse_qsl, unquote_plus
+
+import msgspec
+
+from wiretape.contract.contract_files import BUNDLED, CodeUse, ContractFiles, Layer, open_files, read_layers
+from wiretape.contract.contract_tables import EntityTable, EventTable, OperationTable, TrustedContractTable, TypeTable
+from wiretape.contract.installed_contracts import find_installed, load_installed
+from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
+from wiretape.errors import InputError
+from wiretape.event_format import PLAIN, Entity, EventFormat
+from wiretape.input_validation import choices_hint
+from wiretape.observations import RequestStarted, header, is_header_name
+from wiretape.patterns import RequestPattern
+
+_MOST_PARAMETERS = 1000
+ContractSource = tuple[ContractFiles, str]
+"""The files of a contract, and the name of the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorPlace:
+    """Where requests have the cursor."""
+
+    place: str
+    """`header` or `query`."""
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> "CursorPlace":
+        """Parse `header:NAME` or `query:NAME`.  Raises ValueError."""
+        place, _, name = text.partition(":")
+        if place not in {"header", "query"} or not is_header_name(name):
+            raise ValueError(f"expected header:NAME or query:NAME, for example header:Last-Event-ID, got {text!r}")
+        return cls(place, name)
+
+    def read(self, request: RequestStarted) -> str | None:
+        """Return the cursor in a request; None without any."""
+        if self.place == "header":
+            value = header(request.headers, self.name)
+            # The characters of a header stand for bytes, and cursors are UTF-8.
+            return None if not value else value.encode("latin-1", "replace").decode("utf-8", "replace")
+        query = request.target.partition("?")[2].partition("#")[0]
+        try:
+            pairs = parse_qsl(query, max_num_fields=_MOST_PARAMETERS)
+        except ValueError:
+            return None
+        return next((value for name, value in pairs if name == self.name and value), None)
+
+    def remove_from(self, target: str) -> str:
+        """Return a request target without the cursor."""
+        path, mark, query = target.partition("#")[0].partition("?")
+        if self.place == "header" or not mark:
+            return target
+        kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != self.name]
+        return f"{path}?{'&'.join(kept)}" if kept else path
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Requests that a contract applies to."""
+
+    name: str
+    pattern: RequestPattern
+    cursor: CursorPlace | None = None
+    channel: str | None = None
+    """The name of the segment of the path that names the channel."""
+    begins_at_start: bool = True
+    """Whether a stream without a cursor begins with the first event of its channel."""
+
+
+@dataclass(frozen=True, eq=False)
+class ContractFacts:
+    """What a contract says about requests and events, apart from its rules."""
+
+    name: str
+    operations: tuple[Operation, ...]
+    format: EventFormat = PLAIN
+    entities: Mapping[str, Entity] = field(default_factory=dict)
+    types: Mapping[str, TypeTable] = field(default_factory=dict)
+    """What it says about single types of events."""
+
+    def find_operation(self, method: str, target: str) -> tuple[Operation | None, Mapping[str, str]]:
+        """Return the first operation that a request matches, and the segments that its path names."""
+        for operation in self.operations:
+            if (parameters := operation.pattern.match(method, target)) is not None:
+                return operation, parameters
+        return None, {}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """What a contract says about a request."""
+
+    contract: ContractFacts
+    operation: Operation
+    parameters: Mapping[str, str]
+    """The segments that its path names."""
+
+    @property
+    def channel(self) -> str | None:
+        """The channel that the path names."""
+        return None if self.operation.channel is None else self.parameters[self.operation.channel]
+
+
+class ContractChoice:
+    """Which contract an exchange belongs to: the first with an operation for its request."""
+
+    def __init__(self, contracts: Sequence[ContractFacts]) -> None:
+        self.contracts = tuple(contracts)
+
+    def find(self, method: str, target: str) -> RequestFacts | None:
+        """Return what the contract of a request says about it; None if it belongs to none."""
+        for contract in self.contracts:
+            operation, parameters = contract.find_operation(method, target)
+            if operation is not None:
+                return RequestFacts(contract, operation, parameters)
+        return None
+
+    def find_format(self, method: str, target: str) -> EventFormat:
+        """Return the format of the events in the response to a request."""
+        found = self.find(method, target)
+        return PLAIN if found is None else found.contract.format
+
+    def format_of(self, request: RequestStarted) -> EventFormat:
+        """Return the format of the events in the response to a request."""
+        return self.find_format(request.method, request.target)
+
+
+NO_CONTRACTS = ContractChoice(())
+"""No exchange belongs to a contract."""
+
+
+@cache
+def detected_contracts() -> ContractChoice:
+    """Return the choice for traffic without a contract of its own: those that are known by their operations."""
+    return ContractChoice([load_facts("agent-sessions")])
+
+
+def choose_contracts(stored: str | None, origin: str = "The recording") -> ContractChoice:
+    """Return the choice among the contracts that a recording stores, or else among those that are detected.
+
+    Contracts that cannot be used are left out: the recording can have a contract of another version, or a stranger's.
+    """
+    if stored is None:
+        return detected_contracts()
+    found = []
+    try:
+        recorded = parse_contracts(stored, origin)
+    except InputError:
+        return detected_contracts()
+    for each in recorded:
+        try:
+            found.append(_recorded_facts(each, origin))
+        except InputError:
+            continue
+    return ContractChoice(found)
+
+
+def find_source(name: str, code: CodeUse = CodeUse.REFUSE) -> ContractSource | ContractFacts:
+    """Return the files of the contract with a name, or one that a package makes in Python.  Raises InputError."""
+    if name not in BUNDLED and (entry := find_installed(name)) is not None:
+        found: Path | ContractFacts = load_installed(entry, ContractFacts)
+        return open_files(str(found), CodeUse.RUN) if isinstance(found, Path) else found
+    return open_files(name, code)
+
+
+def load_facts(name: str) -> ContractFacts:
+    """Return the facts of the contract with a name.  Raises InputError."""
+    source = find_source(name)
+    return source if isinstance(source, ContractFacts) else build_facts(read_layers(*source))
+
+
+def _recorded_facts(recorded: RecordedContract, origin: str) -> ContractFacts:
+    if not recorded.texts:
+        return load_facts(recorded.file if recorded.file in BUNDLED else recorded.name)
+    return build_facts(
+        read_layers(ContractFiles(None, recorded.texts, code=CodeUse.SKIP, origin=origin), recorded.file)
+    )
+
+
+def build_facts(layers: Sequence[Layer]) -> ContractFacts:
+    """Return the facts in the file of a contract, and in those that it extends.  Raises InputError."""
+    top = layers[-1]
+    operations: tuple[Operation, ...] = ()
+    types: dict[str, TypeTable] = {}
+    declared: dict[str, Layer] = {}
+    entities: dict[str, Entity] = {}
+    event = EventTable()
+    for layer in layers:
+        given = layer.table.operations.items()
+        operations = tuple(_operation(layer, name, operation) for name, operation in given) or operations
+        event = _merge(event, layer.table.event)
+        for name, entity in layer.table.entity.items():
+            declared[name] = layer
+            with layer.naming("entity", name):
+                entities[name] = _entity(name, entity)
+        for name, type_ in layer.table.types.items():
+            known = types.get(name, TypeTable())
+            is_durable = known.durable if type_.durable is None else type_.durable
+            types[name] = TypeTable(is_durable, type_.schema or known.schema)
+    if not operations:
+        raise top.source.error((), "operations is missing: add a table [operations.NAME] with a request")
+    for name, each in entities.items():
+        if each.within is not None:
+            with declared[name].naming("entity", name, "within"):
+                each.parent = find_entity(entities, each.within, of=name)
+    with top.naming("event"):
+        durable = {name: type_.durable for name, type_ in types.items() if type_.durable is not None}
+        event_format = _event_format(event, durable, tuple(entities.values()), _event_class(top))
+    return ContractFacts(top.table.contract, operations, event_format, entities, types)
+
+
+def find_entity(entities: Mapping[str, Entity], name: str, *, of: str = "") -> Entity:
+    """Return an entity; it is not the one with the name `of`.  Raises ValueError."""
+    known = [each for each in entities if each != of]
+    if name not in known:
+        hint = choices_hint(name, known) if known else "; add a table [entity.NAME]"
+        raise ValueError(f"unknown entity {name!r}{hint}")
+    return entities[name]
+
+
+def _event_class(layer: Layer) -> type | None:
+    """Return the class of the events, if that is in Python."""
+    table = layer.table
+    name = table.events if isinstance(table, TrustedContractTable) else None
+    found: type | None = None if name is None else resolve_name(name)
+    return found
+
+
+def _entity(name: str, table: EntityTable) -> Entity:
+    return Entity(name, **msgspec.structs.asdict(table))
+
+
+def _event_format(
+    table: EventTable, durable_types: Mapping[str, bool], entities: Sequence[Entity], event_class: type | None
+) -> EventFormat:
+    deltas = table.delta
+    texts = (deltas and deltas.text) or {}
+    return EventFormat(
+        type=table.type,
+        cursor=table.cursor,
+        sequence=table.sequence,
+        channel=table.channel,
+        durable=table.durable,
+        deltas=deltas.types if deltas is not None else (),
+        texts={"*": texts} if isinstance(texts, str) else texts,
+        durable_types=durable_types,
+        entities=entities,
+        event_class=event_class,
+    )
+
+
+def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
+    path = ("operations", name)
+    with layer.naming(*path, "request"):
+        pattern = RequestPattern(table.request)
+    with layer.naming(*path, "cursor"):
+        cursor = None if table.cursor is None else CursorPlace.parse(table.cursor)
+    with layer.naming(*path, "channel"):
+        channel = None if table.channel is None else table.channel.strip("{}")
+        if channel is not None and (channel not in pattern.parameters or table.channel != f"{{{channel}}}"):
+            raise ValueError(f"expected a name in braces from the path, such as {{ticket}}, got {table.channel!r}")
+    begins = table.begins or ("now" if pattern.method in {"GET", "*"} else "start")
+    return Operation(name, pattern, cursor, channel, begins == "start")
+
+
+def _merge(below: EventTable, above: EventTable) -> EventTable:
+    """Return the keys of both; those of `above` win."""
+    given = {key: value for key, value in msgspec.structs.asdict(above).items() if value is not None}
+    return msgspec.structs.replace(below, **given)
