@@ -29,6 +29,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     # The port is in a file of the profile; DevTools' own pages are served there.
     "--remote-debugging-port=0",
+    "--remote-allow-origins=*",
 )
 PARTS = (
     b"event: run.started\nid: e1\ndata: {}\n\n",

@@ -25,6 +25,7 @@ def event(number: int, text: str = "word") -> bytes:
 
 def make_flow(body: bytes, encoding: str = "", **metadata: object):
     flow = tflow.tflow(resp=True)
+    flow.request.path = "/v1/sessions/s1/events/stream"
     flow.response.headers["content-type"] = "text/event-stream"
     if encoding:
         flow.response.headers["content-encoding"] = encoding

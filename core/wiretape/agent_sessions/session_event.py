@@ -1,6 +1,7 @@
 """Events of the service: where their JSON has the facts, and what they mean."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from wiretape.agent_sessions.event_types import DELTA_TYPES
 from wiretape.agent_sessions.schemas import SchemaErrors, find_event_errors
@@ -23,8 +24,7 @@ class SessionEvent(Event):
 
     __slots__ = ("_schema_errors", "created_at", "run_id")
 
-    def _read_facts(self) -> None:
-        document, identity = self.document, self.id_line
+    def _read_facts(self, document: dict[str, Any], identity: bytes | None) -> None:
         is_object = type(self.value) is dict
         sequence, run_id, type_ = document.get("sequence"), document.get("run_id"), document.get("type")
         if type(sequence) is float:
