@@ -250,6 +250,7 @@ def test_an_ephemeral_event_that_is_not_a_delta_may_contain_anything(wire):
         ({"delta": "Hi"}, ["EVT011"]),
         ({"delta": {}}, ["EVT011"]),
         ({"delta": {"text": ["Hi"]}}, ["EVT011"]),
+        ({"type": {}}, ["EVT003"]),
         ({"delta": {"text": "", "more": 1}, "extra": 1}, []),
         ({"sequence": 1}, ["DUR005"]),
         ({"sequence": None}, []),

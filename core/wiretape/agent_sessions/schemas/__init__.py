@@ -192,7 +192,8 @@ def is_valid_delta(value: dict[str, Any]) -> bool:
     ):
         # Nearly all deltas; the schema takes three times as long.
         return True
-    return (EVENT_SCHEMAS.get(name) or EPHEMERAL_EVENT).is_valid(value)
+    specific = EVENT_SCHEMAS.get(name) if type(name) is str else None
+    return (specific or EPHEMERAL_EVENT).is_valid(value)
 
 
 def find_event_errors(document: dict[str, Any], type_: str, *, is_delta: bool) -> SchemaErrors:
