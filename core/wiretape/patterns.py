@@ -84,6 +84,11 @@ class Pointer:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def name(self) -> str:
+        """How it is written with dots: `error.details[0].path`."""
+        return "".join(f".{step}" if index is None else f"[{index}]" for step, index in self._steps).removeprefix(".")
+
     def read(self, value: Any) -> Any:
         """Return the value that the pointer points to, or MISSING."""
         for step, index in self._steps:

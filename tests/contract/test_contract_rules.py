@@ -49,6 +49,16 @@ CASES = {
     "bytes that are not UTF-8 are inconclusive": ('require = "/a"', [b"data: \xff\n\n"], "inconclusive"),
     "a deep value is inconclusive": ('require = "/a"', [b"data: " + b"[" * 2000 + b"\n\n"], "inconclusive"),
     "lost bytes are inconclusive": ('forbid = "/a"', ["{}", LOST, "{}"], "inconclusive"),
+    "the words of a rule": (
+        'forbid = "/a"\nexpected = "no {fact} in a `{type}`"\ngot = "{/a:described} {{for}} {value:quoted}"',
+        ['{"a": "x", "type": "y"}'],
+        "Expected no /a in a `y`, got the string `x` {for} `x`.",
+    ),
+    "words for a value that is not there": (
+        'forbid = "/a"\nexpected = ["{id}", "{event:quoted}"]\ngot = ["{/b}", "{/c}"]',
+        ['{"a": 1, "b": ""}'],
+        "Expected none, got the number 1.",
+    ),
     "a schema names the place": (
         'schema = { properties = { a = { items = { type = "string" } } } }',
         ['{"a": ["x", 1]}'],

@@ -20,6 +20,8 @@ from wiretape.contract.contract_tables import (
     AnyRuleTable,
     Aspect,
     CounterTable,
+    ErrorAspect,
+    ErrorTable,
     Example,
     ExchangeTable,
     HeaderTable,
@@ -33,6 +35,7 @@ from wiretape.contract.contract_tables import (
 )
 from wiretape.contract.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
 from wiretape.contract.facts import Fact
+from wiretape.contract.framing import Framing
 from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue
 from wiretape.contract.installed_contracts import find_installed
 from wiretape.contract.json_schema import JsonSchema
@@ -56,21 +59,23 @@ from wiretape.patterns import Globs, Pointer, list_of
 from wiretape.rules.catalogue import Check, Explanation, Rule, Scope
 from wiretape.rules.finding import Party
 from wiretape.rules.vectors import Vector, default_headers, read_headers
+from wiretape.rules.wording import Template, Wording
 
 PRIMITIVES = (
     *("match", "require", "forbid", "schema", "first", "last", "counter", "unique", "lifecycle", "same", "joined"),
-    *("resume", "silence", "error", "header"),
+    *("resume", "silence", "error", "header", "framing"),
 )
 """The keys of the primitives in a rule."""
 _PlacedRule = tuple[Layer, int, AnyRuleTable]
 _FULL_SHARES = 10
 """Rules with a schema that may each take a second for an event; if there are more, they share that time."""
-_NOT_ABOUT_EVENTS = ("silence", "error", "header")
+_NOT_ABOUT_EVENTS = ("silence", "error", "header", "framing")
 _TABLES: dict[str, Callable[[str], Any]] = {
     "counter": CounterTable,
     "unique": UniqueTable,
     "same": SameTable,
     "header": HeaderTable,
+    "error": lambda aspect: ErrorTable(ErrorAspect(aspect)),
     "lifecycle": LifecycleTable,
 }
 """The tables that short forms stand for."""
@@ -141,6 +146,7 @@ class _Builder:
         """Return the contract."""
         facts = build_facts(self._layers)
         self._entities, self._event_format = facts.entities, facts.format
+        self._errors = facts.errors
         for layer in self._layers:
             for name, type_ in layer.table.types.items():
                 if type_.schema is not None:
@@ -159,6 +165,7 @@ class _Builder:
             facts.format,
             facts.entities,
             facts.types,
+            facts.errors,
             rules,
             tuple(each for where in tables if where[2].code not in inherited for each in _examples(*where, request)),
             self._parent,
@@ -204,8 +211,9 @@ class _Builder:
 
     def _rule(self, layer: Layer, index: int, table: AnyRuleTable) -> Rule:
         path = ("rule", index)
-        if isinstance(table, TrustedRuleTable) and table.python is not None:
-            return _trusted_rule(table, everywhere=layer.name == COMMON)
+        trusted = table if isinstance(table, TrustedRuleTable) else None
+        if trusted is not None and trusted.python is not None:
+            return _trusted_rule(trusted, everywhere=layer.name == COMMON)
         given = [key for key in (*PRIMITIVES, "python") if getattr(table, key) not in (None, False)]
         if len(given) != 1:
             got = " and ".join(given) or "none"
@@ -213,22 +221,32 @@ class _Builder:
         for key in ("on", "kinds") if given[0] in _NOT_ABOUT_EVENTS else ():
             if getattr(table, key):
                 raise layer.source.error((*path, key), f"{given[0]} is not about events, so it cannot have {key}")
+        for key in ("expected", "got") if given[0] == "python" else ():
+            if getattr(table, key):
+                raise layer.source.error((*path, key), "the function of a rule words its problems itself")
         with layer.naming(*path, given[0]):
             primitive = self._primitive(layer, given[0], table, (*path, given[0]))
+        checks = primitive.checks()
+        if trusted is not None and trusted.fast_path:
+            checks = tuple(replace(each, fast_path=True) for each in checks)
         return Rule(
             table.code,
             table.name,
             table.severity,
             table.side or primitive.side,
-            primitive.scope,
+            (trusted and trusted.scope) or primitive.scope,
             table.basis,
             table.clause,
             table.about or primitive.describe(),
-            primitive.checks(),
-            Explanation(table.why, table.fix),
+            checks,
+            Explanation(table.why, table.fix, trusted.not_exercised, trusted.notes)
+            if trusted
+            else Explanation(table.why, table.fix),
             None if table.once_per is None else Scope(table.once_per),
-            tuple(table.unless),
-            "problems",
+            table.unless,
+            trusted.noun if trusted else "problems",
+            layer.name == COMMON,
+            _wording(layer, path, table, primitive),
         )
 
     def _primitive(self, layer: Layer, key: str, table: AnyRuleTable, path: tuple[str | int, ...]) -> Primitive:
@@ -257,8 +275,9 @@ class _Builder:
             "joined": lambda: self._joined(on, value),
             "resume": lambda: self._resume(on, value),
             "silence": lambda: self._silence(value),
-            "error": lambda: ErrorEnvelope(value),
-            "header": lambda: HeaderValue(value),
+            "error": lambda: ErrorEnvelope(value, self._errors),
+            "header": lambda: HeaderValue(value, self._errors),
+            "framing": lambda: Framing(value),
             "python": lambda: _python_rule(on, table.code, value, layer.files),
         }
         return makers[key]()
@@ -299,6 +318,15 @@ class _Builder:
         silence = LongestSilence(seconds)
         self._silence_limits.add(silence.limit_ns)
         return silence
+
+
+def _wording(layer: Layer, path: tuple[str | int, ...], table: AnyRuleTable, primitive: Primitive) -> Wording | None:
+    """Return the words that a rule has for its problems; None for those of the primitive."""
+    templates: list[list[Template]] = []
+    for key in ("expected", "got"):
+        with layer.naming(*path, key):
+            templates.append([Template(text, primitive.reader_of) for text in list_of(getattr(table, key))])
+    return Wording(*templates) if any(templates) else None
 
 
 @cache

@@ -5,12 +5,21 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import TypeVar
 from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 
 from wiretape.contract.contract_files import BUNDLED, CodeUse, ContractFiles, Layer, open_files, read_layers
-from wiretape.contract.contract_tables import EntityTable, EventTable, OperationTable, TrustedContractTable, TypeTable
+from wiretape.contract.contract_tables import (
+    EntityTable,
+    ErrorFormatTable,
+    EventTable,
+    OperationTable,
+    TrustedContractTable,
+    TypeTable,
+)
+from wiretape.contract.error_format import NO_ERROR_FORMAT, ErrorFormat
 from wiretape.contract.installed_contracts import find_installed, load_installed
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
 from wiretape.errors import InputError
@@ -20,6 +29,7 @@ from wiretape.observations import RequestStarted, header, is_header_name
 from wiretape.patterns import RequestPattern
 
 _MOST_PARAMETERS = 1000
+T = TypeVar("T", bound=msgspec.Struct)
 ContractSource = tuple[ContractFiles, str]
 """The files of a contract, and the name of the first."""
 
@@ -85,6 +95,7 @@ class ContractFacts:
     entities: Mapping[str, Entity] = field(default_factory=dict)
     types: Mapping[str, TypeTable] = field(default_factory=dict)
     """What it says about single types of events."""
+    errors: ErrorFormat = NO_ERROR_FORMAT
 
     def find_operation(self, method: str, target: str) -> tuple[Operation | None, Mapping[str, str]]:
         """Return the first operation that a request matches, and the segments that its path names."""
@@ -192,11 +203,11 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
     types: dict[str, TypeTable] = {}
     declared: dict[str, Layer] = {}
     entities: dict[str, Entity] = {}
-    event = EventTable()
+    event, error = EventTable(), ErrorFormatTable()
     for layer in layers:
         given = layer.table.operations.items()
         operations = tuple(_operation(layer, name, operation) for name, operation in given) or operations
-        event = _merge(event, layer.table.event)
+        event, error = _merge(event, layer.table.event), _merge(error, layer.table.error)
         for name, entity in layer.table.entity.items():
             declared[name] = layer
             with layer.naming("entity", name):
@@ -214,7 +225,9 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
     with top.naming("event"):
         durable = {name: type_.durable for name, type_ in types.items() if type_.durable is not None}
         event_format = _event_format(event, durable, tuple(entities.values()), _event_class(top))
-    return ContractFacts(top.table.contract, operations, event_format, entities, types)
+    with top.naming("error"):
+        errors = ErrorFormat(error)
+    return ContractFacts(top.table.contract, operations, event_format, entities, types, errors)
 
 
 def find_entity(entities: Mapping[str, Entity], name: str, *, of: str = "") -> Entity:
@@ -271,7 +284,7 @@ def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
     return Operation(name, pattern, cursor, channel, begins == "start")
 
 
-def _merge(below: EventTable, above: EventTable) -> EventTable:
+def _merge(below: T, above: T) -> T:
     """Return the keys of both; those of `above` win."""
     given = {key: value for key, value in msgspec.structs.asdict(above).items() if value is not None}
     return msgspec.structs.replace(below, **given)

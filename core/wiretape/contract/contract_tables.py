@@ -20,6 +20,9 @@ _Status = Annotated[int, Meta(ge=100, le=599)]
 _Several = Annotated[list[_Short], Meta(min_length=1, max_length=100)]
 Names = _Short | _Several
 """One text, or a list of them."""
+JsonType = Literal["string", "integer", "number", "boolean", "object", "array", "null"]
+FieldTypes = Names | Annotated[dict[_Short, JsonType | list[JsonType]], Meta(min_length=1, max_length=100)]
+"""Pointers to fields, or a table with the type of each."""
 
 
 class OperationTable(Struct, forbid_unknown_fields=True):
@@ -163,30 +166,81 @@ class ResumeTable(Struct, forbid_unknown_fields=True):
             raise ValueError("unknown and final need each other")
 
 
-class ErrorTable(Struct, forbid_unknown_fields=True):
-    """What error responses have."""
+class Requirement(StrEnum):
+    """One requirement on the lines of a stream."""
 
-    require: Names | None = None
+    UTF8 = "utf-8"
+    COMPLETE_EVENTS = "complete-events"
+    KNOWN_FIELDS = "known-fields"
+    NO_NUL_IN_ID = "no-nul-in-id"
+    NO_REPEATED_LINES = "no-repeated-lines"
+    HAS_DATA = "has-data"
+    NOT_COMPRESSED = "not-compressed"
+    USABLE_RETRY = "usable-retry"
+    ID_FITS_HEADER = "id-fits-header"
+    NO_BLANK_AFTER_COMMENT = "no-blank-after-comment"
+
+
+class ErrorFormatTable(Struct, forbid_unknown_fields=True, frozen=True):
+    """Where errors have their facts; None if the file does not say."""
+
+    object: _Short | None = None
     code: _Short | None = None
     codes: Annotated[dict[str, _Status], Meta(max_length=500)] | None = None
 
+
+class ErrorAspect(StrEnum):
+    """One requirement on errors."""
+
+    OBJECT = "object"
+    """The body has the object of the table `error`."""
+    CODE = "code"
+    """The code is one of the table `error`."""
+    STATUS = "status"
+    """The status is that of the code."""
+
+
+class ErrorTable(Struct, forbid_unknown_fields=True):
+    """What error responses have."""
+
+    aspects: ErrorAspect | Annotated[list[ErrorAspect], Meta(min_length=1, max_length=10)] | None = None
+    require: FieldTypes | None = None
+    keys: Names | None = None
+    """The only keys of the body."""
+    codes: Annotated[list[_Short], Meta(max_length=500)] = []
+    """Only errors with these codes; empty for all."""
+
+
+class RefusedTable(Struct, forbid_unknown_fields=True):
+    """The error in response to a request without a header; any if it has no status."""
+
+    status: Annotated[int, Meta(ge=400, le=599)] | None = None
+    code: _Short | None = None
+
     def __post_init__(self) -> None:
-        if self.codes is not None and self.code is None:
-            raise ValueError("codes needs code, the pointer to the code of an error")
+        if self.code is not None and self.status is None:
+            raise ValueError("code needs status")
 
 
 class HeaderTable(Struct, forbid_unknown_fields=True):
     """A header, and what it has to be."""
 
     name: _Short
-    of: Literal["request", "response"] = "response"
+    of: Literal["request", "response", "error"] = "response"
     statuses: Annotated[list[_Status], Meta(max_length=100)] = []
+    codes: Annotated[list[_Short], Meta(max_length=500)] = []
     value: Names | None = None
+    type: Literal["integer"] | None = None
     agrees: _Short | None = None
+    refused: bool | RefusedTable = False
 
     def __post_init__(self) -> None:
-        if self.of == "request" and self.statuses:
-            raise ValueError("statuses is for headers of responses")
+        if self.of == "request" and (self.statuses or self.codes or self.agrees is not None):
+            raise ValueError("statuses, codes and agrees are for headers of responses")
+        if self.of != "request" and self.refused is not False:
+            raise ValueError("refused is for headers of requests")
+        if self.agrees is not None and self.value is not None:
+            raise ValueError("agrees and value exclude each other")
 
 
 class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -216,8 +270,12 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     joined: JoinedTable | None = None
     resume: bool | ResumeTable | None = None
     silence: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
-    error: ErrorTable | None = None
+    error: ErrorAspect | ErrorTable | None = None
     header: _Short | HeaderTable | None = None
+    framing: Requirement | None = None
+    expected: Names | None = None
+    """What the messages of the rule expect; None for the words of the primitive."""
+    got: Names | None = None
 
 
 class RuleTable(_AnyRule, forbid_unknown_fields=True, kw_only=True):
@@ -242,6 +300,8 @@ class TrustedRuleTable(_AnyRule, forbid_unknown_fields=True, kw_only=True):
     noun: _Short | None = None
     not_exercised: _Prose = ""
     notes: _Prose = ""
+    fast_path: bool = False
+    """Whether it never finds a problem in an ordinary event, and has the same outcome for all of one type."""
 
 
 AnyRuleTable = RuleTable | TrustedRuleTable
@@ -256,6 +316,7 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     event: EventTable = EventTable()
     types: Annotated[dict[str, TypeTable], Meta(max_length=1000)] = {}
     entity: Annotated[dict[str, EntityTable], Meta(max_length=50)] = {}
+    error: ErrorFormatTable = ErrorFormatTable()
 
 
 class ContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=True):

@@ -56,7 +56,8 @@ class Breach:
 
     aspect: Aspect
     key: Key
-    message: str
+    expected: str
+    got: str
 
 
 class EntityTracker:
@@ -108,27 +109,23 @@ class EntityTracker:
         elif not opens:
             self._continue(key)
 
-    def expected(self, key: Key) -> str:
-        """Return how messages about an entity begin."""
-        return f"Expected {format_key(self.entity, key)}"
-
     def close_parent(self, parent: Entity, key: Key) -> None:
         """Report the entities that are open inside one that the current event closes."""
         for inside in islice(self._inside.pop(key, {}), _MOST_BREACHES):
             self.is_concerned = True
-            self._breach(
-                Aspect.CLOSES_BEFORE_PARENT, inside, f"to be closed before {format_key(parent, key)}, got it open"
-            )
+            expected = f"to be closed before {format_key(parent, key)}"
+            self._breach(Aspect.CLOSES_BEFORE_PARENT, inside, expected, "it open")
 
     def unclosed(self) -> Iterator[Breach]:
         """Yield the entities that are open although the stream has ended."""
         for key in islice(self.open, _MOST_BREACHES):
-            yield Breach(Aspect.CLOSES, key, f"{self.expected(key)} to be closed before the stream ends, got no event")
+            expected = f"{format_key(self.entity, key)} to be closed before the stream ends"
+            yield Breach(Aspect.CLOSES, key, expected, "no event")
 
     def _open(self, event: Event, key: Key) -> None:
         if key in self.open or key in self.closed:
             again = "opened again" if key in self.open else "opened again after it was closed"
-            self._breach(Aspect.OPENS_ONCE, key, f"to be opened once, got it {again}")
+            self._breach(Aspect.OPENS_ONCE, key, "to be opened once", f"it {again}")
         elif not self.is_complete:
             self.is_uncertain = True
         parent = self.parent
@@ -144,14 +141,14 @@ class EntityTracker:
             return
         if parent.is_complete or parent_key in parent.closed:
             when = "after it was closed" if parent_key in parent.closed else "before it was opened"
-            self._breach(Aspect.INSIDE_PARENT, key, f"inside {format_key(parent.entity, parent_key)}, got it {when}")
+            self._breach(Aspect.INSIDE_PARENT, key, f"inside {format_key(parent.entity, parent_key)}", f"it {when}")
         else:
             self.is_uncertain = True
 
     def _close(self, key: Key) -> None:
         self.current = self._remove(key)
         if self.current is None:
-            self._miss(key, Aspect.CLOSES_ONCE, "to be closed once, got it closed again")
+            self._miss(key, Aspect.CLOSES_ONCE, "to be closed once", "it closed again")
         if len(self.closed) >= _MOST_ENTITIES:
             self.is_complete = False
         put_bounded(self.closed, key, None, _MOST_ENTITIES)
@@ -171,16 +168,16 @@ class EntityTracker:
     def _continue(self, key: Key) -> None:
         self.current = self.open.get(key)
         if self.current is None:
-            self._miss(key, Aspect.NOTHING_AFTER, "to have no events after it was closed, got one")
+            self._miss(key, Aspect.NOTHING_AFTER, "to have no events after it was closed", "one")
 
-    def _miss(self, key: Key, aspect: Aspect, after_close: str) -> None:
+    def _miss(self, key: Key, aspect: Aspect, expected: str, got: str) -> None:
         """Report an event of an entity that is not open."""
         if key in self.closed:
-            self._breach(aspect, key, after_close)
+            self._breach(aspect, key, expected, got)
         elif self.is_complete:
-            self._breach(Aspect.OPENS_FIRST, key, f"to be opened by {self.entity.opens} first, got no such event")
+            self._breach(Aspect.OPENS_FIRST, key, f"to be opened by {self.entity.opens} first", "no such event")
         else:
             self.is_uncertain = True
 
-    def _breach(self, aspect: Aspect, key: Key, problem: str) -> None:
-        self.breaches.append(Breach(aspect, key, f"{self.expected(key)} {problem}"))
+    def _breach(self, aspect: Aspect, key: Key, expected: str, got: str) -> None:
+        self.breaches.append(Breach(aspect, key, f"{format_key(self.entity, key)} {expected}", got))

@@ -11,7 +11,7 @@ from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelecti
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
 from wiretape.patterns import MISSING
-from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, problem
+from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, mismatch
 from wiretape.rules.finding import describe
 
 
@@ -40,7 +40,7 @@ class Match(EventPrimitive):
             return None
         if shorten_value(first) == shorten_value(second):
             return HELD
-        return problem(f"Expected `{self.second}` to be {describe(first)} as `{self.first}`, got {describe(second)}.")
+        return [mismatch(f"`{self.second}` to be {describe(first)} as `{self.first}`", describe(second), event=event)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,11 +64,15 @@ class Forbid(EventPrimitive):
     on: EventSelection
     facts: Facts
     summary = "An event has {0.facts}."
+    placeholders = ("fact", "value")
 
     def check(self, event: Event, _stream: ContractStream) -> Outcome:
         """Find those that are there."""
         found = [(fact, value) for fact in self.facts if (value := fact.read(event)) is not MISSING]
-        return [Problem(f"Expected no `{fact}`, got {describe(value)}.", subject=str(fact)) for fact, value in found]
+        return [
+            mismatch(f"no `{fact}`", describe(value), subject=str(fact), event=event, fact=str(fact), value=value)
+            for fact, value in found
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +105,7 @@ class Unique(EventPrimitive):
     fact: Fact
     over: Literal["stream", "channel"]
     summary = "Two events of a {0.over} have the same `{0.fact}`; on a channel, they also differ."
+    placeholders = ("value", "where")
 
     @property
     def scope(self) -> Scope:
@@ -120,7 +125,8 @@ class Unique(EventPrimitive):
         known = seen.add(shorten_value(value), (digest, event.exchange, event.number))
         if known is not None and (self.over == "stream" or known[0] != digest):
             where = f"event {known[2]} of exchange {known[1]}"
-            return problem(f"Expected a new `{self.fact}`, got {describe(value)}, which {where} has.")
+            got = f"{describe(value)}, which {where} has"
+            return [mismatch(f"a new `{self.fact}`", got, event=event, value=value, where=where)]
         return DROPPED_STATE if known is None and seen.may_lack_some else HELD
 
 
@@ -133,6 +139,7 @@ class Same(EventPrimitive):
     over: Entity | str
     """An entity, `stream` or `channel`."""
     summary = "The fact `{0.fact}` changes within one {0.over}."
+    placeholders = ("value", "where")
 
     @property
     def scope(self) -> Scope:
@@ -157,7 +164,5 @@ class Same(EventPrimitive):
         if known is None or known[0] == item[0]:
             return HELD
         where = f"event {known[3]} of exchange {known[2]}"
-        return problem(
-            f"Expected the same `{self.fact}` for all events of the {name}, {known[1]} as in {where}, "
-            f"got {describe(value)}."
-        )
+        expected = f"the same `{self.fact}` for all events of the {name}, {known[1]} as in {where}"
+        return [mismatch(expected, describe(value), event=event, value=value, where=where)]

@@ -1,102 +1,299 @@
 """Primitives about requests and responses: error and header."""
 
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any
 
-from wiretape.contract.contract_tables import ErrorTable, HeaderTable
-from wiretape.contract.contract_traffic import ContractExchange
+from wiretape.contract.contract_tables import ErrorAspect, ErrorTable, HeaderTable, RefusedTable
+from wiretape.contract.error_format import ErrorFormat, RequiredFields
 from wiretape.contract.primitive import Primitive
-from wiretape.observations import header, is_header_name
+from wiretape.http_headers import is_preflight
+from wiretape.json_codec import UnreadableJson
+from wiretape.observations import Headers, header, is_header_name
 from wiretape.patterns import MISSING, Globs, Pointer, list_of
-from wiretape.rules.catalogue import ERROR_RESPONSE, HELD, REQUEST, RESPONSE, Check, Need, Outcome, Problem, problem
+from wiretape.rules.catalogue import (
+    COMPLEX_JSON,
+    ERROR_RESPONSE,
+    HELD,
+    INCOMPLETE_BODY,
+    REQUEST,
+    RESPONSE,
+    Check,
+    Need,
+    Outcome,
+    Problem,
+    mismatch,
+)
+from wiretape.rules.exchange import Exchange
 from wiretape.rules.finding import Party, describe, quote, quote_or_none
 from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.wording import Reader
+
+_LONGEST_NUMBER = 1000
 
 
-class ErrorEnvelope(Primitive):
-    """A response with a status of 400 or above is a JSON object with these fields, and its code has this status."""
+class HttpPrimitive(Primitive):
+    """A primitive about requests or responses; its words can also name fields in the body of an error."""
 
-    summary = "An error response lacks a field, or has a code that does not exist or has another status."
+    def reader_of(self, name: str) -> Reader:
+        """Return what reads a value for its words."""
+        if not name.startswith("/"):
+            return super().reader_of(name)
+        pointer = Pointer(name)
+        return lambda values: pointer.read(values.get("body"))
 
-    def __init__(self, table: ErrorTable) -> None:
+
+class ErrorEnvelope(HttpPrimitive):
+    """The body of a response with a status of 400 or above is as the contract says."""
+
+    summary = "An error is not an object, lacks a field, or has a code that does not exist or has another status."
+    placeholders = ("status", "code", "other_case", "name", "wanted", "value")
+
+    def __init__(self, table: ErrorTable, errors: ErrorFormat) -> None:
         """Raises ValueError."""
-        self.required = tuple(map(Pointer, list_of(table.require)))
-        self.code = None if table.code is None else Pointer(table.code)
-        self.codes = table.codes
-        """The statuses by code; None if any code is allowed."""
+        self._aspects, self._keys = frozenset(map(ErrorAspect, list_of(table.aspects))), list_of(table.keys)
+        self._require = RequiredFields(table.require)
+        if not (self._aspects or self._keys or self._require):
+            raise ValueError("expected at least one of aspects, require and keys")
+        if table.codes or not self._aspects <= {ErrorAspect.OBJECT}:
+            errors.require_code(codes=not self._aspects <= {ErrorAspect.OBJECT})
+        self._codes, self._errors = frozenset(table.codes), errors
+        self._folded = {code.casefold(): code for code in errors.codes}
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions."""
         return (Check(ERROR_RESPONSE, self.check, needs=Need.WHOLE_BODY),)
 
-    def check(self, body: ErrorBody, _exchange: ContractExchange) -> Outcome:
+    def check(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
         """Check the body of an error response."""
-        if type(body.document) is not dict:
-            return problem("Expected a JSON object as the body of the error, got something else.")
-        missing = [pointer for pointer in self.required if pointer.read(body.document) is MISSING]
-        problems = [Problem(f"Expected `{pointer}`, got none.", subject=pointer.text) for pointer in missing]
-        code = MISSING if self.code is None else self.code.read(body.document)
-        if self.codes is not None and code is not MISSING and (code_problem := self._find_problem(code, body)):
-            problems.append(Problem(code_problem, subject="code"))
-        return problems or HELD
+        document, status = body.document, int(body.response.status)
+        fields, code = self._errors.find_object(document), self._errors.read_code(document)
+        if self._codes and code not in self._codes:
+            return None
+        if fields is None and ErrorAspect.OBJECT not in self._aspects:
+            return None
+        if document is UnreadableJson.TOO_COMPLEX:
+            return COMPLEX_JSON
+        values = {"body": document, "status": status, "code": code}
+        if fields is None:
+            return [self._report_object(body, values)]
+        problems = [*self._check_fields(document, values), *self._check_code(code, status, values)]
+        applies = (
+            ErrorAspect.OBJECT in self._aspects
+            or bool(self._require or self._keys)
+            or (ErrorAspect.CODE in self._aspects and code is not None)
+            or (ErrorAspect.STATUS in self._aspects and code in self._errors.codes)
+        )
+        return problems or (HELD if applies else None)
 
-    def _find_problem(self, code: object, body: ErrorBody) -> str:
-        codes = self.codes or {}
-        if type(code) is not str or code not in codes:
-            return f"Expected `{self.code}` to be a code of the contract, got {describe(code)}."
-        status = body.response.status
-        return "" if codes[code] == status else f"Expected the status {codes[code]} with {quote(code)}, got {status}."
+    def _check_fields(self, document: Any, values: dict[str, Any]) -> Iterator[Problem]:
+        for pointer, wanted, value in self._require.find_unfit(document):
+            more = values | {"name": pointer.name, "wanted": wanted, "value": value}
+            yield mismatch(f"`{pointer}` to be {wanted}", describe(value), subject=pointer.text, **more)
+        for key in (key for key in document if self._keys and key not in self._keys):
+            only = " and ".join(f"`{each}`" for each in self._keys)
+            yield mismatch(f"no key besides {only}", quote(key), subject=key, **values, value=key)
+
+    def _check_code(self, code: str | None, status: int, values: dict[str, Any]) -> Iterator[Problem]:
+        if code is None:
+            return
+        wanted = self._errors.codes.get(code)
+        if ErrorAspect.CODE in self._aspects and wanted is None:
+            right = self._folded.get(code.casefold())
+            expected = "a code of the contract" if right is None else f"the code {quote(right)}"
+            got = quote(code) + ("" if right is None else ", which differs in case")
+            yield mismatch(expected, got, subject="code", **values, other_case=right)
+        if ErrorAspect.STATUS in self._aspects and wanted not in {None, status}:
+            expected = f"the status {wanted} with {quote(code)}"
+            yield mismatch(expected, f"{status}", subject="code", **values, wanted=wanted)
+
+    def _report_object(self, body: ErrorBody, values: dict[str, Any]) -> Problem:
+        """Report a body without the object that has the fields of an error."""
+        document, pointer = body.document, self._errors.object
+        if body.is_empty:
+            got = "an empty body"
+        elif document is UnreadableJson.NOT_JSON:
+            got = "a body that is not JSON"
+        elif document is UnreadableJson.NOT_AN_OBJECT:
+            got = "a body that does not begin with `{`"
+        elif type(document) is not dict or pointer is None:
+            got = describe(document)
+        else:
+            value, name = pointer.read(document), f"`{pointer.name}`"
+            got = f"an object without {name}" if value is MISSING else f"{describe(value)} under {name}"
+        under = "" if pointer is None else f" with an object under `{pointer.name}`"
+        return mismatch(f"a JSON object{under}", got, **values)
 
 
-class HeaderValue(Primitive):
-    """A header is there, matches a glob, and agrees with a value in the body of an error."""
+class HeaderValue(HttpPrimitive):
+    """A header is there, matches a glob, and agrees with a value in the body of an error.
 
-    summary = "The header `{0.name}` of a {0.of} is missing or not as it has to be."
+    If `refused` says so, requests without it get an error.
+    """
 
-    def __init__(self, table: HeaderTable) -> None:
+    placeholders = ("value", "wanted", "status", "code")
+
+    def __init__(self, table: HeaderTable, errors: ErrorFormat) -> None:
         """Raises ValueError."""
         if not is_header_name(table.name):
             raise ValueError(f"expected the name of a header, got {table.name!r}")
-        if table.agrees is not None and (table.of == "request" or table.value is not None):
-            raise ValueError("agrees is for responses, and without value")
-        self.name, self.of, self.statuses = table.name, table.of, table.statuses
-        self.value = None if table.value is None else Globs(table.value)
-        self.agrees = None if table.agrees is None else Pointer(table.agrees)
+        if table.codes:
+            errors.require_code()
+        self.name, self.of = table.name, table.of
+        self._statuses, self._codes, self._errors = frozenset(table.statuses), frozenset(table.codes), errors
+        self._normal = _NORMAL_FORMS.get(table.name.lower(), str.strip)
+        self._value = None if table.value is None else Globs(table.value)
+        self._normal_value = None if table.value is None else Globs(map(self._normal, list_of(table.value)))
+        self._is_integer = table.type == "integer"
+        self._agrees = None if table.agrees is None else Pointer(table.agrees)
+        self._refused = RefusedTable() if table.refused is True else table.refused or None
+
+    def describe(self) -> str:
+        """Return what breaks it."""
+        if self._refused is not None:
+            return f"A request without the header `{self.name}` is not refused as it has to be."
+        whose = "an error" if self.of == "error" else f"a {self.of}"
+        return f"The header `{self.name}` of {whose} is missing or not as it has to be."
 
     @property
     def side(self) -> Party:
         """Who sends it."""
-        return Party.CLIENT if self.of == "request" else Party.SERVICE
+        return Party.CLIENT if self.of == "request" and self._refused is None else Party.SERVICE
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions."""
-        if self.agrees is not None:
-            return (Check(ERROR_RESPONSE, self.check_agreement, needs=Need.WHOLE_BODY),)
-        return (Check(REQUEST if self.of == "request" else RESPONSE, self.check),)
+        if self._refused is not None:
+            accepted = Check(RESPONSE, self.check_accepted)
+            if self._refused.status is None:
+                return (accepted,)
+            wrong_code = Check(ERROR_RESPONSE, self.check_code, when=self._has_status, needs=Need.WHOLE_BODY)
+            return (accepted, Check(ERROR_RESPONSE, self.check_status, when=self._has_other_status), wrong_code)
+        if self.of == "request":
+            return (Check(REQUEST, self.check_request),)
+        if self.of == "error" or self._codes or self._agrees is not None:
+            return (Check(ERROR_RESPONSE, self.check_error),)
+        return (Check(RESPONSE, self.check_response),)
 
-    def check(self, exchange: ContractExchange) -> Outcome:
-        """Check the header of a request or a response."""
-        message = exchange.request if self.of == "request" or exchange.response is None else exchange.response
-        if self.of == "response" and exchange.response is not None and not self._concerns(exchange.response.status):
+    def check_request(self, exchange: Exchange) -> Outcome:
+        """Check the header of a request."""
+        return None if _needs_no_header(exchange) else self._check(exchange.request.headers)
+
+    def check_response(self, exchange: Exchange) -> Outcome:
+        """Check the header of a response; one that an import invented has none."""
+        response = exchange.response
+        if response is None or exchange.request.is_invented or not self._has_chosen_status(response.status):
             return None
-        if exchange.request.is_invented:
-            return None  # so is the response, or its headers
-        got = header(message.headers, self.name)
-        if got is not None and (self.value is None or self.value.matches(got)):
+        return self._check(response.headers, status=int(response.status))
+
+    def check_error(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
+        """Check the header of an error response, and compare it with the body."""
+        response, document = body.response, body.document
+        is_chosen = response.status in self._statuses
+        if not is_chosen and self._statuses and not self._codes:
+            return None
+        reads_body = self._agrees is not None or self.of == "error" or (self._codes and not is_chosen)
+        if reads_body and not body.is_whole:
+            return INCOMPLETE_BODY
+        code = self._errors.read_code(document)
+        if self._codes and not is_chosen and code not in self._codes:
+            return None
+        if self.of == "error" and self._errors.find_object(document) is None:
+            return None
+        values = {"status": int(response.status), "code": code, "body": document}
+        return self._check(response.headers, **values) if self._agrees is None else self._compare(body, values)
+
+    def check_accepted(self, exchange: Exchange) -> Outcome:
+        """Report a response to a request without the header that is not an error."""
+        if exchange.response is None or not self._is_lacking(exchange):
+            return None
+        status, refused = int(exchange.response.status), self._refused
+        if status >= HTTPStatus.BAD_REQUEST:
+            return HELD if refused is not None and refused.status is None else None
+        return self._misanswer(f"the status {status}", "accepted", status=status)
+
+    def check_status(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
+        """Report an error with another status."""
+        status, code = int(body.response.status), self._errors.read_code(body.document) if body.is_whole else None
+        return self._misanswer(f"the status {status}", code, status=status, code=code)
+
+    def check_code(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
+        """Report an error with the right status and another code."""
+        code, refused = self._errors.read_code(body.document), self._refused
+        if code is None or refused is None or refused.code is None:
+            return None if code is None else HELD
+        return HELD if code == refused.code else self._misanswer(quote(code), code, status=refused.status, code=code)
+
+    def _has_status(self, body: ErrorBody, exchange: Exchange) -> bool:
+        return self._is_lacking(exchange) and self._refused is not None and body.response.status == self._refused.status
+
+    def _has_other_status(self, body: ErrorBody, exchange: Exchange) -> bool:
+        return self._is_lacking(exchange) and not self._has_status(body, exchange)
+
+    def _misanswer(self, got: str, subject: str | None, **values: Any) -> Outcome:
+        refused = self._refused or RefusedTable()
+        wanted = "an error" if refused.status is None else f"the status {refused.status}"
+        if refused.code is not None:
+            wanted += f" with {quote(refused.code)}"
+        return [mismatch(f"{wanted} for a request without the header `{self.name}`", got, subject=subject, **values)]
+
+    def _is_lacking(self, exchange: Exchange) -> bool:
+        return not _needs_no_header(exchange) and not any(map(self._is_fit, self._values(exchange.request.headers)))
+
+    def _has_chosen_status(self, status: int) -> bool:
+        return not self._statuses or status in self._statuses
+
+    def _values(self, headers: Headers) -> list[str]:
+        lower = self.name.lower()
+        return [value for name, value in headers if name.lower() == lower]
+
+    def _is_fit(self, value: str) -> bool:
+        if self._is_integer and _read_number(value) is None:
+            return False
+        return self._normal_value is None or self._normal_value.matches(self._normal(value))
+
+    def _check(self, headers: Headers, **others: Any) -> Outcome:
+        values = self._values(headers)
+        got = next(iter(values), None)
+        # One of several fits for requests, but of those of a response, clients read the first.
+        if any(map(self._is_fit, values if self.of == "request" else values[:1])):
             return HELD
-        wanted = f"the header `{self.name}`" + (f" to be {self.value}" if self.value else "")
-        return problem(f"Expected {wanted}, got {quote_or_none(got)}.")
+        to_be = " to be whole digits" if self._is_integer else f" to be {self._value}" if self._value else ""
+        return [mismatch(f"the header `{self.name}`{to_be}", quote_or_none(got), **others, value=got)]
 
-    def check_agreement(self, body: ErrorBody, _exchange: ContractExchange) -> Outcome:
-        """Compare the header of an error response with its body."""
-        if self.agrees is None or not self._concerns(body.response.status) or type(body.document) is not dict:
+    def _compare(self, body: ErrorBody, values: dict[str, Any]) -> Outcome:
+        wanted = MISSING if self._agrees is None else self._agrees.read(body.document)
+        text = header(body.response.headers, self.name)
+        got = _read_number(text or "") if self._is_integer else text
+        if type(wanted) is not int and (self._is_integer or type(wanted) is not str):
             return None
-        expected = self.agrees.read(body.document)
-        if type(expected) not in {str, int}:
+        if self._is_integer and got is None:
             return None
-        got = header(body.response.headers, self.name)
-        if got == str(expected):
+        if got == (wanted if self._is_integer else str(wanted)):
             return HELD
-        return problem(f"Expected the header `{self.name}` to be {quote(str(expected))}, got {quote_or_none(got)}.")
+        expected = f"the header `{self.name}` to be {quote(str(wanted))}"
+        return [mismatch(expected, quote_or_none(text), **values, wanted=wanted, value=got)]
 
-    def _concerns(self, status: int) -> bool:
-        return not self.statuses or status in self.statuses
+
+def _needs_no_header(exchange: Exchange) -> bool:
+    """Whether a request has no headers of its client: an import invented it, or it is a CORS preflight."""
+    request = exchange.request
+    return request.is_invented or is_preflight(request.method, request.headers)
+
+
+def _read_number(value: str) -> int | None:
+    """Return the whole number in a header, in ASCII digits; None if it is something else."""
+    digits = value.strip()
+    return int(digits) if len(digits) < _LONGEST_NUMBER and digits.isascii() and digits.isdecimal() else None
+
+
+def _credentials(value: str) -> str:
+    """Return credentials with their scheme in lower case (RFC 9110)."""
+    scheme, _, rest = value.strip().partition(" ")
+    return f"{scheme.lower()} {rest.strip()}".strip()
+
+
+_NORMAL_FORMS: dict[str, Callable[[str], str]] = {
+    "authorization": _credentials,
+    "content-type": lambda value: value.partition(";")[0].strip().lower(),
+}
+"""How values are compared with globs, by the name of the header; those of others are stripped."""

@@ -10,10 +10,12 @@ from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_traffic import EVENT, ContractStream
+from wiretape.contract.facts import Fact
 from wiretape.event import Event
 from wiretape.patterns import Globs
 from wiretape.rules.catalogue import LOSS, LOST_EVENTS, Check, Inconclusive, Outcome, Scope
 from wiretape.rules.finding import Party
+from wiretape.rules.wording import Reader, Values
 
 UNKNOWN_BEGINNING: Final = Inconclusive("the recording does not show the stream from its beginning, without losses")
 UNKNOWN_TEXT: Final = Inconclusive("a delta has no text where the contract says that it is")
@@ -26,6 +28,8 @@ class Primitive(ABC):
 
     summary: ClassVar[str]
     """What breaks it; `{0}` stands for the primitive."""
+    placeholders: ClassVar[tuple[str, ...]] = ()
+    """The names of the values that its words can have."""
 
     @property
     def scope(self) -> Scope:
@@ -40,6 +44,13 @@ class Primitive(ABC):
     def describe(self) -> str:
         """Return what breaks it, in one sentence."""
         return self.summary.format(self)
+
+    def reader_of(self, name: str) -> Reader:
+        """Return what reads a value for its words.  Raises ValueError if it has none with that name."""
+        if name not in self.placeholders:
+            known = ", ".join(self.placeholders) or "none"
+            raise ValueError(f"unknown placeholder {name!r}; this primitive has {known}")
+        return lambda values: values.get(name)
 
     @abstractmethod
     def checks(self) -> tuple[Check[Any], ...]:
@@ -77,6 +88,18 @@ class EventPrimitive(Primitive):
 
         when = self.on.has_kind if self.on.kinds else None
         return (Check(EVENT, self.check, when=when, concerns=concerns), Check(LOSS, self.lose))
+
+    def reader_of(self, name: str) -> Reader:
+        """Return what reads a value for its words: one of its own, or a fact of the event."""
+        if name in self.placeholders:
+            return super().reader_of(name)
+        fact = Fact(name)
+
+        def read(values: Values) -> Any:
+            event = values.get("event")
+            return None if event is None else fact.read(event)
+
+        return read
 
     def concerns(self, _type: str) -> bool:
         """Whether it can have an outcome for events of a type."""

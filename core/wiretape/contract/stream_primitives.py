@@ -22,16 +22,11 @@ from wiretape.rules.catalogue import (
     Outcome,
     Problem,
     Scope,
-    problem,
+    mismatch,
 )
 from wiretape.rules.exchange import Silence, StreamEnd
 from wiretape.rules.finding import Location, quote
 
-_ENDED_BY_SERVICE = {
-    Ending.COMPLETE: "the response ended",
-    Ending.SERVICE_CLOSED: "the service closed the connection",
-    Ending.SERVICE_RESET: "the service reset the connection",
-}
 _CUT_BY_OTHERS = Inconclusive("the stream was still open when the client, the proxy or the recording ended it")
 _CUT_IN_EVENT = Inconclusive("the stream ended in the middle of an event (SSE002)")
 _UNKNOWN_CURSOR = Inconclusive("the recording does not show the event that a cursor names")
@@ -56,7 +51,9 @@ class First(EventPrimitive):
         state["begun"] = True
         if not stream.is_complete:
             return UNKNOWN_BEGINNING
-        return HELD if self.types.matches(event.type) else problem(f"Expected {self.types} first, got {_type(event)}.")
+        if self.types.matches(event.type):
+            return HELD
+        return [mismatch(f"{self.types} first", _type(event), event=event)]
 
     def lose(self, stream: ContractStream) -> Outcome:
         """Lost bytes matter only before the first event."""
@@ -81,7 +78,7 @@ class Last(EventPrimitive):
         before, state["last"] = state.get("last"), event
         if before is None or not self.types.matches(before.type):
             return None
-        return problem(f"Expected no event after {_type(before)}, got {_type(event)}.")
+        return [mismatch(f"no event after {_type(before)}", _type(event), event=event)]
 
     def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
         """Check the last event of a stream that has ended."""
@@ -89,8 +86,7 @@ class Last(EventPrimitive):
         last = stream.memory.get(self, dict[str, Event]).get("last")
         if last is not None and self.types.matches(last.type):
             return HELD
-        how = _ENDED_BY_SERVICE.get(end.ending)
-        if how is None:
+        if end.ended_by_service is None:
             return _CUT_BY_OTHERS
         if stream.has_unknown_end:
             return LOST_EVENTS
@@ -98,7 +94,7 @@ class Last(EventPrimitive):
             return _CUT_IN_EVENT
         got = "no event" if last is None else _type(last)
         at = None if last is None else Location.of(last)
-        return problem(f"Expected {self.types} last, got {got} before {how}.", at)
+        return [mismatch(f"{self.types} last", f"{got} before {end.ended_by_service}", at=at, event=last)]
 
 
 @dataclass(slots=True)
@@ -119,6 +115,7 @@ class Counter(EventPrimitive):
     """The first number of a channel; None for any."""
     scope = Scope.STREAM
     summary = "The number `{0.fact}` does not increase as it has to."
+    placeholders = ("value", "before")
 
     def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare the number with the one before."""
@@ -131,24 +128,28 @@ class Counter(EventPrimitive):
         if before is None:
             return self._check_first(value, event, stream)
         if value <= before:
-            return problem(f"Expected `{self.fact}` to be above {before}, got {value}.")
+            return self._problem(f"above {before}", value, event, before)
         if self.by_one and value != before + 1:
-            return LOST_EVENTS if has_gap else problem(f"Expected `{self.fact}` to be {before + 1}, got {value}.")
+            return LOST_EVENTS if has_gap else self._problem(f"{before + 1}", value, event, before)
         return HELD
+
+    def _problem(self, expected: str, value: int, event: Event, before: int | None = None) -> Outcome:
+        return [mismatch(f"`{self.fact}` to be {expected}", f"{value}", event=event, value=value, before=before)]
 
     def _check_first(self, value: int, event: Event, stream: ContractStream) -> Outcome:
         cursor = stream.cursor
         if cursor is not None and cursor.isdecimal() and len(cursor) < 19 and event.cursor == str(value):
             # The cursor names a number of the same kind.
             if value <= int(cursor):
-                return problem(f"Expected `{self.fact}` to be above the cursor {int(cursor)}, got {value}.")
+                return self._problem(f"above the cursor {int(cursor)}", value, event, int(cursor))
             return HELD
         if self.starts_at is None or not stream.is_from_start:
             return None
         if not stream.is_complete:
             return UNKNOWN_BEGINNING
         if value != self.starts_at:
-            return problem(f"Expected `{self.fact}` to start at {self.starts_at}, got {value}.")
+            expected = f"`{self.fact}` to start at {self.starts_at}"
+            return [mismatch(expected, f"{value}", event=event, value=value)]
         return HELD
 
     def lose(self, stream: ContractStream) -> Outcome:
@@ -166,6 +167,7 @@ class Lifecycle(EventPrimitive):
     aspects: frozenset[Aspect]
     scope = Scope.STREAM
     summary = "An event does not fit the life of its {0.entity.name}: it opens, goes on and closes, once each."
+    placeholders = ("key",)
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions: also one for the end, if entities have to close."""
@@ -198,7 +200,11 @@ class Lifecycle(EventPrimitive):
         return HELD if tracker.closed else None
 
     def _problems(self, breaches: list[Breach]) -> list[Problem]:
-        return [Problem(f"{each.message}.", subject=each.key) for each in breaches if each.aspect in self.aspects]
+        return [
+            mismatch(each.expected, each.got, subject=each.key, key=" ".join(map(str, each.key)))
+            for each in breaches
+            if each.aspect in self.aspects
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,10 +248,8 @@ class Joined(EventPrimitive):
             return HELD
         got = f"{final.length:,} characters" if final.length != joined.length else "a different text of that length"
         name = format_key(self.entity, tracker.current.key)
-        return problem(
-            f"Expected `{self.text}` to be the {joined.length:,} characters that the deltas of {name} have, "
-            f"got {got}: {quote(whole)}."
-        )
+        expected = f"`{self.text}` to be the {joined.length:,} characters that the deltas of {name} have"
+        return [mismatch(expected, f"{got}: {quote(whole)}", event=event)]
 
 
 class _Successors:
@@ -305,6 +309,7 @@ class Resume(EventPrimitive):
     """The types of the last event of a channel."""
     scope = Scope.CHANNEL
     summary = "A stream with a cursor does not go on with the event after the cursor, or leaves out a stored event."
+    placeholders = ("before", "value")
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions: also one for the end, because a stream after an unknown cursor may have no event."""
@@ -342,9 +347,8 @@ class Resume(EventPrimitive):
         """Return the outcome for a cursor that no event is known to have."""
         if self.unknown is None or not successors.is_complete:
             return _UNKNOWN_CURSOR
-        return problem(
-            f"Expected the status {self.unknown} after the cursor {quote(cursor)}, which no event has, got a stream."
-        )
+        expected = f"the status {self.unknown} after the cursor {quote(cursor)}, which no event has"
+        return [mismatch(expected, "a stream", before=cursor)]
 
     def _compare(self, successors: _Successors, before: str | None, cursor: str, *, is_first: bool) -> Outcome:
         if before is None:
@@ -356,9 +360,10 @@ class Resume(EventPrimitive):
         if expected is not None:
             if cursor == expected:
                 return HELD
-            return problem(f"Expected the event {quote(expected)} after {after}, got {quote(cursor)}.")
+            return [mismatch(f"the event {quote(expected)} after {after}", quote(cursor), before=before, value=cursor)]
         if successors.leads(cursor, before):
-            return problem(f"Expected a new event after {after}, got the earlier {quote(cursor)}.")
+            got = f"the earlier {quote(cursor)}"
+            return [mismatch(f"a new event after {after}", got, before=before, value=cursor)]
         return None
 
     def lose(self, stream: ContractStream) -> Outcome:
@@ -373,6 +378,7 @@ class LongestSilence(Primitive):
 
     seconds: float
     summary = "A stream is silent for more than {0.seconds:g} seconds."
+    placeholders = ("seconds",)
 
     @property
     def limit_ns(self) -> int:
@@ -391,8 +397,8 @@ class LongestSilence(Primitive):
             return HELD
         if silence.has_losses:
             return LOST_EVENTS
-        length = silence.length_ns / 1e9
-        return problem(f"Expected no more than {self.seconds:g} s without bytes, got {length:.1f} s.")
+        length = f"{silence.length_ns / 1e9:.1f}"
+        return [mismatch(f"no more than {self.seconds:g} s without bytes", f"{length} s", seconds=length)]
 
 
 def _type(event: Event) -> str:

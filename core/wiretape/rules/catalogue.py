@@ -29,6 +29,7 @@ from wiretape.rules.exchange import Silence, StreamEnd
 from wiretape.rules.finding import Location, Party, Severity
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.vectors import Vector
+from wiretape.rules.wording import Values, Wording
 from wiretape.sse import FrameKind
 
 _CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")
@@ -78,6 +79,8 @@ class Problem:
     """The severity, if it is not that of the rule."""
     subject: Hashable = None
     """What it is about, for example a run or a field: `once_per` and `unless` distinguish problems by it."""
+    values: Values | None = None
+    """What the words of its rule can name; None if it always has this message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,14 @@ OTHER_CALL: Final = Inconclusive("the request may be about another tool call")
 def problem(message: str, location: Location | None = None, *, subject: Hashable = None) -> Outcome:
     """Return the outcome of a rule that is broken in one way."""
     return (Problem(message, location, subject=subject),)
+
+
+def mismatch(
+    expected: str, got: str, *, at: Location | None = None, subject: Hashable = None, **values: Any
+) -> Problem:
+    """Return a problem, which the words of its rule can describe with the `values`."""
+    values |= {"expected": expected, "got": got}
+    return Problem(f"Expected {expected}, got {got}.", at, subject=subject, values=values)
 
 
 # When a rule runs.
@@ -209,6 +220,8 @@ class Check(Generic[P]):
     """For responses: it runs only on errors with these codes, which needs the whole body; None for all."""
     concerns: Callable[[str], bool] | None = None
     """For events of a rule set: whether it runs on those of a type, which is asked once for each; None for all."""
+    reads_lines: bool = False
+    """For the trigger EVENT: whether it only reads the lines of events, of all of them, also without readable data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +271,8 @@ class Rule:
     """What its problems are, in the plural: if there are very many at once, only the first are reported one by one."""
     everywhere: bool = False
     """Whether it applies to every event stream, also if it is that of no contract."""
+    wording: Wording | None = None
+    """How its problems are worded; None for the words that these have."""
 
     @property
     def check(self) -> Callable[..., Outcome]:
@@ -272,6 +287,12 @@ class Rule:
     def superseding_codes(self, subject: Hashable = None) -> Collection[str]:
         """Return the codes of the rules that report problems with this subject instead."""
         return self.unless.get(subject, ()) if isinstance(self.unless, Mapping) else self.unless
+
+    def message_of(self, problem: Problem) -> str:
+        """Return the message of one of its problems."""
+        if self.wording is None or problem.values is None:
+            return problem.message
+        return self.wording.message_of(problem.values)
 
 
 def check(

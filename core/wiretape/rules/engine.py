@@ -45,7 +45,7 @@ RunRules = Callable[[tuple[Any, ...], Event], object]
 """Runs rules with arguments."""
 _PLAIN_FIELDS = frozenset({(b"data",), (b"event", b"data"), (b"data", b"event")})
 _PLAIN = ""
-"""Stands for the type of events with plain framing, if only the common rules run on them."""
+"""Stands for the type of events with plain framing, if only the rules about their lines run on them."""
 
 
 def is_plain(event: Event) -> bool:
@@ -215,7 +215,7 @@ class Engine:
                     at.sequence,
                     at.byte_offset,
                     at.time_ns,
-                    problem.message,
+                    entry.rule.message_of(problem),
                 )
                 for problem in outcome
             ]
@@ -250,7 +250,7 @@ class RuleBook:
         for entry in engine.entries_of(rules):
             self._on.setdefault(entry.check.trigger.name, []).append(entry)
         self._on_event = self._on[EVENT.name]
-        self._on_any_event = [entry for entry in self._on_event if entry.rule.everywhere]
+        self._on_any_event = [entry for entry in self._on_event if entry.check.reads_lines]
         self._types = {name for entry in self._on_event for name in entry.check.types or ()}
         self._of_kind: dict[tuple[Shape, str | None], list[Entry]] = {}
 
@@ -264,7 +264,7 @@ class RuleBook:
             ordinary.count = ordinary.repeated = 0
 
     def run_common(self, event: Event, stream: EventStream) -> None:
-        """Run the rules that apply to every event stream on an event."""
+        """Run the rules about its lines on an event."""
         entries = self._count_ordinary(_PLAIN, event, stream).run if is_plain(event) else self._on_any_event
         self._engine.run(entries, (event, stream), event)
 
@@ -300,7 +300,7 @@ class RuleBook:
             self._engine.run(entries, arguments, location)
 
     def select(self, name: str) -> RunRules:
-        """Return what runs the rules that concern events of the type `name`, without those that apply everywhere."""
-        own = [entry for entry in self._on_event if not entry.rule.everywhere]
+        """Return what runs the rules that concern events of the type `name`, without those that `run_common` runs."""
+        own = [entry for entry in self._on_event if not entry.check.reads_lines]
         found = [entry for entry in own if entry.check.concerns is None or entry.check.concerns(name)]
         return partial(self._engine.run, found)

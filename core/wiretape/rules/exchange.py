@@ -154,6 +154,11 @@ class EventStream:
 
 
 S = TypeVar("S", bound=EventStream)
+_ENDED_BY_SERVICE = {
+    Ending.COMPLETE: "the response ended",
+    Ending.SERVICE_CLOSED: "the service closed the connection",
+    Ending.SERVICE_RESET: "the service reset the connection",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,11 @@ class StreamEnd(Generic[S]):
     time_ns: int
     tail: Frame | None
     """The unfinished event at the end, if there is one."""
+
+    @property
+    def ended_by_service(self) -> str | None:
+        """How the service ended it, as a clause; None if somebody else did."""
+        return _ENDED_BY_SERVICE.get(self.ending)
 
     def holder(self, scope: object) -> object:
         """Return what there is one of for each `scope`."""

@@ -117,9 +117,14 @@ class Tally:
         return Verdict.PASS if self.held else Verdict.NOT_EXERCISED
 
 
+def shorten_text(text: str) -> str:
+    """Return `text` on one line and shortened."""
+    return f"{printable(text[:_LONGEST])}…" if len(text) > _LONGEST else printable(text)
+
+
 def quote(text: str) -> str:
     """Return `text` between backquotes, on one line and shortened."""
-    return f"`{printable(text[:_LONGEST])}…`" if len(text) > _LONGEST else f"`{printable(text)}`"
+    return f"`{shorten_text(text)}`"
 
 
 def quote_or_none(text: str | None) -> str:

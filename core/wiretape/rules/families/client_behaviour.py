@@ -42,17 +42,6 @@ _MOST_NAMED = 3
 client_check = check(REQUEST)
 
 
-@client_check
-def missing_bearer_key(exchange: ExchangeState) -> Outcome:
-    """A request to the service has no bearer key, whatever the response.
-
-    If the service does not refuse it as it has to, AUTH001 or AUTH002 reports that as well.
-    """
-    if not exchange.lacks_key:
-        return HELD
-    return problem(f"Expected the header `{AUTHORIZATION}: Bearer …`, got none.")
-
-
 @check(ERROR_RESPONSE)
 def find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """Report a wrong cursor that the service refuses because no event has it."""

@@ -7,7 +7,6 @@ import re
 from urllib.parse import quote as percent_encode
 
 from wiretape.agent_sessions import (
-    AUTHENTICATION_REQUIRED,
     CANCEL,
     ENVELOPE_FIELDS,
     ENVELOPE_KEY,
@@ -17,21 +16,17 @@ from wiretape.agent_sessions import (
     RESUME,
     SESSION_BUSY,
     Operation,
-    code_in_other_case,
     session_in,
 )
 from wiretape.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS, error_fields, has_own_details, is_closed
-from wiretape.http_headers import RETRY_AFTER
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
-from wiretape.observations import header
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,
     DROPPED_STATE,
     ERROR_RESPONSE,
     HELD,
     INCOMPLETE_BODY,
-    RESPONSE,
     SUCCESS_RESPONSE,
     Need,
     Outcome,
@@ -39,87 +34,20 @@ from wiretape.rules.catalogue import (
     check,
     problem,
 )
-from wiretape.rules.finding import Severity, describe, describe_violation, format_number, quote, quote_or_none
+from wiretape.rules.finding import Severity, describe, describe_violation, format_number, quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 
-_ENVELOPE = f'Envelope: "All errors come as a JSON object with one key `{ENVELOPE_KEY}`"'
-_UNAUTHENTICATED = ERROR_CODES[AUTHENTICATION_REQUIRED]
 _BUSY_SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _IN_NAME = "[0-9A-Za-z_-]"
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
-_LIMIT_SCHEMA = ERROR_SCHEMAS[RATE_LIMITED]
 _DETAILS = (ENVELOPE_KEY, "details")
-_FIELDS = _LIMIT_SCHEMA.document["properties"][_DETAILS[0]]["properties"][_DETAILS[1]]["required"]
-_WHOLE_SECONDS = re.compile(r"[0-9]+")
 _PUBLISHED = {(limit.requests, limit.window_seconds) for limit in LIMITS.values()}
 _WINDOW = next(iter(LIMITS.values())).window_seconds
 
 error_check = check(ERROR_RESPONSE, needs=Need.WHOLE_BODY)
 busy_check = check(ERROR_RESPONSE, codes={SESSION_BUSY})
 limit_check = check(ERROR_RESPONSE, codes={RATE_LIMITED})
-
-
-@error_check
-def not_an_envelope(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The body of an error is not a JSON object with an object under the key `error`."""
-    if body.document is UnreadableJson.TOO_COMPLEX:
-        return COMPLEX_JSON
-    if body.envelope is not None:
-        return HELD
-    return problem(f"Expected a JSON object with an object under the key `{ENVELOPE_KEY}`, got {_describe_body(body)}.")
-
-
-def _describe_body(body: ErrorBody) -> str:
-    document = body.document
-    if body.is_empty:
-        return "an empty body"
-    if document is UnreadableJson.NOT_JSON:
-        return "a body that is not JSON"
-    if document is UnreadableJson.NOT_AN_OBJECT:
-        return "a body that does not begin with `{`"
-    if type(document) is not dict:
-        return describe(document)
-    if ENVELOPE_KEY not in document:
-        return f"an object without `{ENVELOPE_KEY}`"
-    return f"{describe(document[ENVELOPE_KEY])} under `{ENVELOPE_KEY}`"
-
-
-@error_check
-def envelope_field_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """`code`, `message` or `request_id` is missing or is not a string.  One finding per field."""
-    envelope = body.envelope
-    if envelope is None:
-        return None
-    bad = [name for name in ENVELOPE_FIELDS if type(envelope.get(name)) is not str]
-    return [
-        Problem(f"Expected a string as `{ENVELOPE_KEY}.{name}`, got {describe(envelope.get(name, ...))}.")
-        for name in bad
-    ]
-
-
-@error_check
-def unknown_error_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The error code is not in the table of the specification."""
-    code = body.code
-    if code is None:
-        return None
-    if code in ERROR_CODES:
-        return HELD
-    right = code_in_other_case(code)
-    if right is not None:
-        return problem(f"Expected the error code `{right.code}`, got {quote(code)}, which differs in case.")
-    return problem(f"Expected an error code of the specification, got {quote(code)}.")
-
-
-@error_check
-def status_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The HTTP status is not the one defined for the error code."""
-    row = ERROR_CODES.get(body.code or "")
-    if row is None:
-        return None
-    status = body.response.status
-    return HELD if status == row.status else problem(f"Expected status {row.status} for `{row.code}`, got {status}.")
 
 
 @error_check
@@ -134,15 +62,6 @@ def details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     error = dict.fromkeys(ENVELOPE_FIELDS, "") | {"details": envelope["details"]}
     violations = ERROR_ENVELOPE.violations({ENVELOPE_KEY: error})
     return [Problem(describe_violation(violation)) for violation in violations]
-
-
-@error_check
-def key_beside_error(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The envelope has another top-level key besides `error`.  One finding per key."""
-    if body.envelope is None:
-        return None
-    others = [key for key in body.document if key != ENVELOPE_KEY]
-    return [Problem(f"Expected no key besides `{ENVELOPE_KEY}`, got {quote(key)}.") for key in others]
 
 
 @error_check
@@ -161,18 +80,6 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
         for name, value in body.envelope.items()
         if name not in allowed
     ]
-
-
-@error_check
-def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The Content-Type of an error envelope is missing or is not JSON."""
-    if body.envelope is None:
-        return None
-    content_type = header(body.response.headers, "content-type")
-    media_type = (content_type or "").partition(";")[0].strip().lower()
-    if media_type == "application/json" or media_type.endswith("+json"):
-        return HELD
-    return problem(f"Expected a JSON Content-Type for an error envelope, got {quote_or_none(content_type)}.")
 
 
 @error_check
@@ -210,55 +117,6 @@ def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Ou
     return problem(
         f"Expected a status of 400 or above for the error {quote(body.code or '')}, got {body.response.status}."
     )
-
-
-@check(RESPONSE)
-def keyless_request_accepted(exchange: ExchangeState) -> Outcome:
-    """The response to a request without a bearer key has a status below 400.
-
-    CORS preflight requests, which browsers send without a key, do not exercise the rule.
-    """
-    if exchange.response is None or not exchange.lacks_key:
-        return None
-    status = exchange.response.status
-    if status >= 400:
-        return HELD
-    return problem(f"Expected status {_UNAUTHENTICATED.status} for a request without a bearer key, got {status}.")
-
-
-def _has_right_status(body: ErrorBody, exchange: ExchangeState) -> bool:
-    return exchange.lacks_key and body.response.status == _UNAUTHENTICATED.status
-
-
-@check(ERROR_RESPONSE, when=_has_right_status, needs=Need.WHOLE_BODY)
-def find_wrong_code(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """A request without a key is refused with the right status, but another code."""
-    if body.code is None:
-        return None
-    return HELD if body.code == _UNAUTHENTICATED.code else _misanswered(body, body.code)
-
-
-def _has_wrong_status(body: ErrorBody, exchange: ExchangeState) -> bool:
-    return exchange.lacks_key and body.response.status != _UNAUTHENTICATED.status
-
-
-@check(ERROR_RESPONSE, when=_has_wrong_status)
-def keyless_request_misanswered(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The response to a request without a bearer key is an error other than 401 `authentication_required`."""
-    return _misanswered(body, body.code if body.is_whole else None)
-
-
-def _misanswered(body: ErrorBody, code: str | None) -> Outcome:
-    wanted, got = f"{_UNAUTHENTICATED.status} {quote(_UNAUTHENTICATED.code)}", "" if code is None else f" {quote(code)}"
-    message = f"Expected {wanted} for a request without a bearer key, got {body.response.status}{got}."
-    return problem(message, subject=code)
-
-
-@busy_check
-def active_run_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The error lacks the id or the status of the active run as a string.  One finding per field."""
-    violations = [each for each in _BUSY_SCHEMA.violations(body.document) if each.path[1:] in {(_RUN,), (_STATUS,)}]
-    return [Problem(describe_violation(violation)) for violation in violations]
 
 
 @busy_check
@@ -346,50 +204,6 @@ def _names(text: str, name: str) -> bool:
     return re.search(rf"(?<!{_IN_NAME}){words}(?![.:]?{_IN_NAME})", text.casefold()) is not None
 
 
-@check(ERROR_RESPONSE)
-def retry_after_missing(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """A `RATE_LIMITED` error, or any error with its status, has no `Retry-After` in whole seconds."""
-    if body.response.status != ERROR_CODES[RATE_LIMITED].status:
-        if not body.is_whole:
-            return INCOMPLETE_BODY
-        if body.code != RATE_LIMITED:
-            return None
-    if _retry_after(body) is not None:
-        return HELD
-    value = header(body.response.headers, RETRY_AFTER)
-    return problem(f"Expected whole seconds in {RETRY_AFTER}, got {quote_or_none(value)}.")
-
-
-@limit_check
-def limit_details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """`details` is not an object, or lacks an integer `limit`, `window_seconds` or `retry_after`.
-
-    One finding per field.
-    """
-    if body.envelope is None:
-        return None
-    violations = [each for each in _LIMIT_SCHEMA.violations(body.document) if each.path[:2] == _DETAILS]
-    details = _details(body)
-    # JSON Schema accepts 1.0 as an integer.
-    floats = [name for name in _FIELDS if type(value := details.get(name)) is float and value.is_integer()]
-    return [Problem(describe_violation(violation)) for violation in violations] + [
-        Problem(f"Expected an integer as `{'.'.join(_DETAILS)}.{name}`, got {describe(details[name])}.")
-        for name in floats
-    ]
-
-
-@limit_check
-def retry_after_disagrees(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """The `Retry-After` header differs from `details.retry_after`."""
-    seconds, wanted = _retry_after(body), _details(body).get("retry_after")
-    if seconds is None or type(wanted) is not int:
-        return None
-    if seconds == wanted:
-        return HELD
-    source = f"the value of `{'.'.join(_DETAILS)}.retry_after`"
-    return problem(f"Expected {RETRY_AFTER} to be {format_number(wanted)}, {source}, got {format_number(seconds)}.")
-
-
 @limit_check
 def unpublished_limit(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     """`limit` and `window_seconds` are not one of the published limits; a higher one may have been granted."""
@@ -407,9 +221,3 @@ def unpublished_limit(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
 def _details(body: ErrorBody) -> dict[str, object]:
     details = (body.envelope or {}).get(_DETAILS[1])
     return details if type(details) is dict else {}
-
-
-def _retry_after(body: ErrorBody) -> int | None:
-    """Return the value of the Retry-After header, if it is whole seconds (and not too long for a number)."""
-    value = (header(body.response.headers, RETRY_AFTER) or "").strip()
-    return int(value) if len(value) < 1000 and _WHOLE_SECONDS.fullmatch(value) else None

@@ -3,7 +3,6 @@
 from wiretape.agent_sessions import EVENT_TYPES, KEEP_ALIVE_SECONDS
 from wiretape.event import Event
 from wiretape.rules.catalogue import (
-    AFTER_COMMENT,
     EVENT,
     HELD,
     LOST_EVENTS,
@@ -16,7 +15,6 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.exchange import Silence
 from wiretape.rules.finding import quote
 from wiretape.rules.state.stream_state import StreamState
-from wiretape.sse import FrameKind
 
 _NAMES = frozenset({"ping", "keepalive", "heartbeat"})
 _SEPARATORS = str.maketrans("", "", "-_. ")
@@ -53,14 +51,3 @@ def is_keep_alive(event: Event) -> bool:
 
 def _is_keep_alive_name(name: str) -> bool:
     return len(name) < 20 and name.translate(_SEPARATORS).lower() in _NAMES
-
-
-@check(AFTER_COMMENT)
-def keep_alive_with_blank_line(_stream: StreamState, following: FrameKind) -> Outcome:
-    """A blank line follows a keep-alive comment; some clients dispatch an empty event for it.
-
-    Those clients include httpx-sse and the decoders of the OpenAI and Anthropic Python SDKs.  One finding per stream.
-    """
-    if following is not FrameKind.BLANK:
-        return HELD
-    return problem("Expected no blank line after a comment, got one, which makes some clients dispatch an event.")

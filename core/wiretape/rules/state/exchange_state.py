@@ -18,7 +18,7 @@ from wiretape.agent_sessions import (
     session_in,
 )
 from wiretape.bounded_dict import put_bounded
-from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER, bearer_keys, cursor_in, is_preflight
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER, cursor_in
 from wiretape.observations import BytesArrived, Ending, RequestStarted, Side, header
 from wiretape.rules.exchange import Exchange, SilenceMonitor
 from wiretape.rules.state.client_state import (
@@ -154,14 +154,6 @@ class ExchangeState(Exchange):
         if self.match is None or self.session is None:
             return None
         return self.session.runs.runs.get(self.match.run_id or "")
-
-    @property
-    def lacks_key(self) -> bool:
-        """Whether the request lacks the bearer key that it needs; False for one that an import invented."""
-        request = self.request
-        if request.is_invented or is_preflight(request.method, request.headers):
-            return False
-        return not bearer_keys(request.headers)
 
     @property
     def resolved_call(self) -> ResolvedCall | None:
