@@ -181,6 +181,21 @@ class Requirement(StrEnum):
     NO_BLANK_AFTER_COMMENT = "no-blank-after-comment"
 
 
+Value = str | int | bool
+
+
+class OneOfTable(Struct, forbid_unknown_fields=True):
+    """Facts, and the values that they can have, all at once if there are several facts."""
+
+    fact: Names
+    values: Annotated[list[Value | list[Value]], Meta(min_length=1, max_length=1000)]
+
+    def __post_init__(self) -> None:
+        rows = [len(value) if isinstance(value, list) else 1 for value in self.values]
+        if set(rows) != {1 if isinstance(self.fact, str) else len(self.fact)}:
+            raise ValueError("expected as many values in each item as there are facts")
+
+
 class ErrorFormatTable(Struct, forbid_unknown_fields=True, frozen=True):
     """Where errors have their facts; None if the file does not say."""
 
@@ -207,8 +222,13 @@ class ErrorTable(Struct, forbid_unknown_fields=True):
     require: FieldTypes | None = None
     keys: Names | None = None
     """The only keys of the body."""
+    one_of: OneOfTable | None = None
+    having: Names = []
+    """Only errors with these fields."""
     codes: Annotated[list[_Short], Meta(max_length=500)] = []
     """Only errors with these codes; empty for all."""
+    other_codes: Annotated[list[_Short], Meta(max_length=500)] = []
+    """Only errors without these codes."""
 
 
 class RefusedTable(Struct, forbid_unknown_fields=True):

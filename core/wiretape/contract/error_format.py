@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from wiretape.contract.contract_tables import ErrorFormatTable, FieldTypes
+from wiretape.contract.contract_tables import ErrorFormatTable, FieldTypes, Value
 from wiretape.patterns import MISSING, Pointer, list_of
 
+_MOST_SHOWN = 5
 _NAMES: dict[str, tuple[str, tuple[type, ...]]] = {
     "string": ("a string", (str,)),
     "integer": ("an integer", (int,)),
@@ -52,28 +53,61 @@ NO_ERROR_FORMAT = ErrorFormat(ErrorFormatTable())
 
 
 class RequiredFields:
-    """Fields that a JSON value has, and their types."""
+    """Fields that a JSON value has, and their types; `*` in a pointer stands for each element of an array."""
 
     def __init__(self, fields: FieldTypes | None) -> None:
         """Raises ValueError."""
         typed = fields if isinstance(fields, dict) else dict.fromkeys(list_of(fields), ())
-        self._fields = [(Pointer(text), list_of(types)) for text, types in typed.items()]
+        self._fields = [(_split(text), list_of(types)) for text, types in typed.items()]
 
     def __bool__(self) -> bool:
         return bool(self._fields)
 
-    def find_unfit(self, document: Any) -> Iterator[tuple[Pointer, str, Any]]:
-        """Yield the fields that are missing or have another type, with the expected type and the value.
+    def find_unfit(self, document: Any) -> Iterator[tuple[str, str, Any]]:
+        """Yield the fields that are missing or have another type: the name, the expected type and the value.
 
         Those inside of one of them are left out.
         """
-        unfit: list[str] = []
-        for pointer, types in self._fields:
-            value = pointer.read(document)
-            if has_type(value, types) or any(pointer.text.startswith(f"{outer}/") for outer in unfit):
-                continue
-            unfit.append(pointer.text)
-            yield pointer, name_types(types), value
+        unfit: tuple[str, ...] = ()
+        for path, types in self._fields:
+            for name, value in _read_all(document, path, ""):
+                if not has_type(value, types) and not name.startswith(unfit):
+                    unfit += (f"{name}.", f"{name}[")
+                    yield name, name_types(types), value
+
+
+def _split(text: str) -> tuple[Pointer | None, ...]:
+    """Return the parts of a pointer between its asterisks; None for one that is empty."""
+    parts = f"{text}/".split("/*/")
+    return tuple(Pointer(f"/{part.strip('/')}") if part.strip("/") else None for part in parts)
+
+
+def _read_all(value: Any, path: Sequence[Pointer | None], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values that a path leads to."""
+    head, *rest = path
+    if head is not None:
+        name, value = f"{name}.{head.name}".removeprefix("."), head.read(value)
+    if not rest:
+        yield name, value
+    elif type(value) is list:
+        for index, each in enumerate(value):
+            yield from _read_all(each, rest, f"{name}[{index}]")
+
+
+class AllowedValues:
+    """Values that some facts can have; values of other JSON types are not checked."""
+
+    def __init__(self, values: Sequence[Value | Sequence[Value]]) -> None:
+        rows = [tuple(row) if isinstance(row, list) else (row,) for row in values]
+        self._rows = frozenset(rows)
+        self._types = frozenset(tuple(map(type, row)) for row in rows)
+        self.text = " or ".join(" and ".join(f"`{value}`" for value in row) for row in rows[:_MOST_SHOWN])
+        if len(rows) > _MOST_SHOWN:
+            self.text += f" or {len(rows) - _MOST_SHOWN} more"
+
+    def allow(self, row: tuple[Any, ...]) -> bool | None:
+        """Whether the values are allowed; None if they have other types."""
+        return row in self._rows if tuple(map(type, row)) in self._types else None
 
 
 def has_type(value: Any, types: Sequence[str]) -> bool:

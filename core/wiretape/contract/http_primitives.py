@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from wiretape.contract.contract_tables import ErrorAspect, ErrorTable, HeaderTable, RefusedTable
-from wiretape.contract.error_format import ErrorFormat, RequiredFields
+from wiretape.contract.error_format import AllowedValues, ErrorFormat, RequiredFields
 from wiretape.contract.primitive import Primitive
 from wiretape.http_headers import is_preflight
 from wiretape.json_codec import UnreadableJson
@@ -30,6 +31,7 @@ from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.wording import Reader
 
 _LONGEST_NUMBER = 1000
+_MOST_FIELDS = 200
 
 
 class HttpPrimitive(Primitive):
@@ -53,11 +55,14 @@ class ErrorEnvelope(HttpPrimitive):
         """Raises ValueError."""
         self._aspects, self._keys = frozenset(map(ErrorAspect, list_of(table.aspects))), list_of(table.keys)
         self._require = RequiredFields(table.require)
-        if not (self._aspects or self._keys or self._require):
-            raise ValueError("expected at least one of aspects, require and keys")
-        if table.codes or not self._aspects <= {ErrorAspect.OBJECT}:
+        self._facts = tuple(map(Pointer, list_of(table.one_of.fact if table.one_of else None)))
+        self._allowed = None if table.one_of is None else AllowedValues(table.one_of.values)
+        if not (self._aspects or self._keys or self._require or self._facts):
+            raise ValueError("expected at least one of aspects, require, keys and one_of")
+        if table.codes or table.other_codes or not self._aspects <= {ErrorAspect.OBJECT}:
             errors.require_code(codes=not self._aspects <= {ErrorAspect.OBJECT})
-        self._codes, self._errors = frozenset(table.codes), errors
+        self._codes, self._other_codes, self._errors = frozenset(table.codes), frozenset(table.other_codes), errors
+        self._having = tuple(map(Pointer, list_of(table.having)))
         self._folded = {code.casefold(): code for code in errors.codes}
 
     def checks(self) -> tuple[Check[Any], ...]:
@@ -68,7 +73,9 @@ class ErrorEnvelope(HttpPrimitive):
         """Check the body of an error response."""
         document, status = body.document, int(body.response.status)
         fields, code = self._errors.find_object(document), self._errors.read_code(document)
-        if self._codes and code not in self._codes:
+        if (self._codes and code not in self._codes) or code in self._other_codes:
+            return None
+        if any(pointer.read(document) is MISSING for pointer in self._having):
             return None
         if fields is None and ErrorAspect.OBJECT not in self._aspects:
             return None
@@ -78,8 +85,14 @@ class ErrorEnvelope(HttpPrimitive):
         if fields is None:
             return [self._report_object(body, values)]
         problems = [*self._check_fields(document, values), *self._check_code(code, status, values)]
+        is_allowed = self._allowed and self._allowed.allow(tuple(pointer.read(document) for pointer in self._facts))
+        if self._allowed is not None and is_allowed is False:
+            facts = " and ".join(f"`{pointer.name}`" for pointer in self._facts)
+            got = " and ".join(describe(pointer.read(document)) for pointer in self._facts)
+            problems.append(mismatch(f"{facts} to be {self._allowed.text}", got, **values))
         applies = (
-            ErrorAspect.OBJECT in self._aspects
+            is_allowed is not None
+            or ErrorAspect.OBJECT in self._aspects
             or bool(self._require or self._keys)
             or (ErrorAspect.CODE in self._aspects and code is not None)
             or (ErrorAspect.STATUS in self._aspects and code in self._errors.codes)
@@ -87,9 +100,9 @@ class ErrorEnvelope(HttpPrimitive):
         return problems or (HELD if applies else None)
 
     def _check_fields(self, document: Any, values: dict[str, Any]) -> Iterator[Problem]:
-        for pointer, wanted, value in self._require.find_unfit(document):
-            more = values | {"name": pointer.name, "wanted": wanted, "value": value}
-            yield mismatch(f"`{pointer}` to be {wanted}", describe(value), subject=pointer.text, **more)
+        for name, wanted, value in islice(self._require.find_unfit(document), _MOST_FIELDS):
+            more = values | {"name": name, "wanted": wanted, "value": value}
+            yield mismatch(f"`{name}` to be {wanted}", describe(value), subject=name, **more)
         for key in (key for key in document if self._keys and key not in self._keys):
             only = " and ".join(f"`{each}`" for each in self._keys)
             yield mismatch(f"no key besides {only}", quote(key), subject=key, **values, value=key)

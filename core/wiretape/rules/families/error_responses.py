@@ -8,17 +8,14 @@ from urllib.parse import quote as percent_encode
 
 from wiretape.agent_sessions import (
     CANCEL,
-    ENVELOPE_FIELDS,
     ENVELOPE_KEY,
     ERROR_CODES,
-    LIMITS,
-    RATE_LIMITED,
     RESUME,
     SESSION_BUSY,
     Operation,
     session_in,
 )
-from wiretape.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS, error_fields, has_own_details, is_closed
+from wiretape.agent_sessions.schemas import ERROR_SCHEMAS, error_fields, is_closed
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.rules.catalogue import (
@@ -34,34 +31,15 @@ from wiretape.rules.catalogue import (
     check,
     problem,
 )
-from wiretape.rules.finding import Severity, describe, describe_violation, format_number, quote
+from wiretape.rules.finding import Severity, describe, describe_violation, quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 
 _BUSY_SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _IN_NAME = "[0-9A-Za-z_-]"
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
-_DETAILS = (ENVELOPE_KEY, "details")
-_PUBLISHED = {(limit.requests, limit.window_seconds) for limit in LIMITS.values()}
-_WINDOW = next(iter(LIMITS.values())).window_seconds
-
 error_check = check(ERROR_RESPONSE, needs=Need.WHOLE_BODY)
 busy_check = check(ERROR_RESPONSE, codes={SESSION_BUSY})
-limit_check = check(ERROR_RESPONSE, codes={RATE_LIMITED})
-
-
-@error_check
-def details_malformed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """`details` is neither an array nor an object, or an element of the array lacks a string `path` or `reason`.
-
-    Codes with their own form of details (RATE002), or without details (ERR007), do not exercise the rule.
-    """
-    envelope = body.envelope
-    if envelope is None or "details" not in envelope or has_own_details(body.code or ""):
-        return None
-    error = dict.fromkeys(ENVELOPE_FIELDS, "") | {"details": envelope["details"]}
-    violations = ERROR_ENVELOPE.violations({ENVELOPE_KEY: error})
-    return [Problem(describe_violation(violation)) for violation in violations]
 
 
 @error_check
@@ -202,22 +180,3 @@ def _names(text: str, name: str) -> bool:
     """
     words = r"[ _-]".join(re.escape(word) for word in re.split(r"[ _-]", name.casefold()))
     return re.search(rf"(?<!{_IN_NAME}){words}(?![.:]?{_IN_NAME})", text.casefold()) is not None
-
-
-@limit_check
-def unpublished_limit(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """`limit` and `window_seconds` are not one of the published limits; a higher one may have been granted."""
-    details = _details(body)
-    limit, window = details.get("limit"), details.get("window_seconds")
-    if type(limit) is not int or type(window) is not int:
-        return None
-    if (limit, window) in _PUBLISHED:
-        return HELD
-    published = ", ".join(str(requests) for requests, _ in sorted(_PUBLISHED))
-    got = f"{format_number(limit)} in {format_number(window)} s"
-    return problem(f"Expected one of the published limits ({published} in {_WINDOW} s), got {got}.")
-
-
-def _details(body: ErrorBody) -> dict[str, object]:
-    details = (body.envelope or {}).get(_DETAILS[1])
-    return details if type(details) is dict else {}
