@@ -34,9 +34,12 @@ class Entity:
         key: str | Sequence[str] | None = None,
         continues: str | Sequence[str] | None = None,
         within: str | None = None,
+        short: str | None = None,
     ) -> None:
         """Raises ValueError."""
         self.name = name
+        self.short = short or name
+        """The name in filters and narrow columns."""
         self.key = tuple(map(Pointer, list_of(key)))
         """Where events have its key; empty if a stream has one such entity at a time."""
         self.opens, self.closes = Globs(opens), Globs(closes)
@@ -49,6 +52,11 @@ class Entity:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.name.replace("_", " ")
 
     def concerns(self, type_: str) -> bool:
         """Whether events of a type open, continue or close it."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from wiretape.contract.vocabulary import Vocabulary
 from wiretape.errors import InputError
 from wiretape.event import Event, TimedFrame
 from wiretape.json_codec import UnreadableJson
@@ -19,7 +20,8 @@ from wiretape_inspect.rule_output import reason_lines, recorded_rules
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.view.client_state_at_event import JoinedText, State, state_at
-from wiretape_inspect.view.runs_and_calls import Span
+from wiretape_inspect.view.entity_spans import Span
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import EventRow, event_rows
 
 MAX_BYTES = 4096
@@ -90,13 +92,13 @@ def detail_lines(
     recording: Recording, exchange: Exchange, context: EventContext, *, with_headers: bool = False
 ) -> Iterator[Line]:
     """Yield the lines about an event and what a client knows just after it."""
-    event = context.row.event
+    event, vocabulary = context.row.event, vocabulary_for(exchange)
     yield exchange_line(exchange)
     yield from header_lines(exchange) if with_headers else ()
     yield column_titles()
     if context.before is not None:
-        yield row_line(context.before)
-    line = row_line(context.row)
+        yield row_line(context.before, vocabulary)
+    line = row_line(context.row, vocabulary)
     yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
     rules = recorded_rules(recording)
     for found in recording.findings(exchange.number):
@@ -104,13 +106,15 @@ def detail_lines(
             yield finding_line(found)
             yield from reason_lines(rules[found.code], indent=18) if found.code in rules else ()
     if context.after is not None:
-        yield row_line(context.after)
+        yield row_line(context.after, vocabulary)
     yield _BLANK
     yield from _field_lines(recording, exchange, event)
     yield from _data_lines(event)
     yield _BLANK
     state = state_at(recording, exchange, event.number)
-    yield from _state_lines(state, may_be_unread=may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns))
+    yield from _state_lines(
+        state, vocabulary, may_be_unread=may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns)
+    )
     yield _BLANK
     yield from _hex_lines(event.raw, event.frame.start)
 
@@ -120,17 +124,19 @@ def _label_line(label: str, text: str) -> Line:
     return labelled((f"{label:>8}  ", "dim"), text)
 
 
-def _state_lines(state: State, *, may_be_unread: bool) -> Iterator[Line]:
+def _state_lines(state: State, vocabulary: Vocabulary, *, may_be_unread: bool) -> Iterator[Line]:
     """Yield the lines of what a client knows after an event, which it may not have read."""
-    yield _label_line("session", state.session)
-    for run in state.runs[-_MAX_SPANS:]:
-        yield _label_line("run", f"{run.id}  {_outcome(run)}")
-    for call in state.open_calls[:_MAX_SPANS]:
-        yield _label_line("tool", f"{call.id}  {_outcome(call)}  {call.name}".rstrip())
-    if len(state.open_calls) > _MAX_SPANS:
-        yield _label_line("tool", f"… and {len(state.open_calls) - _MAX_SPANS} more open tool calls")
-    yield from _text_lines("text", state.text)
-    yield from _text_lines("reason", state.reasoning)
+    if vocabulary.idle:
+        yield _label_line(vocabulary.channel, state.channel)
+    for entity in vocabulary.entities.values():
+        spans = state.entities[entity.name]
+        shown = spans[-_MAX_SPANS:] if entity.within is None else spans[:_MAX_SPANS]
+        for span in shown:
+            yield _label_line(entity.short, f"{span.id}  {_outcome(span)}  {span.name}".rstrip())
+        if entity.within is not None and len(spans) > _MAX_SPANS:
+            yield _label_line(entity.short, f"… and {len(spans) - _MAX_SPANS} more open {entity.label}s")
+    for name, text in state.texts.items():
+        yield from _text_lines(name, text)
     sequence = "" if state.last_sequence is None else f", after sequence {format_integer(state.last_sequence)}"
     cursor = f"Last-Event-ID: {state.cursor}" if state.cursor else "no Last-Event-ID"
     yield _label_line("resume", f"{cursor}{sequence}")

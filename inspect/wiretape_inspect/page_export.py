@@ -48,8 +48,9 @@ from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.timeline_text import stored_findings
 from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows
+from wiretape_inspect.view.entity_spans import longest_silence
 from wiretape_inspect.view.filters import CompiledFilter, Subject
-from wiretape_inspect.view.runs_and_calls import longest_silence
+from wiretape_inspect.view.recording_vocabulary import channel_of, vocabulary_for
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, event_rows
 
 _Parts = Iterator[bytes]
@@ -167,10 +168,10 @@ def _answers(page: PageContent, streams: Sequence[Exchange]) -> Iterator[tuple[s
                 yield _path("cut", exchange=number, start=start, event=event), _text(dump_json(answer))
     last: dict[str | None, Exchange] = {}
     for stream in streams if page.radius is None else ():
-        if (before := last.get(stream.session_id)) is not None:
+        if (before := last.get(channel_of(stream))) is not None:
             query = {"first": before.number, "second": stream.number}
             yield _path("resume", **query), _list(LINES["resume"](recording, **query))
-        last[stream.session_id] = stream
+        last[channel_of(stream)] = stream
 
 
 def _path(name: str, **query: int) -> str:
@@ -186,7 +187,8 @@ def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) ->
     if not exchange.is_stream:
         yield from timeline_json.exchange_json_lines(page.recording, exchange, findings)
         return
-    yield dump_json({"row": "exchange", **timeline_json.exchange_document(exchange)})
+    vocabulary = vocabulary_for(exchange)
+    yield dump_json({"row": "exchange", **timeline_json.exchange_document(exchange, vocabulary)})
     matches = None if window is None else _window_filter(window)
     following = 1  # the number of the next event
     for row in stream_rows(exchange, page.recording.body(exchange.number, Side.RESPONSE), findings, matches):
@@ -201,7 +203,7 @@ def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) ->
             omitted = {"row": "omitted", "exchange": exchange.number, "first": following, "last": first - 1}
             yield dump_json(omitted | {"time_ns": None})
         following = last + 1
-        yield timeline_json.row_json(exchange.number, row)
+        yield timeline_json.row_json(exchange.number, row, vocabulary)
 
 
 def _window_filter(window: _EventWindow) -> CompiledFilter:
@@ -300,13 +302,14 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
             recent.popleft()
         return [chunk for chunk in recent if chunk[0] < end]
 
+    vocabulary = vocabulary_for(exchange)
     for row in event_rows(page.recording, exchange):
         event = row.event
         if window is not None and event.number > window.last:
             return
         if window is None or (event.number in window and len(event.raw) <= _LARGE):
             shown = replace(row, findings=tuple(by_event.get(event.number, ())))
-            document = timeline_json.event_document(exchange, shown, chunks_of(event))
+            document = timeline_json.event_document(exchange, shown, chunks_of(event), vocabulary)
             yield event.number, document | timeline_json.content(event.raw, parse=False)
 
 
@@ -326,9 +329,13 @@ def find_change(before: object, now: object) -> object:
         }
         added = {str(at): [now[at]] for at in range(len(before), len(now))}
         return {"length": len(now), **changed, **added}
-    if type(before) is type(now) and is_dataclass(now):
+    members: Iterable[tuple[str, object, object]] = ()
+    if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
+        members = ((name, before[name], now[name]) for name in now)
+    elif type(before) is type(now) and is_dataclass(now):
         names = [member.name for member in fields(now)]
         members = ((name, getattr(before, name), getattr(now, name)) for name in names)
+    if members:
         return {name: find_change(one, other) for name, one, other in members if one is not other and one != other}
     return [now]
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from wiretape.contract.vocabulary import Vocabulary
 from wiretape.json_codec import dump_json
 from wiretape.observations import (
     BytesArrived,
@@ -21,20 +22,23 @@ from wiretape.sse import is_event_stream
 from wiretape_inspect import timeline_json, timeline_text
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.view.delta_folding import StreamFold
-from wiretape_inspect.view.filters import Filter, compile_filter, finding_subject, may_match_exchange
+from wiretape_inspect.view.filters import Filter, compile_filter, finding_subject, may_match_exchange, parse_filter
+from wiretape_inspect.view.recording_vocabulary import vocabularies_of, vocabulary_for
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 POLL_S = 0.2
 """How long to wait after nothing was added."""
 
 
-def follow_recording(path: Path, filter_: Filter, *, as_json: bool) -> Iterator[Line | str]:
+def follow_recording(path: Path, filter_: str, *, as_json: bool) -> Iterator[Line | str]:
     """Yield the lines of `wiretape show --follow` in order of time, until the recording is closed."""
-    follower = _Follower(filter_, as_json=as_json)
+    follower: _Follower | None = None
     last = TailPosition()
     while True:
         # Opened anew each time: an open reader would keep the writer from closing the file cleanly.
         with open_recording(path) as recording:
+            if follower is None:
+                follower = _Follower(parse_filter(filter_, vocabularies_of(recording)), as_json=as_json)
             is_closed = recording.info.ended_ns is not None
             position = recording.tail_position()
             if position != last:
@@ -64,18 +68,19 @@ class _Follower:
         """The exchanges whose line need not be printed before their next row."""
 
     def _rows(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[Line | str]:
+        vocabulary = vocabulary_for(exchange)
         for row in rows:
             if exchange.number not in self._headed:
                 self._note_head(exchange)
-                yield self._head(exchange)
+                yield self._head(exchange, vocabulary)
             if self._as_json:
-                yield timeline_json.row_json(exchange.number, row)
+                yield timeline_json.row_json(exchange.number, row, vocabulary)
             else:
-                yield from timeline_text.row_lines(row)
+                yield from timeline_text.row_lines(row, vocabulary)
 
-    def _head(self, exchange: Exchange) -> Line | str:
+    def _head(self, exchange: Exchange, vocabulary: Vocabulary) -> Line | str:
         if self._as_json:
-            return dump_json(timeline_json.exchange_row(exchange))
+            return dump_json(timeline_json.exchange_row(exchange, vocabulary))
         return timeline_text.exchange_line(exchange)
 
     def _note_head(self, exchange: Exchange) -> None:

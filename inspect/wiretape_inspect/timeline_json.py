@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from wiretape.content_encoding import is_identity
+from wiretape.contract.vocabulary import Vocabulary
 from wiretape.event import TimedFrame
 from wiretape.event_preview import is_utf8
 from wiretape.json_codec import UnreadableJson, dump_json, members_of, read_json
@@ -24,6 +25,12 @@ from wiretape_inspect.rule_output import recorded_rules
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filters import CompiledFilter
+from wiretape_inspect.view.recording_vocabulary import (
+    channel_of,
+    request_keys,
+    vocabularies_of,
+    vocabulary_for,
+)
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -46,12 +53,12 @@ _ROW_NAMES: dict[type, str] = {
     EndRow: "end",
 }
 
-_EVENT_MEMBERS = ("time_ns", "type", "kind", "id", "sequence", "run_id", "tool_call_id", "note")
+_EVENT_MEMBERS = ("time_ns", "type", "kind", "id", "sequence", "note")
 _event_values = attrgetter(*_EVENT_MEMBERS)
 """Members of a row that are attributes of its event, and the function that reads them: there are very many rows."""
 
 
-def exchange_document(exchange: Exchange) -> dict[str, Any]:
+def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return everything about an exchange except its bodies."""
     request, response = exchange.request, exchange.response
     return {
@@ -64,7 +71,9 @@ def exchange_document(exchange: Exchange) -> dict[str, Any]:
         "response_headers": response.headers if response else None,
         "stream": exchange.is_stream,
         "ending_label": ending_label(exchange.ending, stream=exchange.is_stream),
-        **members_of(exchange, "ended_ns", "operation", "session_id", "run_id", "ending", "detail"),
+        **members_of(exchange, "ended_ns", "operation", "ending", "detail"),
+        "contract": vocabulary.contract,
+        **vocabulary.columns(request_keys(exchange), channel_of(exchange)),
         **members_of(exchange, "request_bytes", "response_bytes", "lost_bytes"),
     }
 
@@ -72,26 +81,30 @@ def exchange_document(exchange: Exchange) -> dict[str, Any]:
 def listed_exchange(recording: Recording, exchange: Exchange) -> dict[str, Any]:
     """Return an exchange for a list of exchanges: with the number of its events, which is None without a stream."""
     events = recording.event_count(exchange.number) if exchange.is_stream else None
-    return {**exchange_document(exchange), "events": events}
+    return {**exchange_document(exchange, vocabulary_for(exchange)), "events": events}
 
 
-def exchange_row(exchange: Exchange) -> dict[str, Any]:
+def exchange_row(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the row that begins an exchange."""
-    return {"row": "exchange", **exchange_document(exchange)}
+    return {"row": "exchange", **exchange_document(exchange, vocabulary)}
 
 
-def row_document(exchange: int, row: StreamRow) -> dict[str, Any]:
+def row_document(exchange: int, row: StreamRow, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return a row of a stream: `row` names its type, the other keys are its fields."""
-    return {"row": _ROW_NAMES[type(row)], "exchange": exchange, **_values(row)}
+    return {"row": _ROW_NAMES[type(row)], "exchange": exchange, **_values(row, vocabulary)}
 
 
-def _values(row: StreamRow) -> dict[str, Any]:
+def _values(row: StreamRow, vocabulary: Vocabulary) -> dict[str, Any]:
+    if isinstance(row, DeltaRow):
+        values = members_of(row)
+        return values | vocabulary.columns(values.pop("keys"))
     if not isinstance(row, EventRow):
         return members_of(row)
     event = row.event
     return {
         "event": event.number,
         **dict(zip(_EVENT_MEMBERS, _event_values(event), strict=True)),
+        **vocabulary.columns(event.keys),
         "gap_ns": row.gap_ns,
         "preview": row.preview,
         "start": event.frame.start,
@@ -100,12 +113,12 @@ def _values(row: StreamRow) -> dict[str, Any]:
     }
 
 
-def row_json(exchange: int, row: StreamRow) -> str:
+def row_json(exchange: int, row: StreamRow, vocabulary: Vocabulary) -> str:
     """Encode a row as `dump_json` does, in half the time."""
     try:
-        values = orjson.dumps(_values(row) if isinstance(row, EventRow) else row)
+        values = orjson.dumps(_values(row, vocabulary) if isinstance(row, EventRow | DeltaRow) else row)
     except orjson.JSONEncodeError:
-        return dump_json(row_document(exchange, row))
+        return dump_json(row_document(exchange, row, vocabulary))
     return escape_json(f'{{"row":"{_ROW_NAMES[type(row)]}","exchange":{exchange},{values[1:].decode()}')
 
 
@@ -116,12 +129,14 @@ def exchange_json_lines(
     rows = matching_rows(recording, exchange, findings, take)
     if rows is None:
         return
+    vocabulary = vocabulary_for(exchange)
+    head = exchange_row(exchange, vocabulary)
     if not exchange.is_stream:
-        yield dump_json({**exchange_row(exchange), **previews(recording, exchange), "findings": findings})
+        yield dump_json({**head, **previews(recording, exchange), "findings": findings})
         return
-    yield dump_json(exchange_row(exchange))
+    yield dump_json(head)
     for row in rows:
-        yield row_json(exchange.number, row)
+        yield row_json(exchange.number, row, vocabulary)
 
 
 def reconnection_json_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
@@ -142,16 +157,19 @@ def detail_document(recording: Recording, exchange: Exchange, context: EventCont
     event = context.row.event
     findings = tuple(finding for finding in recording.findings(exchange.number) if finding.event == event.number)
     event_chunks = chunks(recording, exchange, event.frame.start, event.frame.end)
-    document = event_document(exchange, replace(context.row, findings=findings), event_chunks)
+    row, vocabulary = replace(context.row, findings=findings), vocabulary_for(exchange)
+    document = event_document(exchange, row, event_chunks, vocabulary)
     state = state_at(recording, exchange, event.number)
     return {**document, "base64": b64encode(event.raw).decode(), "state": state}
 
 
-def event_document(exchange: Exchange, row: EventRow, event_chunks: Iterable[Chunk]) -> dict[str, Any]:
+def event_document(
+    exchange: Exchange, row: EventRow, event_chunks: Iterable[Chunk], vocabulary: Vocabulary
+) -> dict[str, Any]:
     """Return one event in detail without `base64` and `state`."""
     event = row.event
     return {
-        **row_document(exchange.number, row),
+        **row_document(exchange.number, row, vocabulary),
         "fields": [[_decode(name), _decode(value)] for name, value in event.frame.fields],
         "cursor": _decode(event.frame.last_event_id),
         "may_be_unread": may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns),
@@ -205,6 +223,7 @@ def recording_document(
         "exchanges": [listed_exchange(recording, exchange) for exchange in chosen],
         "findings": found,
         "contracts": info.contract_names,
+        "vocabularies": {each.contract: each.document() for each in vocabularies_of(recording)},
         "rules": rules_of(recording, found),
     }
 
@@ -225,7 +244,8 @@ def explained_rule(rule: Rule) -> dict[str, str]:
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
     """Yield a row for each message of a stream from number `first` to `last`, including deltas."""
+    vocabulary = vocabulary_for(exchange)
     for row in event_rows(recording, exchange, first):
         if row.event.number > last:
             return
-        yield dump_json(row_document(exchange.number, row))
+        yield dump_json(row_document(exchange.number, row, vocabulary))

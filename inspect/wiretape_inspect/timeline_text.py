@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from wiretape.agent_sessions import FAILURE_TYPES
 from wiretape.content_encoding import decode_beginning
+from wiretape.contract.vocabulary import Vocabulary
 from wiretape.event_preview import PREVIEW, preview_of
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import BytesArrived, BytesLost, Side, header
@@ -14,6 +14,7 @@ from wiretape.units import format_duration, format_integer, format_size, format_
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filters import CompiledFilter, request_subject
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import (
     GAP_NS,
     CutRow,
@@ -70,11 +71,11 @@ def finding_line(finding: Finding, location: str = "") -> Line:
     )
 
 
-def row_line(row: StreamRow) -> Line:
+def row_line(row: StreamRow, vocabulary: Vocabulary) -> Line:
     """One row of a stream."""
     match row:
         case EventRow():
-            parts = _event(row)
+            parts = _event(row, vocabulary)
         case DeltaRow():
             parts = _deltas(row)
         case PauseRow():
@@ -106,15 +107,15 @@ def _cells(
     return [(f"{event:>7} {sequence:>6} ", style), (f"{time:>11} ", "time column"), (f"{gap:>9}  ", gap_style)]
 
 
-def _event(row: EventRow) -> list[Part]:
+def _event(row: EventRow, vocabulary: Vocabulary) -> list[Part]:
     event = row.event
     mark = format_integer(event.sequence) if event.sequence is not None else "Δ" if event.kind == "delta" else "·"
     parts = _columns(event.number, mark, event.time_ns, row.gap_ns)
-    parts.append((f"{event.type or '(no type)':<19}", "bad" if event.type in FAILURE_TYPES else event.kind))
+    parts.append((f"{event.type or '(no type)':<19}", "bad" if event.type in vocabulary.failures else event.kind))
     if event.id is not None:
         parts += ["  ", (event.id or "(empty id)", "id")]
-    if event.tool_call_id is not None:
-        parts += ["  ", (event.tool_call_id, "call")]
+    for key in vocabulary.inner_keys(event.keys):
+        parts += ["  ", (key, "call")]
     if event.note:
         parts.append((f"  [{event.note}]", "bad"))
     return [*parts, f"  {row.preview}"]
@@ -208,8 +209,9 @@ def exchange_lines(
     if with_headers:
         yield from header_lines(exchange)
     yield from _body_lines(recording, exchange)
+    vocabulary = vocabulary_for(exchange)
     for row in shown:
-        yield from row_lines(row)
+        yield from row_lines(row, vocabulary)
     if not exchange.is_stream:
         yield from map(finding_line, findings)
 
@@ -228,9 +230,9 @@ def _body_lines(recording: Recording, exchange: Exchange) -> Iterator[Line]:
         yield body_line("!", exchange.detail)
 
 
-def row_lines(row: StreamRow) -> Iterator[Line]:
+def row_lines(row: StreamRow, vocabulary: Vocabulary) -> Iterator[Line]:
     """Yield the line of a row and those of its findings."""
-    yield row_line(row)
+    yield row_line(row, vocabulary)
     yield from () if isinstance(row, DeltaRow) else map(finding_line, row.findings)
 
 

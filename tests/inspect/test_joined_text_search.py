@@ -25,7 +25,7 @@ def delta(message):
 def found(path, written, findings=()):
     """Return the numbers of the messages that a filter leaves in the first exchange."""
     with open_recording(path) as recording:
-        take = compile_filter(parse_filter(written))
+        take = compile_filter(parse_filter(written, ()))
         rows = list(timeline_text.matching_rows(recording, recording.exchange(1), findings, take) or ())
     events = [row for row in rows if isinstance(row, DeltaRow | EventRow)]
     return [number for row in events for number in range(row.numbers[0], row.numbers[1] + 1)]
@@ -85,7 +85,7 @@ def test_deltas_that_are_held_back_are_released_while_nothing_arrives(tape, delt
     """`show --follow` releases them: a text that continues later matches only from there on."""
     tape.exchange(chunks=[(1, delta(text)) for part in texts for text in part])
     with open_recording(tape.close()) as recording:
-        fold = StreamFold(recording.exchange(1), (), compile_filter(parse_filter(written)))
+        fold = StreamFold(recording.exchange(1), (), compile_filter(parse_filter(written, ())))
     chunks = [b"".join(map(delta, part)) for part in texts]
     middle, end = len(chunks[0]), len(b"".join(chunks))
     parts = [

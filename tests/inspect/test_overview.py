@@ -6,7 +6,7 @@ import pytest
 
 from wiretape.json_codec import dump_json
 from wiretape.recording import open_recording
-from wiretape_inspect.view.runs_and_calls import MAX_CALLS, overview
+from wiretape_inspect.view.entity_spans import MAX_SPANS, overview
 
 S = 1_000_000_000
 
@@ -26,8 +26,11 @@ def test_a_stream_at_a_glance(calls):
     with open_recording(calls) as recording:
         seen = overview(recording, recording.exchange(1))
     assert [(silence.event, silence.until_ns - silence.since_ns) for silence in seen.silences] == [(3, 20 * S)]
-    assert [(call.id, call.name, call.is_open) for call in seen.calls] == [("t1", "f(1)", True), ("t2", "f(1)", True)]
-    assert [(run.id, run.events, run.is_open) for run in seen.runs] == [("r1", 3, True)]
+    assert [(call.id, call.name, call.is_open) for call in seen.entities["tool_call"].spans] == [
+        ("t1", "f(1)", True),
+        ("t2", "f(1)", True),
+    ]
+    assert [(run.id, run.events, run.is_open) for run in seen.entities["run"].spans] == [("r1", 3, True)]
     assert json.loads(dump_json(seen))["silences"][0][2] == 3
 
 
@@ -45,22 +48,23 @@ def test_the_command_puts_calls_together_over_streams(run, calls):
     assert lines[2].split() == ["tool", "t1", "1:2-2:2", "22.0", "s", "tool.failed", "2", "events", "f(1)"]
     assert lines[3].split() == ["tool", "t2", "1:3-?", "open", "2", "events", "f(1)"]
     rows = [json.loads(line) for line in run("show", calls, "--calls", "--json").output.splitlines()]
-    assert [(row["row"], row.get("call", row.get("run"))["id"]) for row in rows] == [
+    assert [(row["row"], row[row["row"]]["id"]) for row in rows] == [
         ("run", "r1"),
-        ("call", "t1"),
-        ("call", "t2"),
+        ("tool_call", "t1"),
+        ("tool_call", "t2"),
     ]
-    assert rows[2]["call"]["ended"] is None
+    assert rows[2]["tool_call"]["ended"] is None
 
 
 def test_only_the_longest_of_many_calls_are_listed(tape, message):
     chunks = [(9000, tool(message, "tool.started", 1, "late"))]
-    for number in range(2, 2 * MAX_CALLS + 2, 2):
+    for number in range(2, 2 * MAX_SPANS + 2, 2):
         call = f"t{number}"
         chunks.append((1, tool(message, "tool.started", number, call)))
         chunks.append((number, tool(message, "tool.completed", number + 1, call)))
     tape.exchange(chunks=chunks)
     with open_recording(tape.close()) as recording:
         seen = overview(recording, recording.exchange(1))
-    assert (seen.call_count, seen.open_call_count, len(seen.calls)) == (MAX_CALLS + 1, 1, MAX_CALLS)
-    assert [call.id for call in seen.calls[:2]] == ["late", "t4"], "the shortest call is the one that is left out"
+    calls = seen.entities["tool_call"]
+    assert (calls.count, calls.open_count, len(calls.spans)) == (MAX_SPANS + 1, 1, MAX_SPANS)
+    assert [call.id for call in calls.spans[:2]] == ["late", "t4"], "the shortest call is the one that is left out"

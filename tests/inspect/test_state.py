@@ -28,11 +28,11 @@ def test_the_state_follows_the_events(run, tape):
     path = tape.close()
     for expected in TABLES["states"]:
         state = json.loads(run("show", path, "--at", f"1:{expected['event']}", "--json").output)["state"]
-        state["calls"] = [call["id"] for call in state["open_calls"]]
-        state |= {name: [state[name][key] for key in ("text", "final")] for name in ("reasoning", "text")}
+        state["calls"] = [call["id"] for call in state["entities"]["tool_call"]]
+        state |= {name: [text["text"], text["final"]] for name, text in state["texts"].items()}
         assert {name: state[name] for name in expected if name != "event"} | {"event": expected["event"]} == expected
-    (call,), (run_,) = state["open_calls"], state["runs"]
-    assert (call["name"], call["run_id"], call["began"]["event"], call["outcome"]) == ("g({})", "r1", 6, "")
+    (call,), (run_,) = state["entities"]["tool_call"], state["entities"]["run"]
+    assert (call["name"], call["within"], call["began"]["event"], call["outcome"]) == ("g({})", "r1", 6, "")
     assert (run_["id"], run_["outcome"], run_["ended"]["event"]) == ("r1", "run.completed", 12)
 
 
@@ -40,7 +40,7 @@ def test_a_tool_call_has_the_name_of_its_first_event_which_is_not_read_before_th
     starts = [message("tool.started", content={"tool_call_id": "t1", "name": name, "input": 1}) for name in "fg"]
     tape.exchange(chunks=[(1, starts[0]), (1, message("run.started", run_id="r1")), (1, starts[1])])
     with open_recording(tape.close()) as recording:
-        assert [call.name for call in state_at(recording, recording.exchange(1), 3).open_calls] == ["f(1)"]
+        assert [call.name for call in state_at(recording, recording.exchange(1), 3).entities["tool_call"]] == ["f(1)"]
 
 
 def test_a_resumed_connection_knows_earlier_connections(tape, message, stream):
@@ -52,9 +52,9 @@ def test_a_resumed_connection_knows_earlier_connections(tape, message, stream):
     with open_recording(tape.close()) as recording:
         state = state_at(recording, recording.exchange(4), 1)
         assert state.connections == (1, 3, 4)
-        assert [call.id for call in state.open_calls] == ["t2"]
-        assert [run.id for run in state.runs] == ["r1"]
-        assert state.text == JoinedText("It is!", 6, final=True)
+        assert [call.id for call in state.entities["tool_call"]] == ["t2"]
+        assert [run.id for run in state.entities["run"]] == ["r1"]
+        assert state.texts["text"] == JoinedText("It is!", 6, final=True)
         assert state.last_sequence == 7
 
 
@@ -71,7 +71,7 @@ def test_a_long_text_keeps_its_end(tape, message, monkeypatch):
     monkeypatch.setattr(client_state_at_event, "MAX_TEXT", 10)
     tape.exchange(chunks=[(1, message("message.delta", delta={"text": f"{number:04}"})) for number in range(8)])
     with open_recording(tape.close()) as recording:
-        assert state_at(recording, recording.exchange(1), 8).text == JoinedText("0500060007", 32)
+        assert state_at(recording, recording.exchange(1), 8).texts["text"] == JoinedText("0500060007", 32)
 
 
 KINDS = (

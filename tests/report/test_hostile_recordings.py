@@ -85,7 +85,7 @@ def is_html(text):
     page.close()
     assert page.open == []
     assert not page.seen & {"img", "b", "iframe", "a", "pre"}
-    assert page.scripts == {"contract", "report", "data", None}
+    assert page.scripts == {"report", "data", None}
 
 
 class _Page(HTMLParser):

@@ -175,6 +175,7 @@ class _Builder:
             tuple(each for each in self._entities.values() if each in self._tracked),
             self._traffic(),
             unknown_cursor_status=self._unknown_cursor_status,
+            joined_texts=facts.joined_texts,
         )
 
     def _traffic(self) -> Any:

@@ -16,12 +16,14 @@ from wiretape.contract.contract_tables import (
     ErrorFormatTable,
     EventTable,
     OperationTable,
+    TextTable,
     TrustedContractTable,
     TypeTable,
 )
 from wiretape.contract.error_format import NO_ERROR_FORMAT, ErrorFormat
 from wiretape.contract.installed_contracts import find_installed, load_installed
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
+from wiretape.contract.vocabulary import JoinedTextTypes, check_entity_name
 from wiretape.errors import InputError
 from wiretape.event_format import PLAIN, Entity, EventFormat
 from wiretape.input_validation import choices_hint
@@ -96,6 +98,8 @@ class ContractFacts:
     types: Mapping[str, TypeTable] = field(default_factory=dict)
     """What it says about single types of events."""
     errors: ErrorFormat = NO_ERROR_FORMAT
+    joined_texts: Mapping[str, TextTable] = field(default_factory=dict, kw_only=True)
+    """The texts that clients join from deltas, by name."""
 
     def find_operation(self, method: str, target: str) -> tuple[Operation | None, Mapping[str, str]]:
         """Return the first operation that a request matches, and the segments that its path names."""
@@ -203,6 +207,7 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
     types: dict[str, TypeTable] = {}
     declared: dict[str, Layer] = {}
     entities: dict[str, Entity] = {}
+    texts: dict[str, TextTable] = {}
     event, error = EventTable(), ErrorFormatTable()
     for layer in layers:
         given = layer.table.operations.items()
@@ -211,11 +216,15 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
         for name, entity in layer.table.entity.items():
             declared[name] = layer
             with layer.naming("entity", name):
+                check_entity_name(name)
+                check_entity_name(entity.short or name)
                 entities[name] = _entity(name, entity)
         for name, type_ in layer.table.types.items():
-            known = types.get(name, TypeTable())
-            is_durable = known.durable if type_.durable is None else type_.durable
-            types[name] = TypeTable(is_durable, type_.schema or known.schema)
+            types[name] = _merge(types.get(name, TypeTable()), type_)
+        for name, text in layer.table.text.items():
+            with layer.naming("text", name):
+                JoinedTextTypes(name, text)
+            texts[name] = text
     if not operations:
         raise top.source.error((), "operations is missing: add a table [operations.NAME] with a request")
     for name, each in entities.items():
@@ -227,7 +236,11 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
         event_format = _event_format(event, durable, tuple(entities.values()), _event_class(top))
     with top.naming("error"):
         errors = ErrorFormat(error)
-    return ContractFacts(top.table.contract, operations, event_format, entities, types, errors)
+    joined = [rule.joined for layer in layers for rule in layer.rules if rule.joined is not None]
+    for rule in joined if not texts else ():
+        begins = list(entities[rule.entity].opens.patterns) if rule.entity in entities else None
+        texts[rule.entity] = TextTable(rule.deltas, rule.final, rule.text, begins)
+    return ContractFacts(top.table.contract, operations, event_format, entities, types, errors, joined_texts=texts)
 
 
 def find_entity(entities: Mapping[str, Entity], name: str, *, of: str = "") -> Entity:

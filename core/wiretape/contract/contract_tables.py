@@ -57,6 +57,10 @@ class TypeTable(Struct, forbid_unknown_fields=True):
 
     durable: bool | None = None
     schema: _Short | dict[str, Any] | None = None
+    failure: bool | None = None
+    """Whether its events report a failure."""
+    idle: bool | None = None
+    """Whether nothing happens on the channel after its events."""
 
 
 class EntityTable(Struct, forbid_unknown_fields=True):
@@ -67,6 +71,20 @@ class EntityTable(Struct, forbid_unknown_fields=True):
     key: Names | None = None
     continues: Names | None = None
     within: _Short | None = None
+    short: _Short | None = None
+    """The name in filters, if it is not that of the table."""
+
+
+class TextTable(Struct, forbid_unknown_fields=True):
+    """A text that clients join from deltas."""
+
+    deltas: Names
+    final: Names | None = None
+    """The types of the event with the whole text."""
+    text: _Short | None = None
+    """Where that event has it."""
+    begins: Names | None = None
+    """The types of events after which the text is empty."""
 
 
 class PartTable(Struct, forbid_unknown_fields=True):
@@ -337,6 +355,7 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     types: Annotated[dict[str, TypeTable], Meta(max_length=1000)] = {}
     entity: Annotated[dict[str, EntityTable], Meta(max_length=50)] = {}
     error: ErrorFormatTable = ErrorFormatTable()
+    text: Annotated[dict[str, TextTable], Meta(max_length=50)] = {}
 
 
 class ContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=True):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from wiretape.agent_sessions import FAILURE_TYPES
+from wiretape.contract.vocabulary import Vocabulary
+from wiretape.event_format import Entity
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.labels import count_of
@@ -23,8 +24,9 @@ from wiretape_inspect.terminal_output import write_lines
 from wiretape_inspect.timeline_follow import follow_recording
 from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_json_lines
 from wiretape_inspect.timeline_text import exchange_lines, stored_findings
+from wiretape_inspect.view.entity_spans import EntitySpans, Span, entity_spans, with_names
 from wiretape_inspect.view.filters import EVERYTHING, Filter, compile_filter, may_match_exchange, parse_filter
-from wiretape_inspect.view.runs_and_calls import RunsAndCalls, Span, runs_and_calls, with_names
+from wiretape_inspect.view.recording_vocabulary import channel_of, vocabularies_of, vocabulary_for
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"
@@ -60,20 +62,20 @@ class _FilterCommand(click.Command):
         return super().parse_args(ctx, [_NOT_AN_OPTION + arg if _NEGATED.match(arg) else arg for arg in args])
 
 
-def _parse_filter(_context: click.Context, _parameter: click.Parameter, conditions: Sequence[str]) -> Filter:
-    return parse_filter(" ".join(condition.removeprefix(_NOT_AN_OPTION) for condition in conditions))
+def _join_filter(_context: click.Context, _parameter: click.Parameter, conditions: Sequence[str]) -> str:
+    return " ".join(condition.removeprefix(_NOT_AN_OPTION) for condition in conditions)
 
 
 @click.command(cls=_FilterCommand)
 @click.argument("file", type=PATH)
-@click.argument("filter_", metavar="[FILTER]...", nargs=-1, callback=_parse_filter)
+@click.argument("filter_", metavar="[FILTER]...", nargs=-1, callback=_join_filter)
 @click.option("--session", metavar="ID", help="Show only the exchanges of this session.")
 @click.option("--exchange", "number", type=int, metavar="N", help="Show only this exchange.")
 @click.option("--at", metavar="EXCHANGE:EVENT", help="Show one event in detail, for example 2:57.")
 @click.option(
     "--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Show two streams of a session side by side, for example 2:3."
 )
-@click.option("--calls", is_flag=True, help="Show the runs and tool calls, one per line.")
+@click.option("--calls", is_flag=True, help="Show entities such as runs and tool calls, one per line.")
 @click.option("--headers", is_flag=True, help="Also show the connection, the protocol and all headers.")
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new rows until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
@@ -81,7 +83,7 @@ def _parse_filter(_context: click.Context, _parameter: click.Parameter, conditio
 def show(
     file: Path,
     *,
-    filter_: Filter,
+    filter_: str,
     session: str | None,
     number: int | None,
     at: str | None,
@@ -98,8 +100,9 @@ def show(
     more are marked, and findings of the live checks appear below their events.
 
     FILTER selects what is shown. It consists of one or more conditions, all of which must match; a condition tests
-    type, kind, id, rule, run, tool, session, seq, event, exchange, gap or text. Separate alternatives with a comma
-    or `or`, and put a hyphen before a condition to exclude what it matches. See docs/filter.md for the full syntax.
+    type, kind, id, rule, seq, event, exchange, gap, text, or a channel or entity of the contract, such as session,
+    run or tool. Separate alternatives with a comma or `or`, and put a hyphen before a condition to exclude what it
+    matches. See docs/filter.md for the full syntax.
 
     --at shows one event in detail: its fields, data and bytes, the chunks it arrived in, the neighbouring
     events, and what a client knew after receiving it.
@@ -116,7 +119,7 @@ def show(
     """
     given: dict[str, object] = {"--session": session, "--exchange": number, "--at": at, "--resume": pair}
     given |= {"--calls": calls or None, "--headers": headers or None, "--follow": follow or None}
-    given["a filter"] = filter_.groups or None
+    given["a filter"] = filter_.strip() or None
     _check_options([name for name, value in given.items() if value is not None])
     if follow:
         write_lines(follow_recording(file, filter_, as_json=as_json), live=True)
@@ -128,12 +131,13 @@ def show(
         elif pair is not None:
             lines = _reconnection_lines(recording, pair, as_json=as_json)
         else:
+            parsed = parse_filter(filter_, vocabularies_of(recording))
             selected = select_exchanges(recording, session=session, number=number)
             if calls:
                 lines = _activity_lines(recording, selected, as_json=as_json)
             else:
-                shown = timeline_lines(recording, selected, filter_, as_json=as_json, with_headers=headers)
-                lines = _or_explain(shown, filter_)
+                shown = timeline_lines(recording, selected, parsed, as_json=as_json, with_headers=headers)
+                lines = _or_explain(shown, parsed)
         write_lines(lines, page=not as_json and not no_pager)
 
 
@@ -174,20 +178,23 @@ def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> It
 
 
 def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:
-    """Yield the lines about runs and tool calls; those of a session span all its streams."""
-    streams: dict[str | None, list[Exchange]] = {}
+    """Yield the lines about runs and tool calls; those of a channel span all its streams."""
+    streams: dict[tuple[str, str | None], list[Exchange]] = {}
     for exchange in selected:
         if exchange.is_stream:
-            streams.setdefault(exchange.session_id, []).append(exchange)
-    for session, exchanges in streams.items():
-        activity = runs_and_calls(recording, exchanges)
-        calls = with_names(recording, iter(activity.calls.values()))
+            contract = vocabulary_for(exchange).contract
+            streams.setdefault((contract, channel_of(exchange)), []).append(exchange)
+    for (_, channel), exchanges in streams.items():
+        vocabulary = vocabulary_for(exchanges[0])
+        found = entity_spans(recording, exchanges, vocabulary)
         if as_json:
-            for name, spans in (("run", iter(activity.runs.values())), ("call", calls)):
-                yield from (dump_json({"row": name, "session_id": session, name: span}) for span in spans)
+            for entity in vocabulary.entities.values():
+                spans = _named_spans(recording, found, entity)
+                about = {"row": entity.name, f"{vocabulary.channel}_id": channel}
+                yield from (dump_json({**about, entity.name: span}) for span in spans)
         else:
-            yield wrapped((f"session {session if session is not None else '(none)'}", "head"))
-            yield from _span_lines(activity, calls)
+            yield wrapped((f"{vocabulary.channel} {channel if channel is not None else '(none)'}", "head"))
+            yield from _span_lines(recording, found)
 
 
 def timeline_lines(
@@ -208,26 +215,32 @@ def timeline_lines(
             yield from make_lines(recording, exchange, findings.get(exchange.number, ()), take)
 
 
-def _span_lines(activity: RunsAndCalls, named_calls: Iterable[Span]) -> Iterator[Line]:
-    """Yield the lines of runs, then of tool calls; `named_calls` are those of `activity` with their tool names."""
-    width = _column_width([*activity.runs, *activity.calls])
-    for run in activity.runs.values():
-        yield _span_line("run", run, width)
-    for call in named_calls:
-        yield _span_line("tool", call, width)
-    if not activity.runs and not activity.calls:
-        yield wrapped("no runs and no tool calls")
+def _named_spans(recording: Recording, found: EntitySpans, entity: Entity) -> Iterable[Span]:
+    """Return the spans of an entity; those inside another one have the content of their first event as a name."""
+    spans = found.spans[entity.name].values()
+    return spans if entity.within is None else with_names(recording, spans)
 
 
-def _span_line(label: str, span: Span, width: int) -> Line:
+def _span_lines(recording: Recording, found: EntitySpans) -> Iterator[Line]:
+    """Yield the lines of the entities, one kind after another."""
+    entities = found.vocabulary.entities.values()
+    width = _column_width([key for entity in entities for key in found.spans[entity.name]])
+    for entity in entities:
+        for span in _named_spans(recording, found, entity):
+            yield _span_line(entity, span, width, found.vocabulary)
+    if not any(found.spans.values()):
+        yield wrapped(" and ".join(f"no {entity.label}s" for entity in entities) or "the contract has no entities")
+
+
+def _span_line(entity: Entity, span: Span, width: int, vocabulary: Vocabulary) -> Line:
     began, ended = span.began, span.ended
     length = format_duration(ended.time_ns - began.time_ns) if began and ended else ""
-    style = "gap" if span.is_open else "bad" if span.outcome in FAILURE_TYPES else "durable"
+    style = "gap" if span.is_open else "bad" if span.outcome in vocabulary.failures else "durable"
     locations = "-".join(f"{at.exchange}:{at.event}" if at else "?" for at in (began, ended))
     return Line(
         [
-            (f"{label:>8}  ", "dim"),
-            (f"{span.id:<{width}}", "call" if label == "tool" else "id"),
+            (f"{entity.short:>8}  ", "dim"),
+            (f"{span.id:<{width}}", "id" if entity.within is None else "call"),
             "  ",
             (f"{locations:<15} {length:>9}  ", "dim"),
             (f"{'open' if span.is_open else span.outcome:<14}  ", style),

@@ -7,12 +7,13 @@ brackets are optional.
 
 `recording`
     `{file, upstream, tool, started, ended_ns, live, replay, other, position, exchanges: [listed…],
-    findings: [Finding…], rules}`.  `live` is true while a recorder writes to the file; a recorder that was killed
-    leaves `ended_ns` null and `live` false.  `listed` is `timeline_json.listed_exchange`.  `replay` is null or `{url}`,
-    and `other` is null or the name of the recording that this one is compared with.  `position` is where `live`
-    continues.  `rules` is `timeline_json.rules_of` the findings.
+    findings: [Finding…], rules, vocabularies}`.  `live` is true while a recorder writes to the file; a recorder that
+    was killed leaves `ended_ns` null and `live` false.  `listed` is `timeline_json.listed_exchange`.  `replay` is null
+    or `{url}`, and `other` is null or the name of the recording that this one is compared with.  `position` is where
+    `live` continues.  `vocabularies` has `Vocabulary.document` of each contract by its name.  `rules` is
+    `timeline_json.rules_of` the findings.
 `overview?exchange=N`
-    `view.runs_and_calls.Overview`.
+    `view.entity_spans.Overview`.
 `longest-silence`
     `{exchange, since_ns, until_ns, event}`: the longest time before an event of a stream, and that event; null if there
     are no events.

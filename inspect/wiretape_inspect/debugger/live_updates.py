@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from wiretape.contract.vocabulary import Vocabulary
 from wiretape.errors import InputError
 from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.json_codec import dump_json
@@ -26,6 +27,7 @@ from wiretape_inspect.debugger.api_endpoints import error_document, find_exchang
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.timeline_json import rules_of
 from wiretape_inspect.view.delta_folding import Checkpoint, StreamFold
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0
@@ -252,7 +254,7 @@ class ChangingRows:
         if self._fold is None or found:
             self._restart(exchange, found)
         if exchange.is_stream and not self._finished:
-            yield from self._changes(self._numbered(recording, exchange))
+            yield from self._changes(self._numbered(recording, exchange), vocabulary_for(exchange))
 
     def _restart(self, exchange: Exchange, found: Sequence[Finding]) -> None:
         """Go back to the last checkpoint before the first of the findings."""
@@ -296,7 +298,7 @@ class ChangingRows:
             self._finished = True
             yield from self._fold.finish(exchange)
 
-    def _changes(self, rows: Iterator[tuple[int, StreamRow]]) -> Iterator[RowChange]:
+    def _changes(self, rows: Iterator[tuple[int, StreamRow]], vocabulary: Vocabulary) -> Iterator[RowChange]:
         """Yield all rows from the first one on that differs from what was reported."""
         begin: int | None = None
         batch, size, end = list[str](), 0, self._made
@@ -305,7 +307,7 @@ class ChangingRows:
             before = self._reported[number] if begin is None and number < len(self._reported) else None
             if before == _UNKNOWN_HASH:
                 continue
-            text = timeline_json.row_json(self._number, row)
+            text = timeline_json.row_json(self._number, row, vocabulary)
             if before == hash(text):
                 continue
             begin = number if begin is None else begin

@@ -5,10 +5,10 @@ import { DiffPane } from "./diff_pane.js";
 import { TIME_MODES, setClock } from "./clock.js";
 import { watchDialog } from "./dialogs.js";
 import { byId, element, onNextFrame, setText } from "./dom.js";
-import { firstExchange, newestStream } from "./exchange_heads.js";
+import { firstExchange, isSameChannel, newestStream } from "./exchange_heads.js";
 import { ExchangeReader } from "./exchange_reader.js";
 import { FindingsPane } from "./findings_pane.js";
-import { formatCount, formatNumber } from "./format.js";
+import { capitalize, formatCount, formatNumber } from "./format.js";
 import { showHeader } from "./header.js";
 import { showHelp } from "./help_dialog.js";
 import { watchKeys } from "./keyboard.js";
@@ -27,6 +27,7 @@ import { TimeStrip, partialOverview } from "./time_strip.js";
 import { ROW_COLUMNS, ROW_HEIGHT, fillRow } from "./timeline_row.js";
 import { EMPTY_VIEW, UrlState } from "./url_state.js";
 import { VirtualList } from "./virtual_list.js";
+import { allVocabularies, labelOf, useVocabularies } from "./vocabulary.js";
 
 const OVERVIEW_INTERVAL_MS = 1000;
 const LIST_TOP = 62; // pixels above the rows: the filter and the titles of the columns
@@ -67,6 +68,8 @@ export class App {
 
   async start() {
     this.recording = await this.source.recording();
+    useVocabularies(this.recording.vocabularies);
+    this.nameEntities();
     this.detail = new DetailPane(this);
     this.list = new VirtualList(byId("timeline"), {
       label: "Timeline", columns: ROW_COLUMNS, height: ROW_HEIGHT,
@@ -93,6 +96,16 @@ export class App {
     if (this.recording.replay) this.playhead = new Playhead(this);
     this.focusList();
     this.redraw();
+  }
+
+  /** Name the button that shows entities inside another one as one row each. */
+  nameEntities() {
+    const [inner] = allVocabularies().flatMap((one) => one.entities.filter(({ within }) => within !== null));
+    const button = byId("tools");
+    button.hidden = !inner;
+    if (!inner) return;
+    setText(button, capitalize(`${labelOf(inner.name)}s`));
+    button.title = `One row for each ${labelOf(inner.name)} (t)`;
   }
 
   watch() {
@@ -271,7 +284,7 @@ export class App {
   isUnreleased(item) {
     const { next, head } = this;
     if (!next || head.exchange < next.exchange || item.kind === "side") return false;
-    if (head.exchange > next.exchange) return head.session_id === this.recording.exchanges.find((one) => one.exchange === next.exchange)?.session_id;
+    if (head.exchange > next.exchange) return isSameChannel(head, this.recording.exchanges.find((one) => one.exchange === next.exchange));
     if (item.kind === "delta") return item.event >= next.event;
     return item.row.event === undefined ? item.at >= this.timeline.rows.findIndex((row) => (row.last_event ?? row.event) >= next.event) : (item.row.last_event ?? item.row.event) >= next.event;
   }

@@ -13,25 +13,11 @@ from graphlib import TopologicalSorter
 from hashlib import sha256
 from importlib.resources import files
 
-import orjson
-
-from wiretape.agent_sessions import FAILURE_TYPES, TOOL_TYPES
-from wiretape.agent_sessions.event_types import MESSAGE_DELTA, REASONING_DELTA
-from wiretape.http_headers import LAST_EVENT_ID
-
 CONTENT_TYPES = {".js": "text/javascript", ".css": "text/css"}
 _MAIN = "main"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function |class |const )", re.MULTILINE)
 _EXPORTED = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)
-_CONTRACT = {
-    "cursorHeader": LAST_EVENT_ID,
-    "textDelta": MESSAGE_DELTA,
-    "reasoningDelta": REASONING_DELTA,
-    "toolEnded": TOOL_TYPES[2:],
-    "failures": sorted(FAILURE_TYPES),
-}
-"""The facts of the specification that the page needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +65,7 @@ def _page(style: str, script: str, *, script_source: str, style_source: str) -> 
         "connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
     html = _read("page.html")
-    parts = {"policy": policy, "style": style, "script": script, "contract": orjson.dumps(_CONTRACT).decode()}
+    parts = {"policy": policy, "style": style, "script": script}
     for name, text in parts.items():
         html = html.replace(f"{{{{{name}}}}}", text)
     before, after = html.split("{{data}}")

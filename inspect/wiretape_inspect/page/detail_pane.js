@@ -2,12 +2,11 @@
 
 import { clockTime } from "./clock.js";
 import { showBytes } from "./bytes_tab.js";
-import { CONTRACT, withFailure } from "./contract.js";
 import { byId, delay, element, factList, setText } from "./dom.js";
 import { code, showHeaders, showRequest, showStream } from "./exchange_details.js";
 import { explanationList, findingCard, findingList, showFindings } from "./finding_card.js";
 import {
-  formatCount, formatDuration, formatNumber, lastCharacters, printable, shorten, shortenNumber,
+  capitalize, formatCount, formatDuration, formatNumber, lastCharacters, printable, shorten, shortenNumber,
 } from "./format.js";
 import { eventLink } from "./navigation.js";
 import { longText, showPayload } from "./payload_tab.js";
@@ -15,6 +14,7 @@ import { ruleCard } from "./rules_list.js";
 import { showState } from "./state_tab.js";
 import { findingsOf } from "./timeline.js";
 import { TABS } from "./url_state.js";
+import { keyOf, labelOf, matchesType, vocabularyOf, withFailure } from "./vocabulary.js";
 
 const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "Client state", headers: "Headers" };
 const EVENTS_KEPT = 200;
@@ -144,7 +144,8 @@ export class DetailPane {
       showBytes(panel, detail);
       return;
     }
-    const state = { [CONTRACT.textDelta]: detail.state.text, [CONTRACT.reasoningDelta]: detail.state.reasoning }[row.type];
+    const joined = vocabularyOf(this.app.head).texts.find((one) => matchesType(one.deltas, row.type));
+    const state = joined && detail.state.texts[joined.name];
     const isWhole = row === this.app.timeline.rows[item.at];
     const text = state && state.text && isWhole ? lastCharacters(state.text, row.characters) : row.preview;
     panel.append(element("h3", { text: "Joined text" }), longText(text, "spoken"));
@@ -248,36 +249,40 @@ function hiddenText({ row }, app) {
 function itemFacts(item, { timeline }) {
   const row = item.kind === "delta" ? timeline.single.get(item.event) || item.row : item.row;
   const box = element("div", { class: "facts-box" });
-  box.append(element("h2", { class: withFailure(`title ${row.kind || row.row}`, row.type), text: titleOf(item, row) }));
+  box.append(element("h2", { class: withFailure(`title ${row.kind || row.row}`, row.type, timeline.head), text: titleOf(item, row) }));
   if (row.note) box.append(element("p", { class: "wrong", text: printable(row.note) }));
-  box.append(factList(row.row === "event" ? eventFacts(row) : row.row === "deltas" ? runFacts(row) : otherFacts(row)));
+  box.append(factList(row.row === "event" ? eventFacts(row, timeline.head) : row.row === "deltas" ? runFacts(row, timeline.head) : otherFacts(row)));
   return box;
 }
 
 function titleOf(item, row) {
-  if (item.kind === "call") return `Tool call ${shorten(item.call.id, 100)}`;
+  if (item.kind === "call") return `${capitalize(labelOf(item.call.entity.name))} ${shorten(item.call.id, 100)}`;
   if (row.row === "event") return shorten(row.type || "(no type)", 200);
   if (row.row === "deltas") return `${formatCount(row.count, "delta")} ${shorten(row.type, 100)}`;
   const titles = { pause: "Pause", cut: "Cut off", oversized: "Too large", lost: "Not recorded", omitted: "Omitted", end: "End" };
   return titles[row.row] || printable(row.row);
 }
 
-function eventFacts(row) {
+/** The entities that a row is about. */
+function keyFacts(row, head) {
+  return vocabularyOf(head).entities.map(({ name }) => [labelOf(name), code(keyOf(row, name))]);
+}
+
+function eventFacts(row, head) {
   return [
     ["event", `${row.event} · ${row.kind}`],
     ["sequence", row.sequence === null ? null : shortenNumber(row.sequence)],
     ["id", code(row.id)],
-    ["run", code(row.run_id)],
-    ["tool call", code(row.tool_call_id)],
+    ...keyFacts(row, head),
     ["time", `${clockTime(row.time_ns)}  (+${formatDuration(row.gap_ns)})`],
   ];
 }
 
-function runFacts(row) {
+function runFacts(row, head) {
   return [
     ["events", `${row.event} to ${row.last_event}`],
     ["characters", formatNumber(row.characters)],
-    ["run", code(row.run_id)],
+    ...keyFacts(row, head),
     ["time", `${clockTime(row.time_ns)} to ${clockTime(row.until_ns)}  (+${formatDuration(row.gap_ns)})`],
     ["bytes", `${formatNumber(row.start)}–${formatNumber(row.end)}`],
   ];

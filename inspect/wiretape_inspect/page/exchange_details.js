@@ -10,6 +10,7 @@ import { formatDuration, formatSize, printable, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
 import { copyText, showError } from "./notices.js";
 import { jsonBox, longText } from "./payload_tab.js";
+import { channelOf, labelOf, vocabularyOf } from "./vocabulary.js";
 
 const NO_FINDINGS = "No findings about this exchange.";
 const MOST_FINDINGS = 100;
@@ -35,7 +36,7 @@ export function showStream(panel, app, tab) {
   panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }));
   panel.append(factList([
     ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
-    ["session", code(head.session_id)],
+    [labelOf(vocabularyOf(head).channel), code(channelOf(head))],
     ["resumed after", code(cursorOf(head))],
     ["began", clockTime(head.time_ns)],
     ["ended", head.ended_ns === null ? "still open" : `${clockTime(head.ended_ns)} · ${printable(head.ending_label)}`],

@@ -1,6 +1,6 @@
 // What the head of an exchange says: its path, its cursor, how it ended, and which exchanges belong together.
 
-import { CONTRACT } from "./contract.js";
+import { CURSOR_HEADER, channelOf, keyOf, vocabularyOf } from "./vocabulary.js";
 
 const GOOD_ENDINGS = ["complete", "service-closed", "client-closed", "open"];
 
@@ -10,7 +10,7 @@ export function pathOf(head) {
 
 /** The path without its query, and with `…` in place of ids; with `isNarrow`, only its end: `…/events/stream`. */
 export function shortPath(head, isNarrow) {
-  const ids = [head.session_id, head.run_id].filter((id) => id);
+  const ids = [channelOf(head), ...vocabularyOf(head).entities.map((one) => keyOf(head, one.name))].filter((id) => id);
   const isId = (part) => ids.includes(part) || /^(?=.*\d).{8,}$/.test(part);
   const parts = head.target.replace(/[?#][^]*$/, "").split("/").map((part) => (isId(part) ? "…" : part));
   if (!isNarrow || parts.length < 4) return parts.join("/");
@@ -19,7 +19,7 @@ export function shortPath(head, isNarrow) {
 
 /** The Last-Event-ID of the request; null if it has none. */
 export function cursorOf(head) {
-  const name = CONTRACT.cursorHeader.toLowerCase();
+  const name = CURSOR_HEADER.toLowerCase();
   const found = (head.request_headers || []).find(([key]) => key.toLowerCase() === name);
   return found ? found[1] : null;
 }
@@ -53,12 +53,17 @@ export function newestStream(exchanges) {
   return exchanges.findLast((head) => head.stream);
 }
 
-/** The streams of a session, in order. */
-export function connectionsOf(exchanges, { session_id: session }) {
-  return exchanges.filter((one) => one.stream && one.session_id === session);
+/** Whether two exchanges name the same channel, or none. */
+export function isSameChannel(one, other) {
+  return Boolean(other) && one.contract === other.contract && channelOf(one) === channelOf(other);
 }
 
-/** A stream and the one before it in its session, or else the one after it: `[first, second]`; null if it is the only one. */
+/** The streams of the channel that an exchange names, in order. */
+export function connectionsOf(exchanges, head) {
+  return exchanges.filter((one) => one.stream && isSameChannel(one, head));
+}
+
+/** A stream and the one before it in its channel, or else the one after it: `[first, second]`; null if it is the only one. */
 export function connectionPair(exchanges, head) {
   if (!head || !head.stream) return null;
   const others = connectionsOf(exchanges, head).filter((one) => one.exchange !== head.exchange);

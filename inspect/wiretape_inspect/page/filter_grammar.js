@@ -1,9 +1,9 @@
 // The filter grammar: parses a filter text into conditions, as view/filters.py does (docs/filter.md).
 
 import { shorten } from "./format.js";
+import { allVocabularies } from "./vocabulary.js";
 
 const NUMBER_FIELDS = ["seq", "event", "exchange"];
-export const FILTER_FIELDS = ["type", "kind", "id", "rule", "run", "tool", "session", ...NUMBER_FIELDS, "gap", "text"];
 const FILTER_KINDS = [
   "message", "durable", "delta", "ephemeral", "comment", "pause", "cut", "oversized", "lost", "end", "request",
 ];
@@ -13,8 +13,21 @@ const DURATION_UNITS = { ns: 1n, us: 1000n, ms: 1000000n, s: 1000000000n, min: 6
 
 class FilterError extends Error {}
 
+/** The fields of filters for the recording. */
+export function filterFields() {
+  const named = allVocabularies().flatMap((one) => [...one.entities.map(({ short }) => short), one.channel]);
+  return ["type", "kind", "id", "rule", ...new Set(named), ...NUMBER_FIELDS, "gap", "text"];
+}
+
+/** The entities that have a name in filters. */
+function entitiesOf(field) {
+  const found = allVocabularies().flatMap((one) => one.entities.filter(({ short }) => short === field));
+  return [...new Set(found.map(({ name }) => name))];
+}
+
 /**
- * Parse a filter: a list of groups, each a list of `{field, negated, values}` whose values are `{text, quoted}` or
+ * Parse a filter: a list of groups, each a list of `{field, negated, entities, values}`: `entities` are those that the
+ * field is the name of, and values are `{text, quoted}` or
  * `{low, high}` (BigInt or null, both ends included).  Throws FilterError.
  */
 export function parseFilter(text) {
@@ -25,6 +38,7 @@ class FilterParser {
   constructor(text) {
     this.text = text;
     this.at = 0;
+    this.fields = filterFields();
   }
 
   parse() {
@@ -63,7 +77,9 @@ class FilterParser {
     if (!this.atSpace()) {
       throw this.error(this.at, `expected a space after ${shortened(this.text.slice(begin, this.at))}.`);
     }
-    return { field, negated, values };
+    const entities = entitiesOf(field);
+    const isChannel = !entities.length && allVocabularies().some((one) => one.channel === field);
+    return { field: isChannel ? "channel" : field, negated, entities, values };
   }
 
   /** Read a field name and its colon; return "" if there is none here. */
@@ -72,7 +88,7 @@ class FilterParser {
     while (end < this.text.length && !`${SPACES},":/`.includes(this.text[end])) end += 1;
     if (this.text[end] !== ":") return "";
     const name = this.text.slice(this.at, end);
-    if (!FILTER_FIELDS.includes(name)) throw this.error(this.at, unknown("field", name, FILTER_FIELDS));
+    if (!this.fields.includes(name)) throw this.error(this.at, unknown("field", name, this.fields));
     this.at = end + 1;
     return name;
   }

@@ -1,9 +1,11 @@
 // Applies a filter to rows, as view/filters.py does.
 
+import { channelOf, keyOf } from "./vocabulary.js";
+
 /**
  * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and
- * `exchange`, and may have `session`, `run`, `event`, `sequence`, `type`, `id`, `tool`, `gap_ns`, `codes`, `texts`,
- * and `found`: the set of texts of the filter that it has a part of, in the joined text of deltas.
+ * `exchange`, and may have `channel`, `keys` (of entities), `event`, `sequence`, `type`, `id`, `gap_ns`, `codes`,
+ * `texts`, and `found`: the set of texts of the filter that it has a part of, in the joined text of deltas.
  */
 export function compileFilter(groups) {
   if (!groups.length) return null;
@@ -20,18 +22,24 @@ function allOf(tests) {
 }
 
 function conditionTest(condition) {
-  const any = anyOf(condition.values.map((value) => valueTest(condition.field, value)));
+  const any = anyOf(condition.values.map((value) => valueTest(condition, value)));
   return condition.negated ? (subject) => !any(subject) : any;
 }
 
-function valueTest(field, value) {
+function valueTest({ field, entities }, value) {
   if ("low" in value) return numberTest(field, value);
   if (field === "text") {
     const wanted = value.text.toLowerCase();
     return ({ texts = [], found }) => Boolean(found && found.has(wanted)) || texts.some((text) => text.toLowerCase().includes(wanted));
   }
   if (field === "kind") return (subject) => subject.kinds.includes(value.text);
-  return patternTest(field, value);
+  return entities.length ? keyTest(entities, value) : patternTest(field, value);
+}
+
+/** The test of the keys of some entities against a pattern. */
+function keyTest(entities, value) {
+  const matches = patternTest("key", value);
+  return ({ keys }) => Boolean(keys) && entities.some((name) => matches({ key: keyOf(keys, name) || null }));
 }
 
 function numberTest(field, { low, high }) {
@@ -83,7 +91,7 @@ function matchesPattern(pattern, name) {
 
 const NO_CODES = [];
 /** The fields in which the deltas of one row may differ, or which a row does not hold in full. */
-const FIELDS_OF_MESSAGES = ["text", "event", "gap", "tool"];
+const FIELDS_OF_MESSAGES = ["text", "event", "gap"];
 
 /** Whether a filter has to be applied to single messages: the rows alone do not tell what it matches. */
 export function needsMessages(groups) {
@@ -98,20 +106,20 @@ export function wantedTexts(groups) {
 
 /** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
 export function rowSubject(row, head) {
-  const [exchange, session] = [head.exchange, head.session_id];
+  const [exchange, channel] = [head.exchange, channelOf(head)];
   const codes = row.findings && row.findings.length ? row.findings.map((one) => one.code) : NO_CODES;
   if (row.row === "event") {
     // There may be tens of thousands of them, for which copying `common` takes too long.
     return {
-      exchange, session, codes, kinds: ["message", row.kind], run: row.run_id, event: row.event, sequence: row.sequence,
-      type: row.type, id: row.id, tool: row.tool_call_id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview], found: row.found,
+      exchange, channel, codes, kinds: ["message", row.kind], keys: row, event: row.event, sequence: row.sequence,
+      type: row.type, id: row.id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview], found: row.found,
     };
   }
-  const common = { exchange, session, codes };
+  const common = { exchange, channel, codes };
   switch (row.row) {
     case "deltas":
       return {
-        ...common, kinds: ["message", "delta"], run: row.run_id, event: row.event, type: row.type, gap_ns: row.gap_ns,
+        ...common, kinds: ["message", "delta"], keys: row, event: row.event, type: row.type, gap_ns: row.gap_ns,
         texts: [row.preview],
       };
     case "pause":
@@ -122,7 +130,7 @@ export function rowSubject(row, head) {
       return { ...common, kinds: ["lost"], texts: [row.why] };
     case "exchange":
       return {
-        ...common, kinds: ["request"], run: row.run_id,
+        ...common, kinds: ["request"], keys: row,
         texts: [`${row.method} ${row.target}`, row.request_preview || "", row.response_preview || ""],
       };
     default:

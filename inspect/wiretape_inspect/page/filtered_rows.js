@@ -1,49 +1,42 @@
 // What a filter leaves of the rows of an exchange: the same rows as in `wiretape show`.
 
+import { deltaText, keyOf, vocabularyOf } from "./vocabulary.js";
+
 const PREVIEW_LENGTH = 400;
 
 /** Split a run of deltas into the runs that a filter leaves.  `deltas` are its messages as rows, with their `data`. */
-export function splitRun(run, deltas, matches) {
+export function splitRun(run, deltas, matches, head) {
   const runs = [];
   let open = null;
   for (const delta of deltas) {
     if (!matches(delta)) open = null;
-    else if (open) extendRun(open, delta);
-    else runs.push(open = startRun(delta));
+    else if (open) extendRun(open, delta, head);
+    else runs.push(open = startRun(delta, head));
   }
   return runs.length === 1 && runs[0].count === run.count ? [run] : runs;
 }
 
-function startRun(delta) {
-  const { exchange, event, time_ns, gap_ns, type, run_id, start, end } = delta;
+function startRun(delta, head) {
+  const { exchange, event, time_ns, gap_ns, type, start, end } = delta;
+  const keys = Object.fromEntries(vocabularyOf(head).entities.map(({ name }) => [`${name}_id`, keyOf(delta, name)]));
   return {
-    row: "deltas", exchange, event, last_event: event, time_ns, gap_ns, until_ns: time_ns, type, run_id, count: 1,
-    characters: fragmentLength(delta), preview: firstCharacters(delta.preview, PREVIEW_LENGTH), start, end,
+    row: "deltas", exchange, event, last_event: event, time_ns, gap_ns, until_ns: time_ns, type, ...keys, count: 1,
+    characters: fragmentLength(delta, head), preview: firstCharacters(delta.preview, PREVIEW_LENGTH), start, end,
   };
 }
 
-function extendRun(run, delta) {
+function extendRun(run, delta, head) {
   const room = PREVIEW_LENGTH - Array.from(run.preview).length;
   run.last_event = delta.event;
   run.until_ns = delta.time_ns;
   run.count += 1;
-  run.characters += fragmentLength(delta);
+  run.characters += fragmentLength(delta, head);
   run.preview += firstCharacters(delta.preview, room);
   run.end = delta.end;
 }
 
-function fragmentLength(delta) {
-  return Array.from(deltaText(delta)).length;
-}
-
-/** The text of a delta; empty if it has no text. */
-export function deltaText({ data }) {
-  try {
-    const { text } = JSON.parse(data).delta;
-    return typeof text === "string" ? text : "";
-  } catch {
-    return "";
-  }
+function fragmentLength(delta, head) {
+  return Array.from(deltaText(delta, head)).length;
 }
 
 function firstCharacters(text, length) {

@@ -84,6 +84,10 @@ export function formatNumber(number) {
   return String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
+export function capitalize(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** `1 event`, `2 events`. */
 export function formatCount(number, noun) {
   const plural = noun.endsWith("ch") ? "es" : "s";

@@ -2,7 +2,7 @@
 
 import { openDialog } from "./dialogs.js";
 import { element } from "./dom.js";
-import { FILTER_FIELDS } from "./filter_grammar.js";
+import { filterFields } from "./filter_grammar.js";
 
 const KEYS = [
   ["Step", [
@@ -17,7 +17,7 @@ const KEYS = [
     ["/", "filter"],
     ["Enter", "open or close a run of deltas or a tool call"],
     ["d", "every delta as a row, or runs of deltas"],
-    ["t", "tool calls as one row each"],
+    ["t", "each tool call, or another entity inside one, as one row"],
     ["1 2 3 4 5", "payload, bytes, findings, client state, headers"],
     ["r", "bytes, and back"],
   ]],
@@ -72,5 +72,5 @@ export function showHelp({ replay, report }) {
     filters.append(element("dt", null, element("code", { text: example })), element("dd", { text: effect }));
   }
   box.append(element("section", { class: "filters" }, element("h3", { text: "Filter" }), filters));
-  openDialog("Keys", box, element("p", { class: "dim", text: `Fields of filters: ${FILTER_FIELDS.join(", ")}.` }));
+  openDialog("Keys", box, element("p", { class: "dim", text: `Fields of filters: ${filterFields().join(", ")}.` }));
 }

@@ -1,9 +1,12 @@
 // Finds the texts of a filter that run over several deltas, as JoinedTextSearch in view/filters.py does.
 
-/** Searches consecutive deltas of the same type and the same run; only events interrupt them. */
+import { keyOf, vocabularyOf } from "./vocabulary.js";
+
+/** Searches consecutive deltas of the same type and the same entities; only events interrupt them. */
 export class JoinedTextSearch {
   /** `wanted` are texts in lower case. */
-  constructor(wanted) {
+  constructor(wanted, head) {
+    this.names = vocabularyOf(head).entities.map(({ name }) => name);
     this.beginnings = wanted.map((text) => ({ wanted: text, text: "", deltas: [] }));
     this.key = null;
   }
@@ -17,7 +20,7 @@ export class JoinedTextSearch {
   /** Add the next message, and return the set to which the texts that it has a part of are added. */
   add(message, text) {
     const found = new Set();
-    const key = message.kind === "delta" ? `${message.run_id === null ? "" : "r"}${message.run_id} ${message.type}` : null;
+    const key = message.kind === "delta" ? JSON.stringify([message.type, ...this.names.map((name) => keyOf(message, name))]) : null;
     if (key === null || key !== this.key) this.interrupt();
     this.key = key;
     if (key !== null && text) for (const one of this.beginnings) extend(one, text.toLowerCase(), found);

@@ -184,7 +184,7 @@ export class Navigation {
     const pair = connectionPair(app.recording.exchanges, app.head);
     if (app.view.resume !== null) app.go({ resume: null }, true);
     else if (pair) app.go({ x: pair[1].exchange, e: null, r: null, resume: pair[0].exchange, findings: false, diff: false }, true);
-    else announce("There is no other stream of this session to compare with.");
+    else announce("There is no other stream of this channel to compare with.");
   }
 
   /** Show what differs from the other recording, or go back to the timeline. */

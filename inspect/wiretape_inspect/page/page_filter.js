@@ -2,8 +2,9 @@
 
 import { parseFilter } from "./filter_grammar.js";
 import { needsMessages, rowSubject, wantedTexts } from "./filter_match.js";
-import { deltaText, splitRun } from "./filtered_rows.js";
+import { splitRun } from "./filtered_rows.js";
 import { JoinedTextSearch } from "./joined_text_search.js";
+import { deltaText } from "./vocabulary.js";
 
 export class PageFilter {
   constructor(source) {
@@ -14,16 +15,17 @@ export class PageFilter {
     const head = (await this.source.recording()).exchanges.find((one) => one.exchange === exchange);
     const matchesRow = (row) => matches(rowSubject(row, head));
     const found = [];
-    for (const { row, messages } of await this.searchedRows(exchange, filter)) {
-      if (row.row === "deltas") found.push(...splitRun(row, messages, matchesRow));
+    for (const { row, messages } of await this.searchedRows(head, filter)) {
+      if (row.row === "deltas") found.push(...splitRun(row, messages, matchesRow, head));
       else if (row.row !== "exchange" && matchesRow(messages[0] || row)) found.push(row);
     }
     return found;
   }
 
   /** The rows of an exchange, each with its messages in full, and those with the texts of the filter that were found in them. */
-  async searchedRows(exchange, filter) {
-    const search = new JoinedTextSearch(wantedTexts(parseFilter(filter)));
+  async searchedRows(head, filter) {
+    const { exchange } = head;
+    const search = new JoinedTextSearch(wantedTexts(parseFilter(filter)), head);
     const rows = [];
     for (const row of await this.source.allRows(exchange)) {
       const messages = [];
@@ -31,7 +33,7 @@ export class PageFilter {
       const details = new Map(last ? (await this.source.deltas(exchange, row.event, last)).map((each) => [each.event, each]) : []);
       for (let event = row.event; event <= last; event += 1) {
         const message = details.get(event) || { ...row, row: "event", kind: row.kind || "delta", event };
-        messages.push({ ...message, found: search.add(message, deltaText(message)) });
+        messages.push({ ...message, found: search.add(message, deltaText(message, head)) });
       }
       if (!messages.length && row.row !== "pause") search.interrupt();
       rows.push({ row, messages });

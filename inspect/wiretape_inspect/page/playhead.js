@@ -6,13 +6,20 @@ import { formatDuration, formatNumber, formatSize, printable, shorten, shortenNu
 import { parseJson } from "./json.js";
 import { eventLink } from "./navigation.js";
 import { announce, showError } from "./notices.js";
+import { allVocabularies, labelOf } from "./vocabulary.js";
 
-const BREAKPOINT_KINDS = { type: "type", sequence: "sequence", tool_call_id: "tool call", finding: "finding" };
 const NEXT_BYTES = 160;
 const MOST_NOTICES = 3;
 const STATUSES = {
   waiting: "waiting for a stream", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
 };
+
+/** What a breakpoint can stop before, with what people call it. */
+function breakpointKinds() {
+  const inner = allVocabularies().flatMap(({ entities }) => entities.filter(({ within }) => within !== null));
+  const keys = Object.fromEntries(inner.map(({ name }) => [`${name}_id`, labelOf(name)]));
+  return { type: "type", sequence: "sequence", ...keys, finding: "finding" };
+}
 
 export class Playhead {
   constructor(app) {
@@ -78,7 +85,7 @@ export class Playhead {
 
   breakpointForm() {
     const kind = element("select", { "aria-label": "Kind of breakpoint" });
-    for (const [value, text] of Object.entries(BREAKPOINT_KINDS)) kind.append(element("option", { value, text }));
+    for (const [value, text] of Object.entries(breakpointKinds())) kind.append(element("option", { value, text }));
     const input = element("input", { type: "text", "aria-label": "Break before", placeholder: "tool.*", spellcheck: false, autocomplete: "off" });
     const label = element("span", { class: "dim", text: "Break before" });
     const form = element("form", { class: "adder" }, label, kind, input, element("button", { class: "plain", text: "Add" }));
@@ -273,7 +280,7 @@ export class Playhead {
     if (this.drawnBreakpoints === name) return;
     this.drawnBreakpoints = name;
     this.breakpoints.replaceChildren(...points.map((point) => {
-      const text = conditionsOf(point).map(([kind, value]) => `${BREAKPOINT_KINDS[kind]} ${shorten(value, 60) || "any"}`).join(", ");
+      const text = conditionsOf(point).map(([kind, value]) => `${breakpointKinds()[kind]} ${shorten(value, 60) || "any"}`).join(", ");
       const isReached = JSON.stringify(stoppedBy) === JSON.stringify(point);
       const sign = element("span", { "aria-hidden": "true", class: "sign", text: "● " });
       const remove = element("button", { type: "button", class: "drop", text: "✕", "aria-label": `Remove the breakpoint ${text}`, onclick: () => this.removeBreakpoint(point) });
@@ -295,7 +302,7 @@ export class Playhead {
 
 /** The conditions of a breakpoint: `[[kind, value]]`. */
 function conditionsOf(point) {
-  return Object.keys(BREAKPOINT_KINDS).filter((kind) => point[kind] !== null && point[kind] !== undefined).map((kind) => [kind, point[kind]]);
+  return Object.keys(breakpointKinds()).filter((kind) => point[kind] !== null && point[kind] !== undefined).map((kind) => [kind, point[kind]]);
 }
 
 /** The exchange and the event that an entry of the playhead's log comes from. */

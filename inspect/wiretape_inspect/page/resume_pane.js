@@ -1,4 +1,4 @@
-// Two connections of a session side by side, by SSE id.
+// Two connections of a channel side by side, by SSE id.
 
 import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
 import { byId, element, setText } from "./dom.js";
@@ -58,7 +58,7 @@ export class ResumePane extends ComparisonPane {
     setText(byId("count"), formatCount(changed.length, "id"));
   }
 
-  /** Which connections are compared; with more than two in the session, to choose from. */
+  /** Which connections are compared; with more than two in the channel, to choose from. */
   title({ first, second, ...head }) {
     const { recording, source } = this.app;
     const all = connectionsOf(recording.exchanges, recording.exchanges.find((one) => one.exchange === second)).map((one) => one.exchange);

@@ -5,6 +5,7 @@ import { isCutOff, shortPath, statusClass } from "./exchange_heads.js";
 import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
+import { allVocabularies, channelOf, labelOf } from "./vocabulary.js";
 
 const WIDTH_FOR_ALL = 400; // pixels for whole paths, events, durations and the codes of findings
 /** What a column sorts by, and whether the first click sorts in descending order. */
@@ -17,19 +18,25 @@ const SORTS = {
   events: [(head) => head.events ?? -1, true],
   marks: [(head, sidebar) => sidebar.weightOf(head), true],
   duration: [(head) => durationOf(head) ?? Infinity, true],
-  session: [(head) => head.session_id || ""],
+  channel: [(head) => channelOf(head) || ""],
 };
 const COLUMNS = [
   ["n", "#"], ["method", "method"], ["path", "path"], ["status", "status"], ["matches", "matches"], ["events", "events"],
-  ["duration", "duration"], ["session", "session"], ["marks", "findings"],
+  ["duration", "duration"], ["channel", ""], ["marks", "findings"],
 ];
+
+/** What people call the channels of the recording. */
+function channelTitle() {
+  const names = new Set(allVocabularies().map((one) => one.channel));
+  return names.size === 1 ? labelOf([...names][0]) : "channel";
+}
 
 export class Sidebar {
   constructor(host, app) {
     Object.assign(this, { app, search: "", onlyMatches: false, sort: "n", descending: false, byExchange: new Map() });
     this.list = new VirtualList(host, {
       label: "Exchanges", height: ROW_HEIGHT,
-      columns: COLUMNS.map(([name, label]) => ({ name, label })),
+      columns: COLUMNS.map(([name, label]) => ({ name, label: label || channelTitle() })),
       fill: (cells, head, node) => this.fillRow(cells, head, node),
       chosen: (index) => this.choose(index),
       opened: () => app.focusList(),
@@ -106,7 +113,7 @@ export class Sidebar {
     if (!words.length) return true;
     const found = this.findingsOf(head);
     const text = [
-      head.method, head.target, head.session_id, head.ending_label, head.stream ? "stream" : "", ...found.map((one) => one.code),
+      head.method, head.target, channelOf(head), head.ending_label, head.stream ? "stream" : "", ...found.map((one) => one.code),
     ].join(" ").toLowerCase();
     return words.every((word) => {
       if (/^#\d+$/.test(word)) return head.exchange === Number(word.slice(1));
@@ -165,7 +172,7 @@ export class Sidebar {
     setText(cells.matches, matches ? formatNumber(matches) : "");
     setText(cells.events, head.events === null ? "" : formatNumber(head.events));
     setText(cells.duration, durationOf(head) === null ? "open" : formatDuration(durationOf(head)));
-    setText(cells.session, shorten(head.session_id || "", 60));
+    setText(cells.channel, shorten(channelOf(head) || "", 60));
     fillMarks(cells.marks, this.findingsOf(head), isNarrow ? 0 : 1);
   }
 }

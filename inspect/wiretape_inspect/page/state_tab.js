@@ -1,12 +1,12 @@
 // The state tab: what the client knew just after an event, and the cursor that it would send now.
 
-import { CONTRACT, withFailure } from "./contract.js";
 import { curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
-import { formatCount, formatNumber, shorten, shortenNumber } from "./format.js";
+import { capitalize, formatCount, formatNumber, shorten, shortenNumber } from "./format.js";
 import { eventLink } from "./navigation.js";
 import { copyText } from "./notices.js";
 import { longText } from "./payload_tab.js";
+import { CURSOR_HEADER, labelOf, vocabularyOf, withFailure } from "./vocabulary.js";
 
 const MOST_SPANS = 200;
 
@@ -14,29 +14,32 @@ export function showState(panel, { state, may_be_unread }, { navigation, head })
   const copy = () => copyText(curlCommand(resumed(head, state.cursor)), "the curl command that resumes after this event");
   const title = "Copy the command that resumes the stream after this event";
   panel.append(element("p", { class: "dim", text: "What the client has read just after this event:" }));
+  const { channel, entities, has_idle: hasIdle } = vocabularyOf(head);
   panel.append(factList([
-    ["session", element("span", { class: `session ${state.session}`, text: state.session })],
+    [labelOf(channel), hasIdle ? element("span", { class: `channel-state ${state.channel}`, text: state.channel }) : null],
     ["would resume with", cursorText(state, may_be_unread)],
     ["connections", connectionLinks(state, navigation)],
   ]));
   panel.append(element("div", { class: "tools" }, element("button", { type: "button", class: "plain", text: "Copy resume as curl", title, onclick: copy })));
-  showText(panel, "Text so far", state.text);
-  showText(panel, "Reasoning so far", state.reasoning);
-  panel.append(element("h3", { text: "Open tool calls" }), spanList(state.open_calls, navigation));
-  panel.append(element("h3", { text: "Runs" }), spanList([...state.runs].reverse(), navigation));
+  for (const [name, text] of Object.entries(state.texts)) showText(panel, `${capitalize(labelOf(name))} so far`, text);
+  for (const { name, within } of [...entities].reverse()) {
+    const spans = state.entities[name];
+    const [title, shown] = within === null ? [capitalize(`${labelOf(name)}s`), [...spans].reverse()] : [`Open ${labelOf(name)}s`, spans];
+    panel.append(element("h3", { text: title }), spanList(shown, navigation, head));
+  }
 }
 
 /** The request of a stream, with another cursor. */
 function resumed(head, cursor) {
-  const others = (head.request_headers || []).filter(([name]) => name.toLowerCase() !== CONTRACT.cursorHeader.toLowerCase());
-  return { ...head, request_headers: cursor === null ? others : [...others, [CONTRACT.cursorHeader, cursor]] };
+  const others = (head.request_headers || []).filter(([name]) => name.toLowerCase() !== CURSOR_HEADER.toLowerCase());
+  return { ...head, request_headers: cursor === null ? others : [...others, [CURSOR_HEADER, cursor]] };
 }
 
 function cursorText(state, mayBeUnread) {
   const cursor = state.cursor;
   const box = element("span");
   if (cursor === null) box.append("no cursor: from the beginning");
-  else box.append(`${CONTRACT.cursorHeader}: `, element("code", { text: shorten(cursor, 200) }));
+  else box.append(`${CURSOR_HEADER}: `, element("code", { text: shorten(cursor, 200) }));
   if (state.last_sequence !== null) {
     box.append(element("span", { class: "dim", text: ` after sequence ${shortenNumber(state.last_sequence)}` }));
   }
@@ -54,22 +57,22 @@ function connectionLinks(state, navigation) {
   return box;
 }
 
-/** Runs or tool calls, each with links to the events that began and ended it. */
-function spanList(spans, navigation) {
+/** Entities, each with links to the events that began and ended it. */
+function spanList(spans, navigation, head) {
   if (!spans.length) return element("p", { class: "dim", text: "none" });
   const list = element("ul", { class: "spans" });
-  for (const span of spans.slice(0, MOST_SPANS)) list.append(spanItem(span, navigation));
+  for (const span of spans.slice(0, MOST_SPANS)) list.append(spanItem(span, navigation, head));
   if (spans.length > MOST_SPANS) {
     list.append(element("li", { class: "dim", text: `${formatNumber(spans.length - MOST_SPANS)} more` }));
   }
   return list;
 }
 
-function spanItem(span, navigation) {
+function spanItem(span, navigation, head) {
   const item = element("li", null, element("code", { text: shorten(span.id, 80) }));
   if (span.name) item.append(element("span", { class: "dim", text: `  ${shorten(span.name, 200)}` }));
   const outcome = span.ended ? ` ${shorten(span.outcome, 60)} ` : " open ";
-  item.append(element("span", { class: span.ended ? withFailure("outcome", span.outcome) : "outcome open", text: outcome }));
+  item.append(element("span", { class: span.ended ? withFailure("outcome", span.outcome, head) : "outcome open", text: outcome }));
   if (span.began) item.append(eventLink(span.began, navigation));
   if (span.ended) item.append(" – ", eventLink(span.ended, navigation));
   return item;

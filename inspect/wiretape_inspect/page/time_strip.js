@@ -1,11 +1,11 @@
 // The times: the waterfall of all exchanges, and below it, on the same axis, the strip of the exchange that is shown:
-// the density of its events, its tool calls as bars, its findings as marks, and the cursor.
+// the density of its events, its tool calls, or other entities inside one, as bars, its findings as marks, and the cursor.
 
 import { clockTime, originOfTimes } from "./clock.js";
-import { withFailure } from "./contract.js";
 import { element, onNextFrame, svg } from "./dom.js";
 import { formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { TimeAxis } from "./time_axis.js";
+import { innerEntities, labelOf, withFailure } from "./vocabulary.js";
 import { Waterfall, barText } from "./waterfall.js";
 
 const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 14 };
@@ -15,12 +15,12 @@ const SHORTEST_NS = 100000;
 const CLICK = 4; // pixels: a shorter drag is a click
 const SMALL = 0.12; // an exchange that takes less of the window is zoomed to when it is opened
 
-/** An overview without pauses and tool calls, for a stream whose overview is still being made. */
+/** An overview without pauses and entities, for a stream whose overview is still being made. */
 export function partialOverview({ head, rows }) {
   const last = rows.findLast((row) => row.time_ns);
   const began = head.time_ns;
   const ended = Math.max(head.ended_ns || (last && (last.until_ns || last.time_ns)) || began, began);
-  return { exchange: head.exchange, began_ns: began, ended_ns: ended, silences: [], calls: [], call_count: 0, open_call_count: 0, partial: true };
+  return { exchange: head.exchange, began_ns: began, ended_ns: ended, silences: [], entities: {}, partial: true };
 }
 
 export class TimeStrip {
@@ -292,14 +292,15 @@ export class TimeStrip {
     }
   }
 
-  /** The tool calls of this exchange, each in a free lane. */
+  /** The entities inside another one, each in a free lane. */
   bars() {
     const number = this.overview.exchange;
     const free = new Array(STRIP.lanes).fill(-Infinity);
     const parts = [];
     const { began_ns: began, ended_ns: ended } = this.overview;
     this.lanes = 0;
-    for (const call of this.overview.calls) {
+    const shown = innerEntities(this.head).flatMap(({ name }) => (this.overview.entities[name]?.spans || []).map((call) => ({ ...call, label: labelOf(name) })));
+    for (const call of shown) {
       const from = this.place(call.began && call.began.exchange === number ? call.began.time_ns : began);
       const to = this.place(call.ended && call.ended.exchange === number ? call.ended.time_ns : ended);
       if (to < 0 || from > this.host.clientWidth) continue;
@@ -308,9 +309,9 @@ export class TimeStrip {
       this.lanes = Math.max(this.lanes, lane + 1);
       free[lane] = Math.max(to, from + 3) + 2;
       const y = STRIP.top + STRIP.density + 4 + lane * (STRIP.lane + 2);
-      const bar = { class: call.ended ? withFailure("tool", call.outcome) : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
+      const bar = { class: call.ended ? withFailure("tool", call.outcome, this.head) : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
       const title = svg("title");
-      title.textContent = `tool call ${shorten(call.id, 60)} ${shorten(call.name, 60)} · ${call.ended ? formatDuration(call.ended.time_ns - (call.began || call.ended).time_ns) : "still open"}`;
+      title.textContent = `${call.label} ${shorten(call.id, 60)} ${shorten(call.name, 60)} · ${call.ended ? formatDuration(call.ended.time_ns - (call.began || call.ended).time_ns) : "still open"}`;
       parts.push(svg("rect", bar, title));
     }
     return parts;
@@ -338,8 +339,12 @@ export class TimeStrip {
     const { overview, timeline } = this;
     const parts = [`${formatDuration(overview.ended_ns - overview.began_ns)}`, formatCount(timeline.events, "event")];
     if (overview.silences.length) parts.push(`${formatCount(overview.silences.length, "pause")} folded, the longest ${formatDuration(Math.max(...overview.silences.map(([since, until]) => until - since)))}`);
-    if (overview.partial) parts.push("pauses and tool calls are not known yet");
-    else parts.push(formatCount(overview.call_count, "tool call") + (overview.open_call_count ? `, ${formatNumber(overview.open_call_count)} still open` : ""));
+    const inner = innerEntities(this.head);
+    if (overview.partial) parts.push(`${["pauses", ...inner.map(({ name }) => `${labelOf(name)}s`)].join(" and ")} are not known yet`);
+    for (const { name } of overview.partial ? [] : inner) {
+      const { count, open_count: open } = overview.entities[name];
+      parts.push(formatCount(count, labelOf(name)) + (open ? `, ${formatNumber(open)} still open` : ""));
+    }
     parts.push(formatCount(timeline.findings, "finding"));
     return `Time: ${parts.join(" · ")}. The timeline lists all of it.`;
   }

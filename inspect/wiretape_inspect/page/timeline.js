@@ -1,10 +1,11 @@
 // One exchange as a list: its rows, and the items that the filter, open runs and tool calls make of them.
 //
 // An item is {kind, row, at} with `at`, the index of its row among the rows of the exchange.  Its kind is "row";
-// "delta", one message (`event`) of an open run; "call", all events of a tool call (`call`); or "side", the request or
+// "delta", one message (`event`) of an open run; "call", all events of an entity (`call`); or "side", the request or
 // the response (`side`) of an exchange that is not a stream.
 
 import { showError } from "./notices.js";
+import { innerKey } from "./vocabulary.js";
 
 const DELTAS_AT_ONCE = 500;
 
@@ -27,7 +28,7 @@ export class Timeline {
       this.register(row, this.rows.length - 1);
       this.add(this.rows.length - 1);
     }
-    if (this.tools && rows.some((row) => row.tool_call_id)) this.build();
+    if (this.tools && rows.some((row) => innerKey(row, this.head))) this.build();
     this.changed();
   }
 
@@ -38,7 +39,7 @@ export class Timeline {
       this.events -= messageCount(row);
       this.findings -= (row.findings || []).length;
       this.matched -= messageCounts(this.filtered(row, first));
-      const call = row.tool_call_id ? this.calls.get(row.tool_call_id) : null;
+      const call = this.callOf(row);
       if (call) call.rows = call.rows.filter((at) => at < first);
     }
     if (this.tools) this.build();
@@ -49,10 +50,17 @@ export class Timeline {
   register(row, at) {
     this.events += row.row === "omitted" ? row.last - row.first + 1 : messageCount(row);
     this.findings += (row.findings || []).length;
-    if (row.row !== "event" || !row.tool_call_id) return;
-    const call = this.calls.get(row.tool_call_id) || { id: row.tool_call_id, at, rows: [] };
+    const key = row.row === "event" ? innerKey(row, this.head) : null;
+    if (!key) return;
+    const call = this.callOf(row) || { ...key, at, rows: [] };
     call.rows.push(at);
-    this.calls.set(row.tool_call_id, call);
+    this.calls.set(callKey(call), call);
+  }
+
+  /** The entity that a row belongs to: all its events; undefined without any. */
+  callOf(row) {
+    const key = innerKey(row, this.head);
+    return key ? this.calls.get(callKey(key)) : undefined;
   }
 
   /** Make the items again. */
@@ -80,7 +88,7 @@ export class Timeline {
       this.items.push({ kind: "side", side: "request", row, at }, { kind: "side", side: "response", row, at });
       return;
     }
-    if (this.tools && row.tool_call_id) {
+    if (this.tools && row.row === "event" && this.callOf(row)) {
       this.addCall(row, at);
       return;
     }
@@ -94,14 +102,14 @@ export class Timeline {
     return this.filter ? this.filter(row, at) : [row];
   }
 
-  /** A tool call has the place of its first event; while it is open, its events follow it. */
+  /** An entity has the place of its first event; while it is open, its events follow it. */
   addCall(row, at) {
     this.shownCalls = this.shownCalls || new Set();
-    if (this.shownCalls.has(row.tool_call_id)) return;
-    this.shownCalls.add(row.tool_call_id);
-    const call = this.calls.get(row.tool_call_id);
+    const call = this.callOf(row);
+    if (this.shownCalls.has(call)) return;
+    this.shownCalls.add(call);
     this.items.push({ kind: "call", row, at, call });
-    if (!this.open.has(callKey(call.id))) return;
+    if (!this.open.has(callKey(call))) return;
     for (const one of call.rows) {
       if (this.filtered(this.rows[one], one).length) this.items.push({ kind: "row", row: this.rows[one], at: one, within: true });
     }
@@ -179,13 +187,13 @@ function messageCounts(rows) {
   return rows.reduce((sum, row) => sum + messageCount(row), 0);
 }
 
-export function callKey(id) {
-  return `t${id}`;
+export function callKey({ entity, id }) {
+  return `t${entity.name} ${id}`;
 }
 
 /** The key under which an item is open in the view; null if it cannot be opened. */
 export function openKey(item) {
-  if (item.kind === "call") return callKey(item.call.id);
+  if (item.kind === "call") return callKey(item.call);
   return item.row.row === "deltas" ? `e${item.row.event}` : null;
 }
 

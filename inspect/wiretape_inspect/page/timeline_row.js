@@ -1,7 +1,6 @@
 // One row of the timeline: the texts of its columns, worded as in `wiretape show`.
 
 import { clockTime } from "./clock.js";
-import { CONTRACT, withFailure } from "./contract.js";
 import { element, setClass, setText } from "./dom.js";
 import { endedWell } from "./exchange_heads.js";
 import {
@@ -9,6 +8,7 @@ import {
   shortenNumber, worstSeverity,
 } from "./format.js";
 import { callKey, findingsOf } from "./timeline.js";
+import { innerEntities, keyOf, labelOf, matchesType, withFailure } from "./vocabulary.js";
 
 export const ROW_HEIGHT = 24;
 export const ROW_COLUMNS = [
@@ -39,7 +39,7 @@ export function fillRow(cells, item, node, timeline, width) {
   else node.setAttribute("aria-expanded", texts.open);
 }
 
-/** `tag` (SSE id), `call` (tool call), `note` (what is unusual) and the text, in one cell. */
+/** `tag` (SSE id), `call` (the key of an entity inside another one), `note` (what is unusual) and the text, in one cell. */
 function fillWhat(cell, texts) {
   if (!cell.firstChild) {
     for (const name of ["tag", "call", "note", "text"]) cell.append(element("span", { class: name }), " ");
@@ -75,7 +75,7 @@ function rowTexts(item, timeline) {
   const { row } = item;
   switch (row.row) {
     case "event":
-      return eventTexts(row);
+      return eventTexts(row, timeline.head);
     case "deltas":
       return runTexts(row, timeline);
     case "pause":
@@ -100,17 +100,17 @@ function timesOf(row) {
   return { time: clockTime(row.time_ns), gap: `+${formatTime(row.gap_ns)}`, late };
 }
 
-function eventTexts(row) {
+function eventTexts(row, head) {
   const sequence = row.sequence !== null && row.sequence !== undefined;
   return {
-    kind: withFailure(row.kind, row.type),
+    kind: withFailure(row.kind, row.type, head),
     n: String(row.event),
     seq: sequence ? shortenNumber(row.sequence) : row.kind === "delta" ? "Δ" : "·",
     ...timesOf(row),
     type: row.type ? shorten(row.type, 80) : "(no type)",
     id: Boolean(row.id),
     tag: row.id === null ? "" : row.id ? shorten(row.id, 60) : "(empty id)",
-    call: row.tool_call_id === null ? "" : shorten(row.tool_call_id, 40),
+    call: innerEntities(head).map(({ name }) => keyOf(row, name)).filter((key) => key !== null).map((key) => shorten(key, 40)).join(" "),
     note: row.note ? printable(row.note) : "",
     text: shorten(row.preview, TEXT_LONGEST),
   };
@@ -131,20 +131,21 @@ function runTexts(row, timeline) {
 
 function deltaTexts(item, timeline) {
   const row = timeline.delta(item);
-  return row ? eventTexts(row) : { kind: "delta", n: String(item.event), seq: "Δ", type: shorten(item.row.type, 80), text: "…" };
+  return row ? eventTexts(row, timeline.head) : { kind: "delta", n: String(item.event), seq: "Δ", type: shorten(item.row.type, 80), text: "…" };
 }
 
 function callTexts(item, timeline) {
   const rows = item.call.rows.map((at) => timeline.rows[at]);
   const last = rows.at(-1);
-  const open = timeline.open.has(callKey(item.call.id));
-  const ended = CONTRACT.toolEnded.includes(last.type);
+  const open = timeline.open.has(callKey(item.call));
+  const { entity } = item.call;
+  const ended = matchesType(entity.closes, last.type);
   const parts = [formatCount(rows.length, "event"), formatDuration(last.time_ns - rows[0].time_ns)];
-  parts.push(ended ? shorten(last.type.replace(/^tool\./, ""), 40) : "still open");
+  parts.push(ended ? shorten(last.type.replace(/^.*\./, ""), 40) : "still open");
   return {
-    kind: withFailure(ended ? "call" : "call unended", last.type), open, n: String(rows[0].event),
+    kind: withFailure(ended ? "call" : "call unended", last.type, timeline.head), open, n: String(rows[0].event),
     seq: rows[0].sequence === null ? "·" : shortenNumber(rows[0].sequence), ...timesOf(rows[0]),
-    type: `${open ? "▾" : "▸"} tool call`, call: shorten(item.call.id, 40), text: `${parts.join(" · ")}  ${shorten(rows[0].preview, 200)}`,
+    type: `${open ? "▾" : "▸"} ${labelOf(entity.name)}`, call: shorten(item.call.id, 40), text: `${parts.join(" · ")}  ${shorten(rows[0].preview, 200)}`,
   };
 }
 

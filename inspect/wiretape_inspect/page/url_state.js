@@ -10,7 +10,7 @@ export const EMPTY_VIEW = {
   q: "", // the filter
   tab: "payload",
   deltas: false, // show every delta
-  tools: false, // show one row for each tool call
+  tools: false, // show one row for each entity inside another one
   open: [], // the runs of deltas and tool calls that are open
   resume: null, // the earlier connection with which the exchange is compared
   diff: false, // show what differs from another recording in place of the timeline

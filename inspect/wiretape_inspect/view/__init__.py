@@ -1,8 +1,8 @@
 """The view model that the terminal and the page share.
 
 `timeline_rows`, `delta_folding`: a stream as rows.  `filters`: filters.
-`runs_and_calls`: runs, tool calls, and a stream at a glance.  `client_state_at_event`: what a client knows after an
-event.
+`entity_spans`: entities such as runs, and a stream at a glance.  `client_state_at_event`: what a client knows after an
+event.  `recording_vocabulary`: the names that contracts give to these.
 
 Everything is plain dataclasses that `wiretape_inspect.timeline_json` writes as JSON.  Times are nanoseconds since the
 recording began; offsets count bytes of the decoded body.

@@ -1,30 +1,27 @@
-"""What a client knows after an event: the text so far, open runs and tool calls, and its cursor."""
+"""What a client knows after an event: the texts so far, open entities such as runs, and its cursor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from wiretape.agent_sessions import (
-    DELTA_TYPES,
-    MESSAGE_COMPLETED,
-    MESSAGE_DELTA,
-    MESSAGE_STARTED,
-    REASONING_DELTA,
-    REASONING_MESSAGE,
-    RUN_STARTED,
-)
 from wiretape.content_encoding import is_identity
+from wiretape.contract.vocabulary import JoinedTextTypes
 from wiretape.event import Event
 from wiretape.http_headers import LAST_EVENT_ID, cursor_in
 from wiretape.observations import header
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect.view.runs_and_calls import EventLocation, RunsAndCalls, SessionState, Span, with_names
+from wiretape_inspect.view.entity_spans import (
+    ChannelState,
+    EntitySpans,
+    EventLocation,
+    Span,
+    indexed_events,
+    with_names,
+)
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 MAX_TEXT = 100_000
 """Characters of a text that are kept: the last ones."""
 _END = 2**62
-_DELTA = {"text": MESSAGE_DELTA, "reasoning": REASONING_DELTA}
-_FINAL = {"text": MESSAGE_COMPLETED, "reasoning": REASONING_MESSAGE}
-_RESETS = {MESSAGE_STARTED: ("text",), RUN_STARTED: ("text", "reasoning")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +49,11 @@ class State:
     exchange: int
     event: int
     time_ns: int
-    text: JoinedText
-    reasoning: JoinedText
-    open_calls: tuple[Span, ...]
-    """Tool calls that have not ended; the longest open first."""
-    runs: tuple[Span, ...]
-    """All runs, in the order in which they appeared."""
-    session: SessionState
+    texts: Mapping[str, JoinedText]
+    """By the names that the contract gives them."""
+    entities: Mapping[str, tuple[Span, ...]]
+    """By their names, in the order in which they appeared; of entities that are in another one, those that are open."""
+    channel: ChannelState
     cursor: str | None
     """The `Last-Event-ID` that the client would send to resume now; None if it has none."""
     last_sequence: int | None
@@ -83,8 +78,9 @@ class ClientHistory:
     def __init__(self, recording: Recording, exchange: Exchange) -> None:
         """Begin before the first event of the connection."""
         self._recording = recording
-        self._activity = RunsAndCalls()
-        self._texts = {"text": JoinedText(), "reasoning": JoinedText()}
+        self._vocabulary = vocabulary_for(exchange)
+        self._spans = EntitySpans(self._vocabulary)
+        self._texts = {types.name: JoinedText() for types in self._vocabulary.texts}
         self._sequence: int | None = None
         earlier = list(_resumed_from(recording, exchange))[::-1]
         self._connections = (*(link.number for link in earlier), exchange.number)
@@ -111,19 +107,22 @@ class ClientHistory:
             return 1
         number = exchange.number
         position = self._recording.position_of_event(number, until + 1)
-        facts = list(self._recording.indexed_facts(number, position.start if position else _END, DELTA_TYPES))
-        begins = dict.fromkeys(self._texts, 0)
-        for event, _, type_, *_ in facts:
-            begins |= {name: event for name in begins if type_ == _FINAL[name] or name in _RESETS.get(type_, ())}
-        first = max(facts[-1][0], 1) if facts else 1
-        for name, begin in begins.items():
+        end = position.start if position else _END
+        found = list(indexed_events(self._recording, number, end, self._vocabulary))
+        first = max(found[-1].number, 1) if found else 1
+        for types in self._vocabulary.texts:
+            changing = [
+                event.number for event in found if types.final.matches(event.type) or types.begins.matches(event.type)
+            ]
+            begin = changing[-1] if changing else 0
             if begin and (began := next(self._recording.events(number, begin), None)):
-                self._add_text(name, began)
-            first = min(first, self._recording.first_event_of_type(number, begin + 1, _DELTA[name]) or _END)
-        for event, time_ns, type_, run_id, call, sequence in facts:
-            if event < first:
-                self._activity.add(type_, run_id, call, EventLocation(number, event, time_ns))
-                self._note_sequence(sequence)
+                self._add_text(types, began)
+            for delta in types.deltas.patterns:
+                first = min(first, self._recording.first_event_of_type(number, begin + 1, delta) or _END)
+        for event in found:
+            if event.number < first:
+                self._spans.add(event.type, event.keys, EventLocation(number, event.number, event.time_ns))
+                self._note_sequence(event.sequence)
         return first
 
     def add(self, event: Event) -> None:
@@ -131,20 +130,20 @@ class ClientHistory:
         self._last = EventLocation(event.exchange, event.number, event.time_ns)
         if event.id is not None or event.frame.last_event_id:
             self._cursor = event.frame.last_event_id.decode("utf-8", "replace")
-        if event.type not in DELTA_TYPES:
-            self._activity.add(event.type, event.run_id, event.tool_call_id, self._last, event.preview)
+        if not self._vocabulary.deltas.matches(event.type):
+            self._spans.add(event.type, event.keys, self._last, event.preview)
             self._note_sequence(event.sequence)
-        for name in self._texts:
-            self._add_text(name, event)
+        for types in self._vocabulary.texts:
+            self._add_text(types, event)
 
-    def _add_text(self, name: str, event: Event) -> None:
-        if event.type == _DELTA[name]:
-            self._texts[name] = self._texts[name].with_delta(event.text or "")
-        elif event.type == _FINAL[name]:
-            text = event.final_text
-            self._texts[name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
-        elif name in _RESETS.get(event.type, ()):
-            self._texts[name] = JoinedText()
+    def _add_text(self, types: JoinedTextTypes, event: Event) -> None:
+        if types.deltas.matches(event.type):
+            self._texts[types.name] = self._texts[types.name].with_delta(event.text or "")
+        elif types.final.matches(event.type):
+            text = types.read_final(event.json)
+            self._texts[types.name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
+        elif types.begins.matches(event.type):
+            self._texts[types.name] = JoinedText()
 
     def _note_sequence(self, sequence: int | None) -> None:
         if sequence is not None and (self._sequence is None or sequence > self._sequence):
@@ -152,19 +151,22 @@ class ClientHistory:
 
     def state(self) -> State:
         """Return the state just after the event that was added last."""
-        last = self._last
-        calls = tuple(with_names(self._recording, self._activity.open_calls.values()))
-        # Each name is looked up only once.
-        self._activity.open_calls |= {call.id: call for call in calls}
+        last, spans = self._last, self._spans
+        shown: dict[str, tuple[Span, ...]] = {}
+        for entity in self._vocabulary.entities.values():
+            if entity.within is None:
+                shown[entity.name] = tuple(spans.spans[entity.name].values())
+            else:
+                shown[entity.name] = tuple(with_names(self._recording, spans.open[entity.name].values()))
+                # Each name is looked up only once.
+                spans.open[entity.name] |= {span.id: span for span in shown[entity.name]}
         return State(
             exchange=last.exchange,
             event=last.event,
             time_ns=last.time_ns,
-            text=self._texts["text"],
-            reasoning=self._texts["reasoning"],
-            open_calls=calls,
-            runs=tuple(self._activity.runs.values()),
-            session=self._activity.session,
+            texts=dict(self._texts),
+            entities=shown,
+            channel=spans.channel,
             cursor=self._cursor or None,
             last_sequence=self._sequence,
             connections=self._connections,

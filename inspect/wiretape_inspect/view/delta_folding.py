@@ -198,7 +198,7 @@ class StreamFold:
 
     def _fold_delta(self, event: Event, gap_ns: int) -> Iterator[StreamRow]:
         row = self._growing
-        if isinstance(row, DeltaRow) and (row.type, row.run_id) == (event.type, event.run_id):
+        if isinstance(row, DeltaRow) and row.type == event.type and row.keys == event.keys:
             self._growing = row.extended(event)
             return
         yield from self._release()

@@ -11,13 +11,14 @@ holds the cases that both implementations must pass.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Literal
 
+from wiretape.contract.vocabulary import CHANNEL, Vocabulary, all_fields
 from wiretape.errors import InputError
 from wiretape.event import Event, TimedFrame
 from wiretape.recording import Exchange
@@ -25,6 +26,7 @@ from wiretape.rules import Finding
 from wiretape.safe_text import closest_match, shorten
 from wiretape.sse import FrameKind
 from wiretape.units import parse_duration
+from wiretape_inspect.view.recording_vocabulary import Keys, channel_of, request_keys
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -36,10 +38,7 @@ from wiretape_inspect.view.timeline_rows import (
     StreamRow,
 )
 
-PATTERN_FIELDS = ("type", "id", "rule", "run", "tool", "session")
-"""Fields whose values are patterns: `*` matches any text and `?` any character."""
 NUMBER_FIELDS = ("seq", "event", "exchange")
-FIELDS = ("type", "kind", *PATTERN_FIELDS[1:], *NUMBER_FIELDS, "gap", "text")
 KINDS = (
     "message",
     "durable",
@@ -96,6 +95,8 @@ class Condition:
     field: str
     values: tuple[Text | Range, ...]
     negated: bool = False
+    entities: tuple[str, ...] = ()
+    """The entities whose keys are tested, if the field is the name of some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,31 @@ class Filter:
 EVERYTHING = Filter()
 
 
-def parse_filter(text: str) -> Filter:
-    """Parse a filter.  Raises InputError with the position of the mistake."""
-    return _Parser(text).parse()
+def filter_fields(vocabularies: Sequence[Vocabulary]) -> tuple[str, ...]:
+    """Return the fields of filters for a recording whose contracts have these vocabularies.
+
+    All but `kind`, the numbers and `gap` are patterns: `*` matches any text and `?` any character.
+    """
+    return ("type", "kind", "id", "rule", *all_fields(vocabularies), *NUMBER_FIELDS, "gap", "text")
+
+
+def parse_filter(text: str, vocabularies: Sequence[Vocabulary]) -> Filter:
+    """Parse a filter for a recording.  Raises InputError with the position of the mistake."""
+    return _Parser(text, vocabularies).parse()
 
 
 class _Parser:
     """Recursive descent over the text, from left to right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, vocabularies: Sequence[Vocabulary]) -> None:
         self._text = text
         self._at = 0
+        self._fields = filter_fields(vocabularies)
+        self._channels = {each.channel for each in vocabularies}
+        self._entities: dict[str, tuple[str, ...]] = {}
+        """The entities by the names that filters have for them."""
+        for entity in (entity for each in vocabularies for entity in each.entities.values()):
+            self._entities[entity.short] = (*self._entities.get(entity.short, ()), entity.name)
 
     def parse(self) -> Filter:
         groups: list[list[Condition]] = [[]]
@@ -141,14 +156,17 @@ class _Parser:
         begin = self._at
         named = self._take(_FIELD)
         field = named[1] if named else "text"
-        if field not in FIELDS:
-            raise self._error(begin, _unknown("field", field, FIELDS))
+        if field not in self._fields:
+            raise self._error(begin, _unknown("field", field, self._fields))
         values = [self._value(field)]
         while self._take(_COMMA):
             values.append(self._value(field))
         if not self._at_space():
             raise self._error(self._at, f"expected a space after {shorten(self._text[begin : self._at])}.")
-        return Condition(field, tuple(values), negated)
+        entities = self._entities.get(field, ())
+        if not entities and field in self._channels:
+            field = CHANNEL
+        return Condition(field, tuple(values), negated, entities)
 
     def _value(self, field: str) -> Text | Range:
         begin = self._at
@@ -235,13 +253,13 @@ class Subject:
 
     kinds: tuple[str, ...]
     exchange: int
-    session: str | None
-    run: str | None = None
+    channel: str | None
+    keys: Keys = field(default_factory=dict)
+    """The keys of entities."""
     event: int | None = None
     sequence: int | None = None
     type: str | None = None
     id: str | None = None
-    tool: str | None = None
     gap_ns: int | None = None
     codes: tuple[str, ...] = ()
     """The rule codes of its findings."""
@@ -292,8 +310,8 @@ def _wanted(filter_: Filter) -> tuple[str, ...]:
 
 def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
     """Whether the filter can match anything of an exchange.  If not, its body need not be read."""
-    head = Subject((), exchange.number, exchange.session_id)
-    groups = [[_condition(one) for one in group if one.field in {"exchange", "session"}] for group in filter_.groups]
+    head = Subject((), exchange.number, channel_of(exchange))
+    groups = [[_condition(one) for one in group if one.field in {"exchange", CHANNEL}] for group in filter_.groups]
     return not groups or any(all(matches(head) for matches in group) for group in groups)
 
 
@@ -303,8 +321,8 @@ def request_subject(exchange: Exchange, previews: Iterable[str], findings: Itera
     return Subject(
         ("request",),
         exchange.number,
-        exchange.session_id,
-        run=exchange.run_id,
+        channel_of(exchange),
+        request_keys(exchange),
         codes=_codes(findings),
         texts=lambda: texts,
     )
@@ -329,18 +347,17 @@ def row_subject(exchange: Exchange, row: StreamRow, found: AbstractSet[str] = fr
     codes = () if isinstance(row, DeltaRow) else _codes(row.findings)
     if not isinstance(row, EventRow):
         kinds, gap_ns, text = _describe(row)
-        return Subject(kinds, exchange.number, exchange.session_id, gap_ns=gap_ns, codes=codes, texts=lambda: (text,))
+        return Subject(kinds, exchange.number, channel_of(exchange), gap_ns=gap_ns, codes=codes, texts=lambda: (text,))
     event = row.event
     return Subject(
         kinds=("message", event.kind),
         exchange=exchange.number,
-        session=exchange.session_id,
-        run=event.run_id,
+        channel=channel_of(exchange),
+        keys=event.keys,
         event=event.number,
         sequence=event.sequence,
         type=event.type,
         id=event.id,
-        tool=event.tool_call_id,
         gap_ns=row.gap_ns,
         codes=codes,
         texts=lambda: (event.data.decode("utf-8", "replace"), event.preview),
@@ -373,12 +390,13 @@ def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def _condition(condition: Condition) -> _Test:
-    tests = [_test(condition.field, value) for value in condition.values]
+    tests = [_test(condition, value) for value in condition.values]
     return lambda subject: any(test(subject) for test in tests) is not condition.negated
 
 
-def _test(field: str, value: Text | Range) -> _Test:
+def _test(condition: Condition, value: Text | Range) -> _Test:
     """Return the function that tests a field for one value; rule codes match in upper or lower case."""
+    field = condition.field
     matches: Callable[[Any], object]
     if isinstance(value, Range):
         matches = value.__contains__
@@ -389,7 +407,11 @@ def _test(field: str, value: Text | Range) -> _Test:
         matches = value.text.__eq__
     else:
         matches = compile_pattern(value, ignore_case=field == "rule").fullmatch
-    value_of = attrgetter(_ATTRIBUTES.get(field, field))
+    value_of: Callable[[Subject], Any]
+    if condition.entities:
+        value_of = lambda subject: tuple(key for name in condition.entities if (key := subject.keys.get(name)))  # noqa: E731
+    else:
+        value_of = attrgetter(_ATTRIBUTES.get(field, field))
 
     def test(subject: Subject) -> bool:
         found = value_of(subject)
@@ -421,7 +443,7 @@ class SearchedFrame:
 
 
 class JoinedTextSearch:
-    """Finds the texts of a filter in the joined text of consecutive deltas of the same type and the same run.
+    """Finds the texts of a filter in the joined text of consecutive deltas of the same type and entities.
 
     Only events interrupt them: not pauses, and not findings.  Frames are held back until the deltas end.
     """
@@ -431,7 +453,7 @@ class JoinedTextSearch:
         self._wanted = tuple(wanted)
         self._overlap = max(map(len, self._wanted), default=1) - 1
         """Characters at the end of which a text may begin."""
-        self._key: tuple[str, str | None] | None = None
+        self._key: tuple[str, Keys] | None = None
         self._before = ""
         """The end of the joined text of the deltas that were released."""
         self._held: list[SearchedFrame] = []
@@ -444,7 +466,7 @@ class JoinedTextSearch:
         for seen in frames:
             searched, key = SearchedFrame(seen), self._key
             if isinstance(seen, Event):
-                key = (seen.type, seen.run_id) if seen.kind == "delta" else None
+                key = (seen.type, seen.keys) if seen.kind == "delta" else None
                 searched.text = (seen.text or "").lower()
             elif seen.frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}:
                 key = None

@@ -12,6 +12,7 @@ from wiretape.event_preview import PREVIEW, truncate
 from wiretape.observations import Ending
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
+from wiretape_inspect.view.recording_vocabulary import Keys
 
 GAP_NS = 1_000_000_000
 """Shortest time without events that is marked as a gap."""
@@ -50,7 +51,7 @@ def event_rows(recording: Recording, exchange: Exchange, first: int = 1) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class DeltaRow:
-    """Consecutive deltas of the same type and the same run."""
+    """Consecutive deltas of the same type and the same entities."""
 
     event: int
     """Number of the first delta; `last_event` is the number of the last."""
@@ -60,7 +61,8 @@ class DeltaRow:
     until_ns: int
     """When the last delta arrived."""
     type: str
-    run_id: str | None
+    keys: Keys
+    """The entities that they are about."""
     start: int
     end: int
     count: int = 0
@@ -77,7 +79,7 @@ class DeltaRow:
     def of(cls, event: Event, gap_ns: int) -> "DeltaRow":
         """The row of a single delta."""
         number, time_ns, frame = event.number, event.time_ns, event.frame
-        row = cls(number, number, time_ns, gap_ns, time_ns, event.type, event.run_id, frame.start, frame.end)
+        row = cls(number, number, time_ns, gap_ns, time_ns, event.type, event.keys, frame.start, frame.end)
         return row.extended(event)
 
     def extended(self, event: Event) -> "DeltaRow":

@@ -230,7 +230,7 @@ def reading(find_window: Finder) -> Opening:
     return opening
 
 
-MODULES = ("format", "json", "filter_grammar", "filter_match", "time_axis")
+MODULES = ("format", "json", "filter_grammar", "filter_match", "time_axis", "vocabulary")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -147,7 +147,7 @@ async def test_state_tab_shows_what_the_client_knew(reading, shared_session):
         await shown.keys("4")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2 after sequence 2")
         await expect(shown.panel()).to_contain_text("t1")
-        await expect(shown.panel().locator(".session")).to_have_text("running")
+        await expect(shown.panel().locator(".channel-state")).to_have_text("running")
         await expect(shown.panel().locator(".spoken")).to_have_text(re.compile("^word $"))
 
 

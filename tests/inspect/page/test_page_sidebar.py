@@ -105,7 +105,7 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
         await shown.page.mouse.up()
         await sidebar.has("events", "", "3", "", "", "1", "")
         await expect(sidebar.rows.nth(4).locator(".duration")).to_have_text("902 ms")
-        await sidebar.has("session", "", "s1", "", "", "s1", "")
+        await sidebar.has("channel", "", "s1", "", "", "s1", "")
         await expect(sidebar.rows.nth(4).locator(".marks")).to_contain_text("DUR004")
         grip = await shown.page.locator("#exchanges .list-head .n .grip").bounding_box()
         before = await sidebar.rows.first.locator(".n").bounding_box()

@@ -1,0 +1,226 @@
+"""Entities, each assembled from its events, and a stream at a glance, from the index alone."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import nlargest
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from wiretape.contract.vocabulary import Vocabulary
+from wiretape.event_format import Entity
+from wiretape.recording import Exchange, Gap, Recording
+from wiretape_inspect.view.recording_vocabulary import Keys, vocabulary_for
+from wiretape_inspect.view.timeline_rows import GAP_NS
+
+MAX_NAMED = 50
+"""Number of spans whose first event is looked up."""
+MAX_FOLDED = 50
+"""Number of silences that are listed: the longest ones."""
+MAX_SPANS = 1000
+"""Number of spans of an entity that are listed: more cannot be told apart."""
+_END = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class EventLocation:
+    """Location and time of an event."""
+
+    exchange: int
+    event: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """All events about one entity, such as a run or a tool call."""
+
+    id: str
+    within: str | None = None
+    """The key of the entity that it is in, such as the run of a tool call."""
+    began: EventLocation | None = None
+    """The event that opened it; None if that event was not recorded."""
+    ended: EventLocation | None = None
+    """The event that closed it; None while it is open."""
+    outcome: str = ""
+    """The type of the event that closed it; empty while it is open."""
+    events: int = 0
+    """Number of its events; replayed events count again."""
+    name: str = ""
+    """The content of the event that opened it, if it was looked up."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.ended is None
+
+    def with_event(
+        self, at: EventLocation, within: str | None, outcome: str, *, begins: bool, name: str = ""
+    ) -> "Span":
+        """Return the span with one more event.  Replayed events do not move a beginning or an end."""
+        begins = begins and self.began is None
+        # The constructor is faster than `replace`.
+        return Span(
+            id=self.id,
+            within=self.within or within,
+            began=at if begins else self.began,
+            ended=self.ended or (at if outcome else None),
+            outcome=self.outcome or outcome,
+            events=self.events + 1,
+            name=name if begins else self.name,
+        )
+
+
+ChannelState = Literal["running", "idle", "unknown"]
+"""running: an outermost entity is open.  idle: the contract says so of the last event about it.  unknown: otherwise."""
+
+
+class EntitySpans:
+    """The entities of a series of events, in the order in which they first appear."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        entities = vocabulary.entities.values()
+        self.spans: dict[str, dict[str, Span]] = {entity.name: {} for entity in entities}
+        """By the name of the entity and the key."""
+        self.open: dict[str, dict[str, Span]] = {entity.name: {} for entity in entities}
+        """Those that have not ended."""
+        self._is_idle = False
+
+    @property
+    def channel(self) -> ChannelState:
+        """The state of the channel after the events added so far."""
+        if any(self.open[entity.name] for entity in self.vocabulary.entities.values() if entity.within is None):
+            return "running"
+        return "idle" if self._is_idle else "unknown"
+
+    def add(self, type_: str, keys: Keys, at: EventLocation, name: str = "") -> None:
+        """Add an event; `name` is its content, if it is known."""
+        if type_ in self.vocabulary.idle:
+            self._is_idle = True
+        for entity in self.vocabulary.entities.values():
+            begins = entity.opens.matches(type_)
+            if begins and entity.within is None:
+                self._is_idle = False
+            key = keys.get(entity.name)
+            if key is None:
+                continue
+            spans, open_spans = self.spans[entity.name], self.open[entity.name]
+            within, content = (None, "") if entity.within is None else (keys.get(entity.within), name)
+            outcome = type_ if entity.closes.matches(type_) else ""
+            span = (spans.get(key) or Span(key)).with_event(at, within, outcome, begins=begins, name=content)
+            spans[key] = span
+            if span.is_open:
+                open_spans[key] = span
+            else:
+                open_spans.pop(key, None)
+
+
+def entity_spans(recording: Recording, exchanges: Sequence[Exchange], vocabulary: Vocabulary) -> EntitySpans:
+    """Return the entities of several streams; one that spans two streams counts once."""
+    found = EntitySpans(vocabulary)
+    for exchange in exchanges:
+        if exchange.is_stream:
+            for event in indexed_events(recording, exchange.number, _END, vocabulary):
+                found.add(event.type, event.keys, EventLocation(exchange.number, event.number, event.time_ns))
+    return found
+
+
+class IndexedEvent(NamedTuple):
+    """What the index has of an event."""
+
+    number: int
+    time_ns: int
+    type: str
+    keys: Keys
+    sequence: int | None
+
+
+def indexed_events(recording: Recording, exchange: int, before: int, vocabulary: Vocabulary) -> Iterator[IndexedEvent]:
+    """Yield the events of a stream before an offset, except deltas."""
+    for event, time_ns, type_, run, call, sequence in recording.indexed_facts(
+        exchange, before, vocabulary.deltas.patterns
+    ):
+        keys = (("run", run), ("tool_call", call))
+        yield IndexedEvent(event, time_ns, type_, {name: key for name, key in keys if key is not None}, sequence)
+
+
+def with_names(recording: Recording, spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield spans, the first `MAX_NAMED` with the content of their first event."""
+    spans = iter(spans)
+    for span in islice(spans, MAX_NAMED):
+        began = None if span.name else span.began
+        event = next(recording.events(began.exchange, began.event), None) if began else None
+        yield replace(span, name=event.preview) if event is not None else span
+    yield from spans
+
+
+@dataclass(frozen=True, slots=True)
+class EntityOverview:
+    """The entities of one kind on a stream, as plain data for `dump_json`."""
+
+    spans: tuple[Span, ...]
+    """The `MAX_SPANS` longest, in order; open ones have no `ended`."""
+    count: int
+    """Number of all."""
+    open_count: int
+    """Number of those that did not end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A stream at a glance, as plain data for `dump_json`."""
+
+    exchange: int
+    began_ns: int
+    """When the response began."""
+    ended_ns: int
+    """When the stream ended; while it is open, when the last event arrived."""
+    silences: tuple[Gap, ...]
+    """The `MAX_FOLDED` longest times of a second or more before an event, in order."""
+    entities: Mapping[str, EntityOverview]
+    """By the names of the entities."""
+
+
+def overview(recording: Recording, exchange: Exchange) -> Overview:
+    """Return a stream at a glance, as far as it is indexed; the index of a growing recording may lag behind."""
+    began = exchange.began_ns
+    vocabulary = vocabulary_for(exchange)
+    found = entity_spans(recording, [exchange], vocabulary)
+    last = recording.last_frame_ns(exchange.number)
+    return Overview(
+        exchange=exchange.number,
+        began_ns=began,
+        ended_ns=exchange.ended_ns if exchange.ended_ns is not None else max(last or began, began),
+        silences=tuple(recording.longest_gaps(exchange.number, GAP_NS, MAX_FOLDED)),
+        entities={
+            entity.name: _overview_of(recording, found, entity, began) for entity in vocabulary.entities.values()
+        },
+    )
+
+
+def _overview_of(recording: Recording, found: EntitySpans, entity: Entity, began_ns: int) -> EntityOverview:
+    spans = list(found.spans[entity.name].values())
+    longest = _longest(spans, began_ns)
+    shown = longest if entity.within is None else with_names(recording, longest)
+    return EntityOverview(tuple(shown), len(spans), len(found.open[entity.name]))
+
+
+def longest_silence(recording: Recording, exchanges: Iterable[Exchange]) -> dict[str, int] | None:
+    """Return the longest time before an event: `{exchange, since_ns, until_ns, event}`; None if there are no events."""
+    found = [
+        {"exchange": exchange.number, **gap._asdict()}
+        for exchange in exchanges
+        if exchange.is_stream
+        for gap in recording.longest_gaps(exchange.number, 0, 1)
+    ]
+    return max(found, key=lambda gap: gap["until_ns"] - gap["since_ns"], default=None)
+
+
+def _longest(spans: Sequence[Span], began_ns: int) -> Iterable[Span]:
+    """Return the `MAX_SPANS` longest spans in their order; an open span is longer than any other."""
+
+    def length_ns(index: int) -> int:
+        began, ended = spans[index].began, spans[index].ended
+        return (ended.time_ns if ended else _END) - (began.time_ns if began else began_ns)
+
+    return (spans[index] for index in sorted(nlargest(MAX_SPANS, range(len(spans)), key=length_ns)))
