@@ -1,7 +1,6 @@
 """Entry points of installed packages: optional parts of contracts, such as a stand-in, have the contract's name."""
 
 import sys
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
@@ -18,21 +17,21 @@ def load_part(group: str, noun: str, type_: type[T], contract: str | None = None
 
     `noun` is what error messages call the part.  Raises InputError.
     """
-    found = _find_installed(group, tuple(sys.path))
-    names = sorted(found)
+    names = part_names(group)
     if not names:
         raise InputError(f"No installed contract has a {noun}: install a package with an entry point in {group}.")
     if contract is None and len(names) > 1:
         raise InputError(f"Several contracts have a {noun}: choose {' or '.join(names)}.")
     chosen = names[0] if contract is None else contract
-    if chosen not in found:
+    entry = find_part(group, chosen)
+    if entry is None:
         hint = choices_hint(chosen, names)
         end = "" if hint.endswith("?") else "."
         raise InputError(f"No contract {shorten(chosen)} with a {noun} is installed{hint}{end}")
     shown = f"The {noun} of the contract {chosen}"
-    part = load_entry_point(found[chosen], shown)
+    part = load_entry_point(entry, shown)
     if not isinstance(part, type_):
-        raise _broken_package(shown, TypeError(f"{found[chosen].value} is not a {type_.__name__}"))
+        raise _broken_package(shown, TypeError(f"{entry.value} is not a {type_.__name__}"))
     return part
 
 
@@ -48,8 +47,27 @@ def _broken_package(shown: str, error: BaseException) -> InputError:
     return InputError(f"{shown} cannot be loaded ({describe_import_failure(error)}): repair the package.")
 
 
+def part_names(group: str) -> list[str]:
+    """Return the names of the entry points in a group."""
+    return sorted({each.name for each in _find_installed(group, tuple(sys.path))})
+
+
+def find_part(group: str, name: str) -> EntryPoint | None:
+    """Return the entry point with a name.  Raises InputError if several packages have one."""
+    # A package may be found twice, for example in a source tree and where it is installed.
+    found = {each.value: each for each in _find_installed(group, tuple(sys.path)) if each.name == name}
+    if len(found) > 1:
+        packages = " and ".join(sorted(map(package_of, found.values())))
+        raise InputError(f"The packages {packages} have a contract {name} each: uninstall one of them.")
+    return next(iter(found.values()), None)
+
+
+def package_of(entry: EntryPoint) -> str:
+    """Return the name of the package of an entry point."""
+    return entry.dist.name if entry.dist is not None else entry.value
+
+
 @cache
-def _find_installed(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:  # noqa: ARG001 - part of the key
+def _find_installed(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - part of the key
     """The entry points of a group; kept, because reading the metadata of many packages takes tens of milliseconds."""
-    # If several packages have a contract with one name, the first on the path counts.
-    return {each.name: each for each in reversed(tuple(entry_points(group=group)))}
+    return tuple(entry_points(group=group))

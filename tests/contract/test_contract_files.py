@@ -274,7 +274,7 @@ def test_a_schema_in_a_file_next_to_the_contract_is_used(contract, check, tmp_pa
     assert found.verdict == "fail"
 
 
-@pytest.mark.parametrize("name", ["common", "sse", "agent-sessions"])
+@pytest.mark.parametrize("name", ["common", "sse"])
 def test_no_text_replaces_a_contract_that_comes_with_wiretape(name):
     """Its rules may be in Python, and the texts of a contract can come with a recording."""
     rule = '[[rule]]\ncode = "BAD001"\nname = "bad"\nclause = "c"\npython = "os:abort"\n'

@@ -256,7 +256,7 @@ def test_a_module_in_the_folder_replaces_no_other_one(run, contract, recording):
 )
 def test_an_installed_contract_is_known_by_its_name(text, run, install, recording):
     install(text)
-    assert run("contract", "list").output.splitlines()[2:] == ["numbers         Numbers  (11 rules)"]
+    assert "numbers         Numbers  (11 rules)" in run("contract", "list").output.splitlines()
     assert run("contract", "test", "numbers").output == "1 rule, 2 of 2 examples do what they are for.\n"
     result = run("report", recording, "--contract", "numbers", "--format", "concise")
     assert "run.db:1:2: NUM001 odd error: Expected an even number, got 3 after [2]." in result.output
@@ -297,4 +297,4 @@ def test_two_packages_with_the_same_name_are_refused(run, install):
 
 def test_an_unknown_name_lists_those_that_are_installed(run, install):
     install('CONTRACT = "numbers.toml"')
-    assert "use agent-sessions, sse, numbers, or the name of a file" in run("contract", "show", "nmbers").output
+    assert "use agent-sessions, numbers, sse, or the name of a file" in run("contract", "show", "nmbers").output

@@ -98,7 +98,9 @@ def test_a_package_can_bring_a_stand_in(install, tickets):
     assert (options.stand_in, options.settings) == (tickets.STAND_IN, {"settings": "x"})
 
 
-def test_of_one_contract_in_several_packages_the_first_on_the_path_counts(install, tickets):
+def test_one_contract_in_several_packages_is_an_error(install, tickets):
     install(tickets.__name__, STAND_INS, **{"agent-sessions": "tickets_stand_in:STAND_IN"})
 
-    assert run("serve", "--list") == (0, "open  A ticket is opened\n")
+    status, output = run("serve", "--list")
+    assert status == 2
+    assert "have a contract agent-sessions each: uninstall one of them." in output

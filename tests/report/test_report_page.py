@@ -148,8 +148,8 @@ def test_a_large_recording_keeps_the_client_state(page, large):
     (block,) = page(large, more=["--select", "DUR004"])["data"]["states"]["1"]
     assert (block["first"], block["last"]) == (290, 314)
     [state], *changes = unpacked(block["gzip"])
-    assert state["text"] == {"text": "a" * 290, "characters": 290, "final": False}
-    assert [change["text"]["characters"] for change in changes][-1] == [314]
+    assert state["texts"]["text"] == {"text": "a" * 290, "characters": 290, "final": False}
+    assert [change["texts"]["text"]["characters"] for change in changes][-1] == [314]
 
 
 def unpacked(text):

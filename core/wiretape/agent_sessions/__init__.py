@@ -71,6 +71,8 @@ from wiretape.agent_sessions.operations import operation_of as operation_of
 from wiretape.agent_sessions.operations import session_in as session_in
 from wiretape.sse import EVENT_STREAM as EVENT_STREAM
 
+CONTRACT = "agent-sessions.toml"
+"""The file of the contract, in this folder."""
 _NUMBERED = {"States": 3, "Authentication": 4, "Events": 8, "Limits": 3, "Stream rule": 4}
 """Parts with numbered sentences, and how many they have."""
 _ROWS = {

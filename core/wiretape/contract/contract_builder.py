@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
@@ -125,6 +124,9 @@ def build_contract(contract_files: ContractFiles, name: str) -> Contract:
     contract = _Builder(read_layers(contract_files, name)).build()
     texts = dict(contract_files.texts)
     again = (name, texts, contract_files.code, contract_files.folder, contract_files.origin)
+    if contract.traffic is not None:
+        # Its texts are of no use without its package.
+        return replace(contract, file=name, rebuild=(load_contract, (contract.name,)))
     return replace(contract, file=name, texts=texts, rebuild=(rebuild_contract, again))
 
 
@@ -192,7 +194,7 @@ class _Builder:
     def _check_codes(self, tables: Sequence[_PlacedRule]) -> None:
         if len(tables) > MOST_RULES:
             raise self._top.source.error(("rule",), f"expected at most {MOST_RULES} rules, with those it extends")
-        codes = dict.fromkeys(() if self._top.is_trusted else _bundled_codes(), "a built-in rule")
+        codes: dict[str, str] = {}
         names: dict[str, str] = {}
         for layer, index, table in tables:
             if layer.name == COMMON:
@@ -328,12 +330,6 @@ def _wording(layer: Layer, path: tuple[str | int, ...], table: AnyRuleTable, pri
         with layer.naming(*path, key):
             templates.append([Template(text, primitive.reader_of) for text in list_of(getattr(table, key))])
     return Wording(*templates) if any(templates) else None
-
-
-@cache
-def _bundled_codes() -> tuple[str, ...]:
-    """Return the codes that no other contract may have."""
-    return tuple(load_contract("agent-sessions").catalogue)
 
 
 def _trusted_rule(table: TrustedRuleTable, *, everywhere: bool) -> Rule:

@@ -1,6 +1,7 @@
 """The facts of a contract: its operations, and how events are read.  They are known without building its rules."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from wiretape.contract.contract_tables import (
     TypeTable,
 )
 from wiretape.contract.error_format import NO_ERROR_FORMAT, ErrorFormat
-from wiretape.contract.installed_contracts import find_installed, load_installed
+from wiretape.contract.installed_contracts import find_installed, installed_names, load_installed
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
 from wiretape.contract.vocabulary import JoinedTextTypes, check_entity_name
 from wiretape.errors import InputError
@@ -97,6 +98,8 @@ class ContractFacts:
     entities: Mapping[str, Entity] = field(default_factory=dict)
     types: Mapping[str, TypeTable] = field(default_factory=dict)
     """What it says about single types of events."""
+    is_detected: bool = field(default=False, kw_only=True)
+    """Whether it applies to recordings of its operations without being named, if it is installed."""
     errors: ErrorFormat = NO_ERROR_FORMAT
     joined_texts: Mapping[str, TextTable] = field(default_factory=dict, kw_only=True)
     """The texts that clients join from deltas, by name."""
@@ -155,7 +158,13 @@ NO_CONTRACTS = ContractChoice(())
 @cache
 def detected_contracts() -> ContractChoice:
     """Return the choice for traffic without a contract of its own: those that are known by their operations."""
-    return ContractChoice([load_facts("agent-sessions")])
+    found = []
+    for name in installed_names():
+        with suppress(InputError):  # a broken package
+            facts = load_facts(name)
+            if facts.is_detected:
+                found.append(facts)
+    return ContractChoice(found)
 
 
 def choose_contracts(stored: str | None, origin: str = "The recording") -> ContractChoice:
@@ -182,7 +191,7 @@ def find_source(name: str, code: CodeUse = CodeUse.REFUSE) -> ContractSource | C
     """Return the files of the contract with a name, or one that a package makes in Python.  Raises InputError."""
     if name not in BUNDLED and (entry := find_installed(name)) is not None:
         found: Path | ContractFacts = load_installed(entry, ContractFacts)
-        return open_files(str(found), CodeUse.RUN) if isinstance(found, Path) else found
+        return open_files(str(found), CodeUse.RUN, is_installed=True) if isinstance(found, Path) else found
     return open_files(name, code)
 
 
@@ -240,7 +249,16 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
     for rule in joined if not texts else ():
         begins = list(entities[rule.entity].opens.patterns) if rule.entity in entities else None
         texts[rule.entity] = TextTable(rule.deltas, rule.final, rule.text, begins)
-    return ContractFacts(top.table.contract, operations, event_format, entities, types, errors, joined_texts=texts)
+    return ContractFacts(
+        top.table.contract,
+        operations,
+        event_format,
+        entities,
+        types,
+        errors,
+        joined_texts=texts,
+        is_detected=top.table.detect,
+    )
 
 
 def find_entity(entities: Mapping[str, Entity], name: str, *, of: str = "") -> Entity:

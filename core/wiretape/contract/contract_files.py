@@ -17,13 +17,13 @@ from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
 from wiretape.toml_files import find_lines, parse_toml, read_toml_text, require_table_lists
 
-BUNDLED = ("agent-sessions", "sse")
+BUNDLED = ("sse",)
 """The names of the contracts that come with wiretape."""
 COMMON = "common"
 """The name of the file with the rules that every contract has."""
 _EXTENDABLE = ("sse",)
-_PACKAGES = {COMMON: __package__, "sse": __package__, "agent-sessions": "wiretape.agent_sessions"}
-"""The packages of the files that come with wiretape."""
+_OWN = frozenset({COMMON, *BUNDLED})
+"""The names of the files that come with wiretape."""
 _MOST_LAYERS = 5
 MOST_FILES = 50
 MOST_CHARACTERS = 4_000_000
@@ -50,8 +50,11 @@ class ContractFiles:
         *,
         code: CodeUse = CodeUse.REFUSE,
         origin: str = "",
+        is_installed: bool = False,
     ) -> None:
         """Without a folder, only the `texts` are known, by name; `origin` is where these come from, for messages."""
+        self.is_installed = is_installed
+        """Whether they belong to an installed package."""
         self.folder = folder
         """Where its files are, and maybe the modules of its rules."""
         self.texts = dict(texts or {})
@@ -63,12 +66,12 @@ class ContractFiles:
         """Return what error messages call a file."""
         if self.origin:
             return f"{self.origin}: {name}"
-        return name if self.folder is None or name in _PACKAGES else str(self.folder / name)
+        return name if self.folder is None or name in _OWN else str(self.folder / name)
 
     def read(self, name: str) -> str:
         """Return the text of a file, or of a bundled contract, which nothing can replace.  Raises InputError."""
-        if name in _PACKAGES:
-            return files(_PACKAGES[name]).joinpath(f"{name}.toml").read_text("utf-8")
+        if name in _OWN:
+            return files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
         if name not in self.texts:
             self.texts[name] = self._read(name)
             if len(self.texts) > MOST_FILES or sum(map(len, self.texts.values())) > MOST_CHARACTERS:
@@ -102,8 +105,8 @@ class Layer:
         document = parse_toml(text, shown)
         self.source = Source(shown, find_lines(text))
         require_table_lists(document, ["rule"], self.source)
-        self.is_trusted = name in _PACKAGES
-        """Whether it comes with wiretape."""
+        self.is_trusted = name in _OWN or (contract_files.is_installed and "traffic" in document)
+        """Whether it comes with wiretape, or a package whose rules are in Python."""
         self.table: ContractTable | TrustedContractTable
         if self.is_trusted:
             self.table = validate(document, TrustedContractTable, self.source)
@@ -167,20 +170,20 @@ def read_layers(contract_files: ContractFiles, name: str) -> list[Layer]:
     return [*([] if name == COMMON else [Layer(contract_files, COMMON)]), *layers[::-1]]
 
 
-def open_files(name: str, code: CodeUse = CodeUse.REFUSE) -> tuple[ContractFiles, str]:
+def open_files(name: str, code: CodeUse = CodeUse.REFUSE, *, is_installed: bool = False) -> tuple[ContractFiles, str]:
     """Return the files of the contract with a bundled name or in a file, and the name of the first.
 
     Raises InputError.
     """
-    if name in _PACKAGES:
+    if name in _OWN:
         return ContractFiles(None), name
     path = Path(name)
     if not path_exists(path):
         if path.suffix != ".toml" and path.name == name:
-            known = ", ".join([*BUNDLED, *installed_names()])
+            known = ", ".join(sorted({*BUNDLED, *installed_names()}))
             raise InputError(f"There is no contract {name!r}: use {known}, or the name of a file.")
         raise InputError(read_error(path, FileNotFoundError()))
-    return ContractFiles(path.parent, code=code), path.name
+    return ContractFiles(path.parent, code=code, is_installed=is_installed), path.name
 
 
 def new_contract_text() -> str:

@@ -350,6 +350,7 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     title: _Prose = ""
     source: _Prose = ""
     extends: _Short | None = None
+    detect: bool = False
     operations: Annotated[dict[str, OperationTable], Meta(max_length=100)] = {}
     event: EventTable = EventTable()
     types: Annotated[dict[str, TypeTable], Meta(max_length=1000)] = {}

@@ -31,12 +31,12 @@ from wiretape.rules.catalogue import problem as problem
 from wiretape.rules.catalogue import rule as rule
 from wiretape.rules.catalogue import rules_in as rules_in
 from wiretape.rules.checker import Checker as Checker
+from wiretape.rules.default_rules import BUILT_IN as BUILT_IN
+from wiretape.rules.default_rules import CATALOGUE as CATALOGUE
+from wiretape.rules.default_rules import explanation_of as explanation_of
 from wiretape.rules.exchange import EventStream as EventStream
 from wiretape.rules.exchange import ScopeCount as ScopeCount
 from wiretape.rules.exchange import ScopeReason as ScopeReason
-from wiretape.rules.families import BUILT_IN as BUILT_IN
-from wiretape.rules.families import CATALOGUE as CATALOGUE
-from wiretape.rules.families import explanation_of as explanation_of
 from wiretape.rules.finding import Finding as Finding
 from wiretape.rules.finding import Location as Location
 from wiretape.rules.finding import Party as Party

@@ -27,10 +27,11 @@ from wiretape.rules.catalogue import (
     STREAM_RESPONSE,
     SUCCESS_RESPONSE,
     Rule,
+    RuleSet,
 )
+from wiretape.rules.default_rules import BUILT_IN, default_contracts
 from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, Silence, StreamEnd
-from wiretape.rules.families import BUILT_IN, load_service
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
 from wiretape.rules.selection import Settings
 from wiretape.rules.state.response_body import SuccessBody
@@ -77,9 +78,10 @@ class Checker:
         rules = tuple(self.settings.catalogue.values() if given else rules)
         self._engine = Engine(rules, self.settings.off, self.settings.severities)
         self._others = OtherTraffic(RuleBook(self._engine, [rule for rule in rules if rule.everywhere]))
+        contracts = given or default_contracts()
         self._traffics: list[Traffic[Any, Any]] = [
-            contract.follow(self._engine, contract.rules if given else rules, self.settings, upstream)
-            for contract in given or (load_service(),)
+            contract.follow(self._engine, _without_others(rules, contract, contracts), self.settings, upstream)
+            for contract in contracts
         ]
         self._other_exchanges = 0
         self._open: dict[int, Exchange] = {}
@@ -276,6 +278,12 @@ class Checker:
         """Run the rules on a silence, whose location is the event before it."""
         location = replace(stream.last_location, time_ns=silence.ended_ns)
         stream.traffic.rules.run(SILENCE, (silence, stream), location)
+
+
+def _without_others(rules: Iterable[Rule], contract: RuleSet, contracts: Sequence[RuleSet]) -> list[Rule]:
+    """Return the rules without those that only other contracts have."""
+    others = {code for each in contracts for code in each.catalogue} - contract.catalogue.keys()
+    return [rule for rule in rules if rule.code not in others]
 
 
 def _choose(contracts: Sequence[Any]) -> "ContractChoice":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from wiretape.errors import InputError
 from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
-from wiretape.rules.families import CATALOGUE
+from wiretape.rules.default_rules import CATALOGUE
 from wiretape.rules.finding import Severity
 from wiretape.rules.state.service_traffic import ServiceBase
 from wiretape.safe_text import closest_match

@@ -35,7 +35,7 @@ def contract() -> None:
 def list_(ctx: click.Context, /) -> None:
     """List the contracts that come with wiretape, and those of installed packages."""
     rows, has_failed = [], False
-    for name in (*BUNDLED, *(name for name in installed_names() if name not in BUNDLED)):
+    for name in sorted({*BUNDLED, *installed_names()}):
         try:
             rows.append(_row(name, load_contract(name)))
         except InputError as error:

@@ -9,8 +9,9 @@ from wiretape.contract.contract_files import CodeUse
 from wiretape.contract.contract_model import Contract
 from wiretape.recording import Recording
 from wiretape.rules import CATALOGUE, Settings, UnknownCodeError, codes_of
+from wiretape.rules.default_rules import default_contracts
+from wiretape.rules.engine import Engine
 from wiretape.rules.exchange import ScopeCount
-from wiretape.rules.state.service_traffic import ServicePaths
 
 ANY_STREAM = "sse"
 """The contract of traffic that no other rules are about."""
@@ -75,13 +76,14 @@ class RuleChoice:
         is_meant = self.config.settings.base is not None or recording.info.probe is not None
         if is_meant or any(map(_is_about_service, named)):
             return ()
-        paths = ServicePaths(upstream=recording.info.upstream)
+        engine, upstream = Engine((), frozenset(), {}), recording.info.upstream
+        traffics = [each.follow(engine, (), self.config.settings, upstream) for each in default_contracts()]
         others = 0
         for exchange in recording.exchanges():
-            if paths.add(exchange.request)[0] is not None:
+            if any(traffic.start(exchange.request) is not None for traffic in traffics):
                 return ()
             others += 1
-        return tuple(paths.scopes(others))
+        return tuple(count for traffic in traffics for count in traffic.scopes(others))
 
 
 def _is_about_service(prefix: str) -> bool:
