@@ -107,7 +107,7 @@ def measure(streams: int, seconds: int, rotate: str | None) -> Result:
             parts.sort(key=lambda part: part.info.part)
             recording = opened.enter_context(open_joined(parts))
             recorded = {
-                exchange.session_id: b"".join(
+                exchange.channel: b"".join(
                     run.data for run in recording.body(exchange.number, Side.RESPONSE) if isinstance(run, BytesArrived)
                 )
                 for exchange in recording.exchanges()

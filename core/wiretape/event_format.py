@@ -35,11 +35,14 @@ class Entity:
         continues: str | Sequence[str] | None = None,
         within: str | None = None,
         short: str | None = None,
+        title: str | None = None,
     ) -> None:
         """Raises ValueError."""
         self.name = name
         self.short = short or name
         """The name in filters and narrow columns."""
+        self.title = None if title is None else Pointer(title)
+        """Where the event that opens it has what people call it."""
         self.key = tuple(map(Pointer, list_of(key)))
         """Where events have its key; empty if a stream has one such entity at a time."""
         self.opens, self.closes = Globs(opens), Globs(closes)

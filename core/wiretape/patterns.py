@@ -144,6 +144,11 @@ class RequestPattern:
                 return None
         return found
 
+    @property
+    def route(self) -> str:
+        """The path, without what may be before it."""
+        return "/".join(["", *(segment for segment, _ in self._fixed), *("*",) * self._ends_anywhere])
+
     def example(self) -> str:
         """Return a request that matches."""
         method = "GET" if self.method == "*" else self.method

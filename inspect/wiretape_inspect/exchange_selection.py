@@ -24,7 +24,7 @@ def select_exchanges(
         return iter([recording.exchange(number)])
     if session is None:
         return recording.exchanges()
-    selected = (exchange for exchange in recording.exchanges() if exchange.session_id == session)
+    selected = (exchange for exchange in recording.exchanges() if exchange.channel == session)
     first = next(selected, None)
     if first is None:
         problem = f"There is no session {printable(session)} in this recording"
@@ -46,7 +46,7 @@ def select_stream(recording: Recording, number: int | None) -> Exchange:
 
 
 def _session_names(recording: Recording) -> list[str]:
-    names = dict.fromkeys(exchange.session_id for exchange in recording.exchanges() if exchange.session_id)
+    names = dict.fromkeys(exchange.channel for exchange in recording.exchanges() if exchange.channel)
     return [printable(name) for name in names]
 
 

@@ -27,7 +27,6 @@ from urllib3.exceptions import HTTPError
 from urllib3.exceptions import TimeoutError as Urllib3Timeout
 
 from wiretape import __version__
-from wiretape.agent_sessions import OPERATIONS
 from wiretape.errors import InputError
 from wiretape.event import Event as RecordedEvent
 from wiretape.observations import Ending, header
@@ -36,6 +35,7 @@ from wiretape.rules import Finding, Rule, Severity
 from wiretape.safe_text import shorten
 from wiretape.time_limit import call_within
 from wiretape_inspect.rule_output import recorded_rules
+from wiretape_inspect.view.recording_vocabulary import request_keys
 
 EVENT_LIMIT = 1000
 """Events of a stream that its span contains; `wiretape.events` counts them all."""
@@ -180,7 +180,7 @@ def span_of(recording: Recording, exchange: Exchange) -> ReadableSpan:
     return ReadableSpan(
         name=_name(exchange),
         context=SpanContext(
-            parent.trace_id if parent else _id(16, started, exchange.session_id or exchange.number),
+            parent.trace_id if parent else _id(16, started, exchange.channel or exchange.number),
             _id(8, started, recording.info.upstream, exchange.number),
             is_remote=False,
             trace_flags=TraceFlags(TraceFlags.SAMPLED),
@@ -209,8 +209,12 @@ def _parent(exchange: Exchange) -> SpanContext | None:
 
 
 def _name(exchange: Exchange) -> str:
-    route = OPERATIONS[exchange.operation].path if exchange.operation else ""
-    return f"{exchange.request.method} {route}".rstrip()
+    return f"{exchange.request.method} {_route(exchange) or ''}".rstrip()
+
+
+def _route(exchange: Exchange) -> str | None:
+    """Return the path of the operation, with names in place of ids."""
+    return None if exchange.facts is None else exchange.facts.operation.pattern.route
 
 
 def _exchange_attributes(exchange: Exchange) -> _Attributes:
@@ -224,17 +228,17 @@ def _exchange_attributes(exchange: Exchange) -> _Attributes:
             "url.scheme": request.scheme,
             "url.path": path,
             "url.query": query or None,
-            "url.template": OPERATIONS[exchange.operation].path if exchange.operation else None,
+            "url.template": _route(exchange),
             "server.address": _host(request.authority),
             "user_agent.original": header(request.headers, "user-agent"),
             "network.protocol.version": request.http_version.removeprefix("HTTP/"),
             "gen_ai.operation.name": "invoke_agent" if exchange.operation else None,
-            "gen_ai.conversation.id": exchange.session_id,
+            "gen_ai.conversation.id": exchange.channel,
             "http.response.body.size": exchange.response_bytes,
             "http.response.status_code": response.status if response else None,
             "error.type": _error_type(exchange),
             "wiretape.exchange": exchange.number,
-            "wiretape.run_id": exchange.run_id,
+            **_key_attributes(request_keys(exchange)),
             "wiretape.ending": str(exchange.ending),
         }
     )
@@ -292,14 +296,18 @@ def _stream_events(recording: Recording, exchange: Exchange) -> tuple[list[Event
     return events, {"wiretape.events": count, "wiretape.deltas": deltas}
 
 
+def _key_attributes(keys: Mapping[str, str]) -> dict[str, str | int | None]:
+    """Return the keys of entities by their names."""
+    return {f"wiretape.{name}_id": key for name, key in keys.items()}
+
+
 def _event_attributes(event: RecordedEvent) -> _Attributes:
     return _clean(
         {
             "wiretape.event": event.number,
             "wiretape.event.id": event.id,
             "wiretape.sequence": event.sequence,
-            "wiretape.run_id": event.run_id,
-            "gen_ai.tool.call.id": event.tool_call_id,
+            **_key_attributes(event.keys),
         }
     )
 

@@ -50,7 +50,7 @@ from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.entity_spans import longest_silence
 from wiretape_inspect.view.filters import CompiledFilter, Subject
-from wiretape_inspect.view.recording_vocabulary import channel_of, vocabulary_for
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, event_rows
 
 _Parts = Iterator[bytes]
@@ -168,10 +168,10 @@ def _answers(page: PageContent, streams: Sequence[Exchange]) -> Iterator[tuple[s
                 yield _path("cut", exchange=number, start=start, event=event), _text(dump_json(answer))
     last: dict[str | None, Exchange] = {}
     for stream in streams if page.radius is None else ():
-        if (before := last.get(channel_of(stream))) is not None:
+        if (before := last.get(stream.channel)) is not None:
             query = {"first": before.number, "second": stream.number}
             yield _path("resume", **query), _list(LINES["resume"](recording, **query))
-        last[channel_of(stream)] = stream
+        last[stream.channel] = stream
 
 
 def _path(name: str, **query: int) -> str:

@@ -26,7 +26,6 @@ from wiretape_inspect.timeline_text import matching_rows, previews, stored_findi
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filters import CompiledFilter
 from wiretape_inspect.view.recording_vocabulary import (
-    channel_of,
     request_keys,
     vocabularies_of,
     vocabulary_for,
@@ -73,7 +72,7 @@ def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, A
         "ending_label": ending_label(exchange.ending, stream=exchange.is_stream),
         **members_of(exchange, "ended_ns", "operation", "ending", "detail"),
         "contract": vocabulary.contract,
-        **vocabulary.columns(request_keys(exchange), channel_of(exchange)),
+        **vocabulary.columns(request_keys(exchange), exchange.channel),
         **members_of(exchange, "request_bytes", "response_bytes", "lost_bytes"),
     }
 

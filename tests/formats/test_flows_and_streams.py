@@ -32,7 +32,7 @@ def test_a_flow_file_is_imported(tmp_path, version):
     stream, post = recording.exchanges()
 
     assert body(recording) == STREAM
-    assert (stream.operation, stream.session_id, stream.ending) == ("stream", "s1", Ending.COMPLETE)
+    assert (stream.operation, stream.channel, stream.ending) == ("stream", "s1", Ending.COMPLETE)
     assert ("Last-Event-Id", "e0") in stream.request.headers
     assert not any("abcdefghijkl" in value for _, value in stream.request.headers)
     assert (post.request.target, body(recording, 2, Side.REQUEST), body(recording, 2)) == (
@@ -90,7 +90,7 @@ def test_a_raw_stream_is_imported_as_one_exchange_with_a_made_up_url(tmp_path):
     notes, recording = imported(tmp_path, path)
 
     assert body(recording) == STREAM + b"data: cut"
-    assert (recording.exchange(1).session_id, recording.exchange(1).ending) == ("imported", Ending.OPEN)
+    assert (recording.exchange(1).channel, recording.exchange(1).ending) == ("imported", Ending.OPEN)
     assert recording.info.upstream == ""
     assert "are made up" in notes
 
@@ -103,4 +103,4 @@ def test_url_sets_the_url_of_a_raw_stream(tmp_path):
 
     request = recording.exchange(1).request
     assert f"{request.scheme}://{request.authority}{request.target}" == url
-    assert recording.exchange(1).session_id == "s 2"
+    assert recording.exchange(1).channel == "s 2"

@@ -41,7 +41,7 @@ def test_a_complete_stream_is_imported_with_its_bytes_but_without_times(imported
 
     exchange = recording.exchange(1)
     assert body(recording) == TEXT.encode()
-    assert (exchange.operation, exchange.session_id, exchange.ending) == ("stream", "ses_1", Ending.OPEN)
+    assert (exchange.operation, exchange.channel, exchange.ending) == ("stream", "ses_1", Ending.OPEN)
     assert (exchange.request.http_version, exchange.response.time_ns) == ("HTTP/2.0", 263_000_000)
     assert {(seen.time_ns - exchange.response.time_ns) // 1000 for seen in recording.frames(1)} == {0}
     assert recording.info.started.isoformat() == "2026-11-21T12:00:00.250000+00:00"

@@ -11,12 +11,10 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
@@ -26,12 +24,12 @@ import yaml
 from invoke import succeed
 from wiretape_process import run_wiretape
 
+from wiretape.contract.contract_facts import detected_contracts
 from wiretape.recording import Writer, open_recording, sql_views
 from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.commands.datasette import read_descriptions
 
-WORDS = tomllib.loads(
-    files("wiretape_inspect.commands").joinpath("datasette_descriptions.toml").read_text(encoding="utf-8")
-)
+WORDS = read_descriptions(detected_contracts().contracts)
 QUERIES = {query["name"]: query for query in WORDS["queries"]}
 HOSTILE = "<script>alert('x')</script><b>bold</b>"
 STREAM = "/v1/sessions/s1/events/stream"

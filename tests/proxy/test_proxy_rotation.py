@@ -64,7 +64,7 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
     assert len(parts) >= FILES
     with open_joined(parts) as joined:
         recorded = {
-            exchange.session_id: b"".join(run.data for run in joined.body(exchange.number, Side.RESPONSE))
+            exchange.channel: b"".join(run.data for run in joined.body(exchange.number, Side.RESPONSE))
             for exchange in joined.exchanges()
         }
     assert recorded == sent

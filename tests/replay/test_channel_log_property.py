@@ -47,7 +47,7 @@ def build(seed, steps):
         writer.close()
         with open_recording(path) as recording:
             streams = {
-                exchange.number: (exchange.session_id, list(recording.frames(exchange.number)))
+                exchange.number: (exchange.channel, list(recording.frames(exchange.number)))
                 for exchange in recording.exchanges()
                 if exchange.operation == "stream" and exchange.is_stream
             }

@@ -13,6 +13,7 @@ import msgspec
 
 from wiretape.contract.contract_files import BUNDLED, CodeUse, ContractFiles, Layer, open_files, read_layers
 from wiretape.contract.contract_tables import (
+    MOST_ENTITIES,
     EntityTable,
     ErrorFormatTable,
     EventTable,
@@ -86,6 +87,8 @@ class Operation:
     """The name of the segment of the path that names the channel."""
     begins_at_start: bool = True
     """Whether a stream without a cursor begins with the first event of its channel."""
+    example: str = ""
+    """The target of a request that matches, if the contract has one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +106,10 @@ class ContractFacts:
     errors: ErrorFormat = NO_ERROR_FORMAT
     joined_texts: Mapping[str, TextTable] = field(default_factory=dict, kw_only=True)
     """The texts that clients join from deltas, by name."""
+
+    def is_named_in_paths(self, entity: str) -> bool:
+        """Whether the path of an operation names an entity."""
+        return any({entity, f"{entity}_id"}.intersection(each.pattern.parameters) for each in self.operations)
 
     def find_operation(self, method: str, target: str) -> tuple[Operation | None, Mapping[str, str]]:
         """Return the first operation that a request matches, and the segments that its path names."""
@@ -126,12 +133,28 @@ class RequestFacts:
         """The channel that the path names."""
         return None if self.operation.channel is None else self.parameters[self.operation.channel]
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys of the entities that the path names, by the names of these."""
+        segments = {
+            name: (self.parameters.get(f"{name}_id"), self.parameters.get(name)) for name in self.contract.entities
+        }
+        return {name: key for name, (by_id, by_name) in segments.items() if (key := by_id or by_name)}
+
 
 class ContractChoice:
     """Which contract an exchange belongs to: the first with an operation for its request."""
 
     def __init__(self, contracts: Sequence[ContractFacts]) -> None:
         self.contracts = tuple(contracts)
+
+    @property
+    def example_target(self) -> str:
+        """The target of a GET request for a stream of the first contract that has such an operation."""
+        operations = [each for contract in self.contracts for each in contract.operations]
+        streams = (each for each in operations if each.pattern.method in {"GET", "*"})
+        found = next(streams, None)
+        return "/" if found is None else found.example or found.pattern.example().partition(" ")[2]
 
     def find(self, method: str, target: str) -> RequestFacts | None:
         """Return what the contract of a request says about it; None if it belongs to none."""
@@ -234,6 +257,8 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
             with layer.naming("text", name):
                 JoinedTextTypes(name, text)
             texts[name] = text
+    if len(entities) > MOST_ENTITIES:
+        raise top.source.error(("entity",), f"expected at most {MOST_ENTITIES} entities, with those it extends")
     if not operations:
         raise top.source.error((), "operations is missing: add a table [operations.NAME] with a request")
     for name, each in entities.items():
@@ -312,7 +337,10 @@ def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
         if channel is not None and (channel not in pattern.parameters or table.channel != f"{{{channel}}}"):
             raise ValueError(f"expected a name in braces from the path, such as {{ticket}}, got {table.channel!r}")
     begins = table.begins or ("now" if pattern.method in {"GET", "*"} else "start")
-    return Operation(name, pattern, cursor, channel, begins == "start")
+    with layer.naming(*path, "example"):
+        if table.example is not None and pattern.match(pattern.method.replace("*", "GET"), table.example) is None:
+            raise ValueError(f"expected a target that matches {table.request}, got {table.example!r}")
+    return Operation(name, pattern, cursor, channel, begins == "start", table.example or "")
 
 
 def _merge(below: T, above: T) -> T:

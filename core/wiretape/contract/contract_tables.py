@@ -9,6 +9,8 @@ from wiretape.observations import Ending
 from wiretape.rules.catalogue import Basis, Scope
 from wiretape.rules.finding import Party, Severity
 
+MOST_ENTITIES = 6
+"""Entities of a contract, with those of the contracts that it extends: a recording has a column for the key of each."""
 MOST_RULES = 300
 """Rules of a contract, with those of the contracts that it extends."""
 _Short = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -32,6 +34,8 @@ class OperationTable(Struct, forbid_unknown_fields=True):
     cursor: _Short | None = None
     channel: _Short | None = None
     begins: Literal["start", "now"] | None = None
+    example: _Short | None = None
+    """The target of a request that matches."""
 
 
 class DeltaTable(Struct, forbid_unknown_fields=True):
@@ -73,6 +77,8 @@ class EntityTable(Struct, forbid_unknown_fields=True):
     within: _Short | None = None
     short: _Short | None = None
     """The name in filters, if it is not that of the table."""
+    title: _Short | None = None
+    """Where the event that opens it has what people call it."""
 
 
 class TextTable(Struct, forbid_unknown_fields=True):
@@ -354,7 +360,7 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     operations: Annotated[dict[str, OperationTable], Meta(max_length=100)] = {}
     event: EventTable = EventTable()
     types: Annotated[dict[str, TypeTable], Meta(max_length=1000)] = {}
-    entity: Annotated[dict[str, EntityTable], Meta(max_length=50)] = {}
+    entity: Annotated[dict[str, EntityTable], Meta(max_length=MOST_ENTITIES)] = {}
     error: ErrorFormatTable = ErrorFormatTable()
     text: Annotated[dict[str, TextTable], Meta(max_length=50)] = {}
 

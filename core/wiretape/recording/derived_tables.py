@@ -2,15 +2,17 @@
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
 from wiretape.contract.contract_facts import choose_contracts
+from wiretape.contract.contract_tables import MOST_ENTITIES
 from wiretape.errors import RecordingError
 from wiretape.event import Event, TimedFrame
+from wiretape.event_format import EventFormat, shorten_value
 from wiretape.event_preview import is_utf8
 from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.observations import (
@@ -22,6 +24,7 @@ from wiretape.observations import (
     header,
     last_time_ns,
 )
+from wiretape.patterns import MISSING, Pointer
 from wiretape.recording.recording_file import RecordingFile, is_patient, write_transaction
 from wiretape.recording.recording_reader import Recording, TailPosition, open_database
 from wiretape.recording.table_rows import FINDING_COLUMNS, finding_row
@@ -34,12 +37,14 @@ _STEP_BYTES = 256 * 1024
 _INSERT_FINDING = f"INSERT INTO finding (id, {FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 _STORED = f"SELECT id, {FINDING_COLUMNS} FROM finding WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
 _PROGRESS = "SELECT indexed_ns, (SELECT coalesce(max(id), 0) FROM finding) FROM recording"
-_INSERT_FRAME = "INSERT OR REPLACE INTO frame VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_FRAME = f"INSERT OR REPLACE INTO frame VALUES ({', '.join('?' * (13 + MOST_ENTITIES))})"  # noqa: S608 - constants
+_SET_CHANNEL = "UPDATE exchange SET channel = ? WHERE id = ? AND channel IS NULL"
 _LARGEST = 2**63
 # A plain string is hashed much faster than the member of an enumeration.
 _MESSAGE = FrameKind.MESSAGE.value
 _BLANK = FrameKind.BLANK
-_NO_EVENT = (None,) * 10
+_NO_KEYS = (None,) * MOST_ENTITIES
+_NO_EVENT = (None,) * (8 + MOST_ENTITIES)
 _USUAL_PREFIX = b"\ndata: "
 _Row = tuple[object, ...]
 _MOST_WORDS = 10_000
@@ -337,6 +342,8 @@ class _FrameIndex:
         self._is_identity: dict[int, bool] = {}
         """For each open response: whether its stored bytes are not encoded, so that rows can point at them."""
         self._words: dict[str, int] = {}
+        self._channels: dict[int, str] = {}
+        """For each open response: the channel that an event names."""
 
     def feed(self, reads: Iterable[ReadObservation]) -> None:
         """Index the frames that observations complete.  Raises sqlite3.Error."""
@@ -353,6 +360,7 @@ class _FrameIndex:
                 rows += [self._row(seen.exchange, start, each) for each in _join_blank_lines(read.frames)]
             if isinstance(seen, ExchangeEnded):
                 self._is_identity.pop(seen.exchange, None)
+                self._channels.pop(seen.exchange, None)
         if rows:
             self._connection.executemany(_INSERT_FRAME, rows)
 
@@ -380,7 +388,9 @@ class _FrameIndex:
                 pointer = _pointer(start, raw, data, run_start)
             if pointer is None and seen.has_data:
                 text = data.decode()
-        sequence, type_, run_id, call_id = seen.sequence, seen.type, seen.run_id, seen.tool_call_id
+        sequence, type_, keys = seen.sequence, seen.type, seen.keys
+        if seen.format.channel is not None:
+            self._note_channel(seen, seen.format.channel)
         return (
             exchange,
             start,
@@ -392,11 +402,21 @@ class _FrameIndex:
             seen.id if id_line is not None else None,
             sequence if sequence is not None and -_LARGEST <= sequence < _LARGEST else None,
             word(type_) if type_ else None,
-            word(run_id) if run_id is not None else None,
-            word(call_id) if call_id is not None else None,
+            *(self._keys(seen.format, keys) if keys else _NO_KEYS),
             *(pointer or (None, None)),
             text,
         )
+
+    def _keys(self, event_format: EventFormat, keys: Mapping[str, str]) -> list[int | None]:
+        """Return the columns with the keys of entities."""
+        columns = [self._word(key) if (key := keys.get(each.name)) else None for each in event_format.entities]
+        return columns + [None] * (MOST_ENTITIES - len(columns))
+
+    def _note_channel(self, event: Event, pointer: Pointer) -> None:
+        """Store the channel that the first event of a stream names, if the request names none."""
+        if self._channels.get(event.exchange) is None and (value := pointer.read(event.value)) is not MISSING:
+            self._channels[event.exchange] = channel = str(shorten_value(value))
+            self._connection.execute(_SET_CHANNEL, (channel.encode("utf-8", "replace").decode(), event.exchange))
 
     def _word(self, text: str) -> int:
         number = self._words.get(text)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from wiretape import __version__
 from wiretape.addresses import join_upstreams
+from wiretape.contract.contract_facts import choose_contracts
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
@@ -54,6 +55,8 @@ class RecordingFile:
     """The last time in the file."""
     contracts: str | None = None
     """The contracts that the recording is checked with; see `RecordingInfo`."""
+    has_new_contracts = False
+    """Whether it named other contracts before."""
     earlier_exchanges = 0
     """The last exchange that began in an earlier file, which this process has not written."""
 
@@ -108,6 +111,8 @@ class RecordingFile:
                 space.reserve()
                 file = cls(connection, path, lock, space)
                 begin(file)
+                if is_new or file.has_new_contracts:
+                    schema.create_views(connection, choose_contracts(file.contracts))
                 connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
             except (sqlite3.Error, OSError) as error:
                 raise RecordingError(write_error(path, error)) from None
@@ -226,6 +231,7 @@ class RecordingFile:
         self.redactor = Redactor(recording["salt"], policy)
         upstream = join_upstreams((recording["upstream"], self.redactor.redact_upstream(upstream)))
         self.contracts = contracts or recording["contracts"]
+        self.has_new_contracts = self.contracts != recording["contracts"]
         self.connection.execute("UPDATE recording SET upstream = ?, contracts = ?", (upstream, self.contracts))
         self._read_end()
         if not resume:
@@ -253,7 +259,7 @@ class RecordingFile:
         row["earlier_exchanges"] = max(row["earlier_exchanges"], previous._last_id("exchange"))  # noqa: SLF001
         self._insert("recording", row)
         self.redactor = previous.redactor
-        self.upstream = previous.upstream
+        self.upstream, self.contracts = previous.upstream, previous.contracts
         self.last_ns = previous_ns
         self.last_exchange = self.last_segment = self.last_loss = self.stored_bytes = 0
         self.began_ns = previous_ns + 1

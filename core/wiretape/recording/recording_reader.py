@@ -20,9 +20,12 @@ from wiretape.event import Event, TimedFrame
 from wiretape.files import file_errors, is_pipe
 from wiretape.frame_reader import StreamPosition
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
+from wiretape.patterns import Globs
 from wiretape.recording import schema
+from wiretape.recording.contract_views import sql_globs
 from wiretape.recording.interleave import Bounds, read_observations
 from wiretape.recording.table_rows import (
+    KEY_COLUMNS,
     SEGMENT_COLUMNS,
     Capture,
     Exchange,
@@ -58,17 +61,20 @@ _ID_BEFORE = """
 SELECT sse_id FROM frame WHERE exchange_id = ? AND start < ? AND sse_id IS NOT NULL ORDER BY start DESC LIMIT 1
 """
 _EVENTS = """
-SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), r.text, c.text, f.sequence
-FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name
-  LEFT JOIN word r ON r.id = f.run_id LEFT JOIN word c ON c.id = f.tool_call_id
-WHERE f.exchange_id = ? AND f.start < ? AND f.event IS NOT NULL
-  AND coalesce(f.type, f.name, 0) NOT IN (SELECT id FROM word WHERE text IN (SELECT value FROM json_each(?)))
+SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), f.sequence{keys}
+FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name{joins}
+WHERE f.exchange_id = :exchange AND f.start < :before AND f.event IS NOT NULL
+  AND coalesce(f.type, f.name, 0) NOT IN ({types})
 ORDER BY f.start
 """
-_FIRST_OF_TYPE = """
-SELECT event FROM frame WHERE exchange_id = ? AND event >= ?
-  AND coalesce(type, name, 0) = (SELECT id FROM word WHERE text = ?) ORDER BY start LIMIT 1
+_TYPES = """
+SELECT id FROM word WHERE text IN (SELECT value FROM json_each(:types))
+UNION SELECT w.id FROM json_each(:globs) g JOIN word w ON w.text GLOB g.value
 """
+_FIRST_OF_TYPE = f"""
+SELECT event FROM frame WHERE exchange_id = :exchange AND event >= :event
+  AND coalesce(type, name, 0) IN ({_TYPES}) ORDER BY start LIMIT 1
+"""  # noqa: S608 - constants
 # A single statement sees a single state of the file, between two commits.
 _TAIL = """
 SELECT coalesce((SELECT max(id) FROM segment), 0), coalesce((SELECT max(id) FROM finding), 0),
@@ -121,8 +127,17 @@ class Gap(NamedTuple):
 
 
 _Read = TypeVar("_Read")
-IndexedFacts = tuple[int, int, str, str | None, str | None, int | None]
-"""Of an indexed event its number, its time, the type, the run, the tool call and the sequence."""
+
+
+class IndexedEvent(NamedTuple):
+    """What the index has of an event."""
+
+    number: int
+    time_ns: int
+    type: str
+    sequence: int | None
+    keys: Mapping[str, str]
+    """See `Event.keys`."""
 
 
 def open_database(path: Path, *, name: Path | None = None, check_rows: bool = True) -> "Recording":
@@ -324,9 +339,9 @@ class Recording:
             self._row("SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1", (number, sse_id)) is not None
         )
 
-    def first_event_of_type(self, number: int, event: int, type_: str) -> int | None:
-        """Return the number of the first indexed event of a type, starting at event number `event`."""
-        row = self._row(_FIRST_OF_TYPE, (number, event, type_))
+    def first_event_of_type(self, number: int, event: int, types: Globs) -> int | None:
+        """Return the number of the first indexed event with one of some types, starting at event number `event`."""
+        row = self._row(_FIRST_OF_TYPE, {"exchange": number, "event": event, **_type_parameters(types)})
         return None if row is None else int(row["event"])
 
     def longest_gaps(self, number: int, min_ns: int, limit: int) -> list[Gap]:
@@ -343,9 +358,23 @@ class Recording:
         time_ns: int | None = self._row("SELECT max(time_ns) FROM frame WHERE exchange_id = ?", (number,))[0]
         return time_ns
 
-    def indexed_facts(self, number: int, before: int, without: Collection[str] = ()) -> Iterator[IndexedFacts]:
-        """Stream the facts of the indexed events that begin before an offset, except of the types in `without`."""
-        return self._read(tuple, _EVENTS, (number, before, orjson.dumps(list(without)).decode()))
+    def indexed_events(self, exchange: Exchange, before: int, without: Globs) -> Iterator[IndexedEvent]:
+        """Stream the indexed events of a stream that begin before an offset, except those with a type in `without`."""
+        facts = exchange.facts
+        names = list(facts.contract.entities) if facts is not None else []
+        columns = KEY_COLUMNS[: len(names)]
+        query = _EVENTS.format(
+            keys="".join(f", w_{column}.text" for column in columns),
+            joins="".join(f" LEFT JOIN word w_{column} ON w_{column}.id = f.{column}" for column in columns),
+            types=_TYPES,
+        )
+
+        def read(row: Sequence[Any]) -> IndexedEvent:
+            event, time_ns, type_, sequence, *found = row
+            keys = {name: key for name, key in zip(names, found, strict=True) if key is not None}
+            return IndexedEvent(event, time_ns, type_, sequence, keys)
+
+        return self._read(read, query, {"exchange": exchange.number, "before": before, **_type_parameters(without)})
 
     def captures(self) -> list[Capture]:
         """Return the runs of the programs that recorded, in order."""
@@ -375,6 +404,11 @@ class Recording:
     def has_replaced_findings(self, since: TailPosition) -> bool:
         """Return whether a recorder has replaced findings that were stored at a position, so that all must be read."""
         return since.finding > 0 and self._row("SELECT 1 FROM finding WHERE id = ?", (since.finding,)) is None
+
+
+def _type_parameters(types: Globs) -> dict[str, str]:
+    exact = [each for each in types.patterns if "*" not in each]
+    return {"types": orjson.dumps(exact).decode(), "globs": orjson.dumps(sql_globs(types.patterns)).decode()}
 
 
 def _is_event_from(seen: TimedFrame, number: int) -> bool:

@@ -12,7 +12,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from wiretape.contract.contract_facts import ContractChoice
 from wiretape.errors import RecordingError
+from wiretape.recording.contract_views import view_statements
 from wiretape.safe_text import shorten
 
 APPLICATION_ID = 0x77726574
@@ -53,14 +55,25 @@ def damage_error(path: Path, problem: str) -> RecordingError:
 
 
 def create_schema(connection: sqlite3.Connection) -> None:
-    """Create the tables and views of an empty recording, in one transaction."""
+    """Create the tables of an empty recording, in one transaction."""
     connection.executescript(f"BEGIN; {_read_schema()} COMMIT;")
 
 
 @cache
 def _read_schema() -> str:
-    parts = [files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("schema.sql", "views.sql")]
-    return "\n".join([*parts, f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"])
+    tables = files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+    return f"{tables}\nPRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
+
+
+def create_views(connection: sqlite3.Connection, contracts: ContractChoice) -> None:
+    """Replace all views by those of a recording with these contracts, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+        quoted = name.replace('"', '""')
+        connection.execute(f'DROP VIEW "{quoted}"')
+    for statement in view_statements(contracts.contracts):
+        connection.execute(statement)
+    connection.execute("COMMIT")
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
@@ -96,7 +109,7 @@ def _read_objects(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
 
 @contextmanager
 def empty_recording() -> Iterator[sqlite3.Connection]:
-    """Connect to a database in memory that has the tables and views of a recording, and no rows."""
+    """Connect to a database in memory that has the tables of a recording, and no rows."""
     with closing(sqlite3.connect(":memory:")) as connection:
         create_schema(connection)
         yield connection
@@ -111,19 +124,21 @@ def _own_objects() -> dict[tuple[str, str], str]:
 def _compare_objects(found: dict[tuple[str, str], str], path: Path) -> None:
     """Raise RecordingError unless the tables and indices are exactly ours.
 
-    Views can be those of an earlier version, and are never read; only their names are compared.
+    Views have the names of the contracts, and are never read.
     """
     own = _own_objects()
     if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "table"):
         which = f"table {missing[0]} is" if len(missing) == 1 else f"tables {', '.join(missing)} are"
         raise damage_error(path, f"the {which} missing")
     for (kind, name), sql in found.items():
-        if (kind, name) not in own and (kind != "table" or name not in _STATISTICS):
+        if kind == "view" or (kind == "table" and name in _STATISTICS):
+            continue
+        if (kind, name) not in own:
             what = shorten(f"{kind} {name}", 80)
             raise RecordingError(
                 f"{path} is not a recording that wiretape made, because it contains the {what}; remove that first."
             )
-        if kind != "view" and own.get((kind, name), sql) != sql:
+        if own.get((kind, name), sql) != sql:
             raise RecordingError(
                 f"{path} is not a recording that wiretape made: its {kind} {name} differs from wiretape's; "
                 "`wiretape recover` copies the rows of the file."

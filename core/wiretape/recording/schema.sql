@@ -45,14 +45,21 @@ CREATE TABLE exchange (
   ending TEXT NOT NULL,
   detail TEXT NOT NULL,
   ended_ns INTEGER,
-  operation TEXT,
-  session_id TEXT,
-  run_id TEXT,
+  contract TEXT,                      -- the contract that it belongs to ...
+  operation TEXT,                     -- ... and its operation
+  channel TEXT,                       -- what the path, or else an event, names as the channel
+  cursor TEXT,                        -- the cursor of the request
+  key_1 TEXT,                         -- keys of the contract's entities, in their order, that the path names
+  key_2 TEXT,
+  key_3 TEXT,
+  key_4 TEXT,
+  key_5 TEXT,
+  key_6 TEXT,
   request_bytes INTEGER NOT NULL,
   response_bytes INTEGER NOT NULL,
   lost_bytes INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX exchange_session ON exchange (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX exchange_channel ON exchange (channel) WHERE channel IS NOT NULL;
 
 CREATE TABLE segment (                -- consecutive chunks of one body; order of id is order of time
   id INTEGER PRIMARY KEY,
@@ -91,8 +98,12 @@ CREATE TABLE frame (                  -- derived: the frames of event streams
   sse_id TEXT,                        -- the `id:` line
   sequence INTEGER,
   type INTEGER REFERENCES word (id),
-  run_id INTEGER REFERENCES word (id),
-  tool_call_id INTEGER REFERENCES word (id),
+  key_1 INTEGER REFERENCES word (id), -- keys of the contract's entities, in their order
+  key_2 INTEGER REFERENCES word (id),
+  key_3 INTEGER REFERENCES word (id),
+  key_4 INTEGER REFERENCES word (id),
+  key_5 INTEGER REFERENCES word (id),
+  key_6 INTEGER REFERENCES word (id),
   data_offset INTEGER,                -- position of the data line's value in the frame ...
   data_length INTEGER,
   data TEXT,                          -- ... or the data itself if no single segment contains it

@@ -7,9 +7,9 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import cache
 from pathlib import Path
 
+from wiretape.contract.contract_facts import ContractChoice, choose_contracts
 from wiretape.errors import RecordingError
 from wiretape.recording import schema
 from wiretape.recording.recording_file import lock_for_writing
@@ -29,8 +29,8 @@ def read_columns(path: Path) -> dict[str, tuple[str, ...]]:
 def find_outdated(path: Path) -> tuple[str, ...]:
     """Return the views that a recording lacks, or has from another version.  Raises RecordingError."""
     with _connected(path) as connection:
-        present = _views(connection)
-    return tuple(name for name, sql in _own_views().items() if present.get(name) != sql)
+        present, own = _views(connection), _own_views(connection)
+    return tuple(name for name, sql in own.items() if present.get(name) != sql)
 
 
 def update_views(path: Path) -> tuple[str, ...]:
@@ -43,11 +43,7 @@ def update_views(path: Path) -> tuple[str, ...]:
         with _connected(path, "rw") as connection:
             descriptor = lock_for_writing(path)
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                for name in names:
-                    connection.execute(f'DROP VIEW IF EXISTS "{name}"')
-                    connection.execute(_own_views()[name])
-                connection.execute("COMMIT")
+                schema.create_views(connection, _contracts(connection))
             finally:
                 os.close(descriptor)
     return names
@@ -79,7 +75,14 @@ def _columns_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
         return ()
 
 
-@cache
-def _own_views() -> dict[str, str]:
-    with schema.empty_recording() as connection:
-        return _views(connection)
+def _contracts(connection: sqlite3.Connection) -> ContractChoice:
+    (stored,) = connection.execute("SELECT contracts FROM recording").fetchone()
+    return choose_contracts(stored)
+
+
+def _own_views(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the views that this version gives to a recording with the same contracts."""
+    with schema.empty_recording() as own:
+        own.isolation_level = None
+        schema.create_views(own, _contracts(connection))
+        return _views(own)

@@ -9,7 +9,8 @@ from itertools import accumulate
 
 import orjson
 
-from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice
+from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice, RequestFacts
+from wiretape.contract.contract_tables import MOST_ENTITIES
 from wiretape.frame_reader import STREAM_START, FrameReader, StreamPosition
 from wiretape.observations import (
     BytesArrived,
@@ -25,6 +26,8 @@ from wiretape.observations import (
 from wiretape.rules import Finding, Party, Severity
 from wiretape.sse import is_event_stream
 
+KEY_COLUMNS = [f"key_{number}" for number in range(1, MOST_ENTITIES + 1)]
+"""The columns of `exchange` and `frame` with the keys of the contract's entities, in their order."""
 SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
 _MAX_NS = 2**62
 _INVENTED = "null"
@@ -46,8 +49,7 @@ _SAME = (
     "detail",
     "ended_ns",
     "operation",
-    "session_id",
-    "run_id",
+    "channel",
     "request_bytes",
     "response_bytes",
     "lost_bytes",
@@ -135,8 +137,8 @@ class Exchange:
     detail: str
     ended_ns: int | None
     operation: str | None
-    session_id: str | None
-    run_id: str | None
+    channel: str | None
+    """The channel that its path names, or else an event."""
     request_bytes: int
     """Recorded bytes of the request body, as they crossed the wire."""
     response_bytes: int
@@ -144,6 +146,11 @@ class Exchange:
     """Bytes of both bodies that passed but were not recorded."""
     contracts: ContractChoice = field(compare=False, repr=False)
     """Those of the recording."""
+
+    @property
+    def facts(self) -> RequestFacts | None:
+        """What the contract that it belongs to says about its request; None if it belongs to none."""
+        return self.contracts.find(self.request.method, self.request.target)
 
     def make_reader(self, position: StreamPosition = STREAM_START) -> FrameReader:
         """Return a reader of the frames of its stream, from a position on."""
@@ -191,6 +198,8 @@ class OpenExchange:
         """Return the columns of `exchange`, by name."""
         request, response, ended = self.request, self.response, self.ended
         found = contracts.find(request.method, request.target)
+        keys = [found.keys.get(name) for name in found.contract.entities] if found else []
+        keys += [None] * (MOST_ENTITIES - len(keys))
         return {
             **{column: getattr(request, name) for column, name in _REQUEST.items()},
             **{column: getattr(response, name, None) for column, name in _RESPONSE.items()},
@@ -201,9 +210,11 @@ class OpenExchange:
             "ending": ended.ending if ended else Ending.OPEN,
             "detail": ended.detail if ended else "",
             "ended_ns": ended.time_ns if ended else None,
+            "contract": found.contract.name if found else None,
             "operation": found.operation.name if found else None,
-            "session_id": found.channel if found else None,
-            "run_id": found.parameters.get("run_id") if found else None,
+            "channel": found.channel if found else None,
+            "cursor": found.operation.cursor.read(request) if found and found.operation.cursor else None,
+            **dict(zip(KEY_COLUMNS, keys, strict=True)),
             "request_bytes": self.stored[Side.REQUEST],
             "response_bytes": self.stored[Side.RESPONSE],
             "lost_bytes": self.lost,
@@ -217,7 +228,7 @@ def write_exchanges(
     rows = [exchange.row(contracts) for exchange in exchanges]
     if rows:
         id_, *others = rows[0]
-        update = ", ".join(f"{name} = excluded.{name}" for name in others)
+        update = ", ".join(f"{name} = excluded.{name}" for name in others if name != "channel")
         statement = (
             f"INSERT INTO exchange ({id_}, {', '.join(others)}) VALUES (?{', ?' * len(others)}) "  # noqa: S608 - columns
             f"ON CONFLICT (id) DO UPDATE SET {update}"

@@ -1,4 +1,5 @@
--- Views for users.  wiretape does not read them, so views and columns can be added without a new format.
+-- Views for users, in which `contract_views` replaces the names after a dollar sign.  wiretape does not read them, so
+-- views and columns can be added without a new format.
 -- `time` is the wall clock, ISO 8601 UTC; `..._ms` are milliseconds, `at_ms` and those of starts and ends since the
 -- recording began.
 
@@ -10,7 +11,7 @@ CREATE VIEW events AS
     (f.time_ns - (
       SELECT p.time_ns FROM frame p WHERE p.exchange_id = f.exchange_id AND p.start < f.start
       ORDER BY p.start DESC LIMIT 1)) / 1000000 AS gap_ms,
-    x.session_id, r.text AS run_id, c.text AS tool_call_id, f.sse_id,
+    ${channels}${keys}f.sse_id,
     coalesce(f.data, (
       SELECT CAST(substr(s.bytes, f.start + f.data_offset - s.start + 1, f.data_length) AS TEXT) FROM segment s
       WHERE s.exchange_id = f.exchange_id AND s.response = 1 AND s.start <= f.start + f.data_offset
@@ -18,14 +19,14 @@ CREATE VIEW events AS
     n.text AS name, f.time_ns / 1000000 AS at_ms, f.start AS byte_offset, f.length AS byte_length
   FROM frame f JOIN exchange x ON x.id = f.exchange_id
     LEFT JOIN word n ON n.id = f.name LEFT JOIN word t ON t.id = f.type
-    LEFT JOIN word r ON r.id = f.run_id LEFT JOIN word c ON c.id = f.tool_call_id
+    ${key_joins}
   WHERE f.event IS NOT NULL;
 
 CREATE VIEW exchanges AS
   SELECT
     (SELECT strftime('%Y-%m-%dT%H:%M:%S', (w.started_unix_ns + x.started_ns) / 1000000000, 'unixepoch')
       || printf('.%06dZ', (w.started_unix_ns + x.started_ns) / 1000 % 1000000) FROM recording w) AS time,
-    x.id AS exchange_id, x.label, x.operation, x.status, x.ending, x.detail, x.session_id, x.run_id,
+    x.id AS exchange_id, x.label, x.operation, x.status, x.ending, x.detail, ${channels}${request_keys}
     (x.responded_ns - x.started_ns) / 1000000 AS answered_ms, (x.ended_ns - x.started_ns) / 1000000 AS duration_ms,
     x.request_bytes, x.response_bytes, x.lost_bytes,
     (SELECT count(f.event) FROM frame f WHERE f.exchange_id = x.id) AS events,
@@ -33,42 +34,13 @@ CREATE VIEW exchanges AS
     x.method, x.target, x.started_ns / 1000000 AS at_ms
   FROM exchange x;
 
-CREATE VIEW sessions AS
-  SELECT session_id, min(time) AS time, max(at_ms + coalesce(duration_ms, 0)) - min(at_ms) AS duration_ms,
-    count(*) AS exchanges, count(*) FILTER (WHERE operation = 'stream') AS streams, sum(events) AS events,
-    sum(response_bytes) AS response_bytes, sum(findings) AS findings
-  FROM exchanges WHERE session_id IS NOT NULL GROUP BY session_id;
-
-CREATE VIEW runs AS
-  SELECT time, session_id, run_id, outcome, ended_ms - started_ms AS duration_ms, events, pieces, tool_calls,
-    connections, started_ms, ended_ms
-  FROM (
-    SELECT session_id, run_id, min(time) AS time,
-      min(at_ms) FILTER (WHERE type = 'run.started') AS started_ms,
-      min(at_ms) FILTER (WHERE type IN ('run.completed', 'run.failed', 'run.cancelled')) AS ended_ms,
-      max(type) FILTER (WHERE type IN ('run.completed', 'run.failed', 'run.cancelled')) AS outcome,
-      count(DISTINCT sse_id) AS events, count(*) FILTER (WHERE sse_id IS NULL) AS pieces,
-      count(DISTINCT tool_call_id) AS tool_calls, count(DISTINCT exchange_id) AS connections
-    FROM events WHERE run_id IS NOT NULL GROUP BY session_id, run_id);
-
-CREATE VIEW tool_calls AS
-  SELECT time, session_id, run_id, tool_call_id,
-    iif(json_valid(started), json_extract(started, '$.content.name'), NULL) AS name,
-    outcome, ended_ms - started_ms AS duration_ms, started_ms, ended_ms, events
-  FROM (
-    SELECT session_id, tool_call_id, max(run_id) AS run_id, min(time) AS time,
-      min(at_ms) FILTER (WHERE type IN ('tool.started', 'agent.custom_tool_use')) AS started_ms,
-      min(at_ms) FILTER (WHERE type IN ('tool.completed', 'tool.failed')) AS ended_ms,
-      max(type) FILTER (WHERE type IN ('tool.completed', 'tool.failed')) AS outcome,
-      count(DISTINCT sse_id) AS events,
-      max(data) FILTER (WHERE type IN ('tool.started', 'agent.custom_tool_use')) AS started
-    FROM events WHERE tool_call_id IS NOT NULL GROUP BY session_id, tool_call_id);
+-- Views of channels and entities;
 
 CREATE VIEW gaps AS
   SELECT
     (SELECT strftime('%Y-%m-%dT%H:%M:%S', (w.started_unix_ns + g.time_ns) / 1000000000, 'unixepoch')
       || printf('.%06dZ', (w.started_unix_ns + g.time_ns) / 1000 % 1000000) FROM recording w) AS time,
-    g.gap_ms, coalesce(t.text, k.text) AS ended_by, x.session_id, g.exchange_id, g.event, x.label,
+    g.gap_ms, coalesce(t.text, k.text) AS ended_by, ${channels}g.exchange_id, g.event, x.label,
     g.time_ns / 1000000 AS at_ms, g.start AS byte_offset
   FROM (
     SELECT exchange_id, start, time_ns, event, type, kind,
@@ -77,14 +49,14 @@ CREATE VIEW gaps AS
   WHERE g.gap_ms >= 1000;
 
 CREATE VIEW resumes AS
-  SELECT e.time, r.exchange_id, r.session_id, r.status, r.last_event_id, r.cursor_sequence, r.first_sequence,
+  SELECT e.time, r.exchange_id, ${resume_channels}r.status, r.cursor AS last_event_id, r.cursor_sequence, r.first_sequence,
     r.last_sequence,
     iif(r.cursor_sequence IS NULL, NULL,
       (SELECT count(*) FROM frame f WHERE f.exchange_id = r.exchange_id AND f.sequence <= r.cursor_sequence))
       AS repeated_events,
     iif(r.cursor_sequence IS NULL, NULL, (
       SELECT count(DISTINCT f.sequence) FROM exchange y JOIN frame f ON f.exchange_id = y.id
-      WHERE y.session_id = r.session_id AND f.sequence > r.cursor_sequence AND f.sequence < r.last_sequence
+      WHERE y.contract = r.contract AND y.channel = r.channel AND f.sequence > r.cursor_sequence AND f.sequence < r.last_sequence
         AND f.sequence NOT IN (
           SELECT h.sequence FROM frame h WHERE h.exchange_id = r.exchange_id AND h.sequence IS NOT NULL)))
       AS lost_events,
@@ -92,15 +64,12 @@ CREATE VIEW resumes AS
   FROM (
     SELECT c.*,
       (SELECT max(f.sequence) FROM exchange y JOIN frame f ON f.exchange_id = y.id
-        WHERE y.session_id = c.session_id AND f.sse_id = c.last_event_id) AS cursor_sequence
+        WHERE y.contract = c.contract AND y.channel = c.channel AND ${is_cursor}) AS cursor_sequence
     FROM (
-      SELECT x.id AS exchange_id, x.session_id, x.started_ns / 1000000 AS at_ms, x.status,
-        (SELECT v.value FROM json_each(x.request_headers) h JOIN json_each(h.value) k JOIN json_each(h.value) v
-         WHERE k.key = 0 AND v.key = 1 AND lower(k.value) = 'last-event-id') AS last_event_id,
+      SELECT x.id AS exchange_id, x.contract, x.channel, x.cursor, x.started_ns / 1000000 AS at_ms, x.status,
         (SELECT min(f.sequence) FROM frame f WHERE f.exchange_id = x.id) AS first_sequence,
         (SELECT max(f.sequence) FROM frame f WHERE f.exchange_id = x.id) AS last_sequence
-      FROM exchange x WHERE x.operation = 'stream') c
-    WHERE c.last_event_id IS NOT NULL) r
+      FROM exchange x WHERE x.cursor IS NOT NULL) c) r
     JOIN exchanges e ON e.exchange_id = r.exchange_id;
 
 CREATE VIEW events_by_type AS
@@ -113,13 +82,13 @@ CREATE VIEW findings_with_events AS
   SELECT
     (SELECT strftime('%Y-%m-%dT%H:%M:%S', (w.started_unix_ns + g.time_ns) / 1000000000, 'unixepoch')
       || printf('.%06dZ', (w.started_unix_ns + g.time_ns) / 1000 % 1000000) FROM recording w) AS time,
-    g.code, g.severity, g.side, g.message, g.exchange_id, g.event, e.type, e.sequence, e.sse_id, x.session_id, e.data,
+    g.code, g.severity, g.side, g.message, g.exchange_id, g.event, e.type, e.sequence, e.sse_id, ${channels}e.data,
     x.label, g.time_ns / 1000000 AS at_ms, g.id AS finding_id
   FROM finding g JOIN exchange x ON x.id = g.exchange_id
     LEFT JOIN events e ON e.exchange_id = g.exchange_id AND e.event = g.event;
 
 CREATE VIEW before_first_finding AS
-  SELECT e.time, e.exchange_id, e.event, e.type, e.sequence, e.gap_ms, e.sse_id, e.session_id, e.data,
+  SELECT e.time, e.exchange_id, e.event, e.type, e.sequence, e.gap_ms, e.sse_id, ${channel_names}e.data,
     (SELECT group_concat(g.code || ': ' || g.message, char(10)) FROM finding g
       WHERE g.exchange_id = e.exchange_id AND g.event = e.event) AS finding
   FROM (

@@ -6,7 +6,7 @@
 
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ import click
 import orjson
 import yaml
 
+from wiretape.contract.contract_facts import ContractFacts
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.recording import RecordingInfo, is_sqlite_file, open_recording, sql_views
+from wiretape.recording.contract_views import channel_names, named_views
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_output, open_output
 
@@ -59,7 +61,8 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     missing = sql_views.find_outdated(file)
     columns = sql_views.read_columns(file)
     with open_recording(file) as recording:
-        texts = _build_files(file.stem, recording.info, columns, missing)
+        descriptions = read_descriptions(recording.contracts.contracts)
+        texts = _build_files(file.stem, recording.info, columns, missing, descriptions)
     folder = file.parent if to is None else to
     metadata, config = (folder / f"{file.stem}.{name}" for name in ("metadata.json", "datasette.yaml"))
     for path in (metadata, config):
@@ -101,15 +104,50 @@ def _print_commands(file: Path, metadata: Path, config: Path) -> None:
     click.echo(f"    {printable(shlex.join([*opens, '--config', str(config), *limits]))}")
 
 
+def read_descriptions(contracts: Sequence[ContractFacts]) -> dict[str, Any]:
+    """Return the descriptions of `tables`, `columns` and `queries` of a recording with these contracts."""
+    read = tomllib.loads((files(__package__) / "datasette_descriptions.toml").read_text("utf-8"))
+    kinds = {kind: read.pop(kind) for kind in ("channel", "outermost", "inner")}
+    channels = channel_names(contracts)
+    found: dict[str, Any] = _fill(read, {"channel": channels[0]})
+    for name in channels:
+        found["columns"][f"{name}_id"] = f"The {name.replace('_', ' ')} that it belongs to."
+    for view in named_views(contracts):
+        entity = view.entity
+        kind = "channel" if entity is None else "outermost" if entity.parent is None else "inner"
+        names = {"channel": view.channel, "view": view.name}
+        names |= {"entity": entity.name, "label": entity.label} if entity is not None else {}
+        table = _fill(kinds[kind], names)
+        found["queries"] += table.pop("queries", ())
+        found["tables"][view.name] = table
+        if entity is not None:
+            found["columns"][f"{entity.name}_id"] = f"The {entity.label} that it belongs to."
+            table["columns"] |= dict.fromkeys(view.counts, "How many of these are in it.")
+            if kind == "inner" and entity.title is None:
+                table["facets"].remove("name")
+                del table["columns"]["name"]
+    return found
+
+
+def _fill(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a value with names in place of what is in braces."""
+    if isinstance(value, dict):
+        return {key: _fill(each, names) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_fill(each, names) for each in value]
+    for name, text in names.items() if isinstance(value, str) else ():
+        value = value.replace(f"{{{name}}}", text)
+    return value
+
+
 def _build_files(
-    database: str, info: RecordingInfo, columns: _Columns, missing: tuple[str, ...]
+    database: str, info: RecordingInfo, columns: _Columns, missing: tuple[str, ...], descriptions: dict[str, Any]
 ) -> tuple[bytes, bytes]:
     """Return both files (UTF-8) for a recording that datasette calls `database` and that has these `columns`.
 
     datasette fails on sort and facet columns that do not exist, so these are left out, and so are queries that use a
     view that is `missing` or outdated.
     """
-    descriptions = tomllib.loads((files(__package__) / "datasette_descriptions.toml").read_text("utf-8"))
     queries = {
         query["name"]: {key: query[key] for key in _QUERY_KEYS}
         for query in descriptions["queries"]

@@ -1,11 +1,15 @@
 """`wiretape import`: make a recording of a file in another format."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from wiretape.contract import Contract
+from wiretape.contract.contract_facts import ContractChoice
+from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.errors import InputError
 from wiretape.files import PATH, file_errors, is_pipe, seekable
 from wiretape.recording import RecordingSource, is_sqlite_file, open_recording
@@ -13,6 +17,7 @@ from wiretape.recording.compressed_file import is_compressed
 from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, raw_stream
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording
+from wiretape_inspect.contract_options import allow_code_option, load_contracts
 
 _STDIN = Path("/dev/stdin")
 
@@ -35,9 +40,22 @@ _STDIN = Path("/dev/stdin")
     metavar="FILE",
     help="Recording to write.  [default: the name of FILE with .db, in the current folder]",
 )
-@click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {raw_stream.DEFAULT_URL}]")
+@click.option("--url", metavar="URL", help="With sse: URL of the stream.  [default: an example of the contract]")
+@click.option(
+    "--contract", "names", metavar="NAME_OR_FILE", multiple=True, help="Check with this contract. Repeatable."
+)
+@allow_code_option
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
-def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
+def import_(
+    file: Path,
+    *,
+    kind: str | None,
+    to: Path | None,
+    url: str | None,
+    names: Sequence[str],
+    allow_code: bool,
+    force: bool,
+) -> None:
     """Convert FILE from another format to a recording. If FILE is '-', read standard input.
 
     Credentials are replaced with fingerprints, as in recordings made by `wiretape proxy`. The command lists what the
@@ -50,16 +68,21 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
         wiretape import devtools.har
         gunzip -c run.har.gz | wiretape import - --output run.db
         wiretape import stream.sse --url http://127.0.0.1:8000/v1/sessions/ses_1/events/stream
+        wiretape import devtools.har --contract sse
     """
     file = _STDIN if file == Path("-") else file
     made = to if to is not None else _default_output(file)
     if to is not None:
         check_recording_output(made, [file], force=force)
+    contracts = load_contracts(names, allow_code=allow_code)
     with _readable_again(file) as whole:
         chosen = find_format(kind) if kind is not None else _detect(whole)
         # Checked here as well: that FILE is a recording already is more important than that the default output exists.
         check_recording_output(made, [file], force=force)
-        source = _read(chosen, whole, url)
+        source = _read(chosen, whole, url, contracts)
+        if contracts:
+            metadata = replace(source.metadata, contracts=dump_contracts(contracts))
+            source = replace(source, metadata=metadata, findings=None)
         write_recording(source, made)
     for note in source.notes:
         click.echo(printable(note), err=True)
@@ -84,12 +107,12 @@ def _readable_again(file: Path) -> Iterator[Path]:
         yield whole
 
 
-def _read(chosen: Format, file: Path, url: str | None) -> RecordingSource:
-    if url is None:
-        return chosen.reader().read(file)
-    if chosen.name != "sse":
+def _read(chosen: Format, file: Path, url: str | None, contracts: Sequence[Contract]) -> RecordingSource:
+    if chosen.name == "sse":
+        return raw_stream.read(file, url, ContractChoice(contracts) if contracts else None)
+    if url is not None:
         raise click.UsageError(f"--url requires the sse format, but FILE is {chosen.description}.")
-    return raw_stream.read(file, url)
+    return chosen.reader().read(file)
 
 
 def _detect(file: Path) -> Format:

@@ -89,9 +89,9 @@ def summarise(recording: Recording) -> tuple[list[SessionSummary], Counter[str]]
     for exchange in recording.exchanges():
         if not exchange.is_stream:
             others[str(exchange.response.status) if exchange.response else "no response"] += 1
-            if exchange.session_id is None:
+            if exchange.channel is None:
                 continue
-        session = sessions.setdefault(exchange.session_id, SessionSummary(recording.info, exchange.session_id))
+        session = sessions.setdefault(exchange.channel, SessionSummary(recording.info, exchange.channel))
         frames = recording.frames(exchange.number) if exchange.is_stream else ()
         session.add(exchange, frames, findings.get(exchange.number, ()))
     return list(sessions.values()), others

@@ -26,7 +26,7 @@ from wiretape_inspect.timeline_json import detail_document, exchange_json_lines,
 from wiretape_inspect.timeline_text import exchange_lines, stored_findings
 from wiretape_inspect.view.entity_spans import EntitySpans, Span, entity_spans, with_names
 from wiretape_inspect.view.filters import EVERYTHING, Filter, compile_filter, may_match_exchange, parse_filter
-from wiretape_inspect.view.recording_vocabulary import channel_of, vocabularies_of, vocabulary_for
+from wiretape_inspect.view.recording_vocabulary import vocabularies_of, vocabulary_for
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"
@@ -183,7 +183,7 @@ def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_js
     for exchange in selected:
         if exchange.is_stream:
             contract = vocabulary_for(exchange).contract
-            streams.setdefault((contract, channel_of(exchange)), []).append(exchange)
+            streams.setdefault((contract, exchange.channel), []).append(exchange)
     for (_, channel), exchanges in streams.items():
         vocabulary = vocabulary_for(exchanges[0])
         found = entity_spans(recording, exchanges, vocabulary)

@@ -316,7 +316,7 @@ def _differences(compare: Callable[[], Recording]) -> Callable[[Recording], Iter
     def lines(recording: Recording) -> Iterator[str]:
         with compare() as other:
             both = (recording, other)
-            sessions = [{exchange.session_id for exchange in each.exchanges()} - {None} for each in both]
+            sessions = [{exchange.channel for exchange in each.exchanges()} - {None} for each in both]
             own_ids = not sessions[0] & sessions[1]
             own_times = recording.info.started_unix_ns != other.info.started_unix_ns
             options = DiffOptions(ids=own_ids, times=own_times, tolerance_ns=TOLERANCE_NS)

@@ -109,8 +109,8 @@ def _check(first: Exchange, second: Exchange) -> None:
     for exchange in (first, second):
         if not exchange.is_stream:
             raise InputError(f"Exchange {exchange.number} is not an event stream: choose two streams of one session.")
-    if first.session_id != second.session_id:
-        names = " and ".join(printable(exchange.session_id or "none") for exchange in (first, second))
+    if first.channel != second.channel:
+        names = " and ".join(printable(exchange.channel or "none") for exchange in (first, second))
         raise InputError(
             f"Exchanges {first.number} and {second.number} belong to different sessions ({names}): "
             "choose two streams of the same session."

@@ -14,7 +14,6 @@ from wiretape_inspect.view.entity_spans import (
     EntitySpans,
     EventLocation,
     Span,
-    indexed_events,
     with_names,
 )
 from wiretape_inspect.view.recording_vocabulary import vocabulary_for
@@ -108,7 +107,7 @@ class ClientHistory:
         number = exchange.number
         position = self._recording.position_of_event(number, until + 1)
         end = position.start if position else _END
-        found = list(indexed_events(self._recording, number, end, self._vocabulary))
+        found = list(self._recording.indexed_events(exchange, end, self._vocabulary.deltas))
         first = max(found[-1].number, 1) if found else 1
         for types in self._vocabulary.texts:
             changing = [
@@ -117,8 +116,7 @@ class ClientHistory:
             begin = changing[-1] if changing else 0
             if begin and (began := next(self._recording.events(number, begin), None)):
                 self._add_text(types, began)
-            for delta in types.deltas.patterns:
-                first = min(first, self._recording.first_event_of_type(number, begin + 1, delta) or _END)
+            first = min(first, self._recording.first_event_of_type(number, begin + 1, types.deltas) or _END)
         for event in found:
             if event.number < first:
                 self._spans.add(event.type, event.keys, EventLocation(number, event.number, event.time_ns))
@@ -179,7 +177,7 @@ def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange
         earlier = [
             other
             for other in recording.exchanges()
-            if other.is_stream and other.session_id == exchange.session_id and other.number < exchange.number
+            if other.is_stream and other.channel == exchange.channel and other.number < exchange.number
         ]
         found = next((other for other in reversed(earlier) if recording.has_event_id(other.number, cursor)), None)
         if found is None:

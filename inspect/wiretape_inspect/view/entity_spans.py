@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from wiretape.contract.vocabulary import Vocabulary
 from wiretape.event_format import Entity
@@ -120,28 +120,9 @@ def entity_spans(recording: Recording, exchanges: Sequence[Exchange], vocabulary
     found = EntitySpans(vocabulary)
     for exchange in exchanges:
         if exchange.is_stream:
-            for event in indexed_events(recording, exchange.number, _END, vocabulary):
+            for event in recording.indexed_events(exchange, _END, vocabulary.deltas):
                 found.add(event.type, event.keys, EventLocation(exchange.number, event.number, event.time_ns))
     return found
-
-
-class IndexedEvent(NamedTuple):
-    """What the index has of an event."""
-
-    number: int
-    time_ns: int
-    type: str
-    keys: Keys
-    sequence: int | None
-
-
-def indexed_events(recording: Recording, exchange: int, before: int, vocabulary: Vocabulary) -> Iterator[IndexedEvent]:
-    """Yield the events of a stream before an offset, except deltas."""
-    for event, time_ns, type_, run, call, sequence in recording.indexed_facts(
-        exchange, before, vocabulary.deltas.patterns
-    ):
-        keys = (("run", run), ("tool_call", call))
-        yield IndexedEvent(event, time_ns, type_, {name: key for name, key in keys if key is not None}, sequence)
 
 
 def with_names(recording: Recording, spans: Iterable[Span]) -> Iterator[Span]:

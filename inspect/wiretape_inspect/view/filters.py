@@ -26,7 +26,7 @@ from wiretape.rules import Finding
 from wiretape.safe_text import closest_match, shorten
 from wiretape.sse import FrameKind
 from wiretape.units import parse_duration
-from wiretape_inspect.view.recording_vocabulary import Keys, channel_of, request_keys
+from wiretape_inspect.view.recording_vocabulary import Keys, request_keys
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -310,7 +310,7 @@ def _wanted(filter_: Filter) -> tuple[str, ...]:
 
 def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
     """Whether the filter can match anything of an exchange.  If not, its body need not be read."""
-    head = Subject((), exchange.number, channel_of(exchange))
+    head = Subject((), exchange.number, exchange.channel)
     groups = [[_condition(one) for one in group if one.field in {"exchange", CHANNEL}] for group in filter_.groups]
     return not groups or any(all(matches(head) for matches in group) for group in groups)
 
@@ -321,7 +321,7 @@ def request_subject(exchange: Exchange, previews: Iterable[str], findings: Itera
     return Subject(
         ("request",),
         exchange.number,
-        channel_of(exchange),
+        exchange.channel,
         request_keys(exchange),
         codes=_codes(findings),
         texts=lambda: texts,
@@ -347,12 +347,12 @@ def row_subject(exchange: Exchange, row: StreamRow, found: AbstractSet[str] = fr
     codes = () if isinstance(row, DeltaRow) else _codes(row.findings)
     if not isinstance(row, EventRow):
         kinds, gap_ns, text = _describe(row)
-        return Subject(kinds, exchange.number, channel_of(exchange), gap_ns=gap_ns, codes=codes, texts=lambda: (text,))
+        return Subject(kinds, exchange.number, exchange.channel, gap_ns=gap_ns, codes=codes, texts=lambda: (text,))
     event = row.event
     return Subject(
         kinds=("message", event.kind),
         exchange=exchange.number,
-        channel=channel_of(exchange),
+        channel=exchange.channel,
         keys=event.keys,
         event=event.number,
         sequence=event.sequence,

@@ -17,18 +17,13 @@ def vocabularies_of(recording: Recording) -> tuple[Vocabulary, ...]:
 
 def vocabulary_for(exchange: Exchange) -> Vocabulary:
     """Return the vocabulary of the contract that an exchange belongs to; that of the first if it belongs to none."""
-    found = exchange.contracts.find(exchange.request.method, exchange.request.target)
+    found = exchange.facts
     return vocabulary_of(next(iter(exchange.contracts.contracts), _NO_CONTRACT) if found is None else found.contract)
 
 
 _NO_CONTRACT = ContractFacts("", ())
 
 
-def channel_of(exchange: Exchange) -> str | None:
-    """Return the channel that a request names."""
-    return exchange.session_id
-
-
 def request_keys(exchange: Exchange) -> Keys:
     """Return the keys of the entities that the path of a request names."""
-    return {"run": exchange.run_id} if exchange.run_id is not None else {}
+    return {} if exchange.facts is None else exchange.facts.keys

@@ -141,7 +141,7 @@ class _Grouping:
 
 def find_session_ids(recording: Recording) -> frozenset[str]:
     """The ids of all sessions that requests of the recording name.  Raises RecordingError."""
-    ids = (exchange.session_id or session_in(exchange.request.target) for exchange in recording.exchanges())
+    ids = (exchange.channel or session_in(exchange.request.target) for exchange in recording.exchanges())
     return frozenset(session_id for session_id in ids if session_id is not None)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wiretape.agent_sessions import EVENT_DELTAS, STREAM
 from wiretape.content_encoding import DecodingError, decoder
+from wiretape.contract.contract_facts import ContractChoice, detected_contracts
 from wiretape.errors import InputError
 from wiretape.files import file_errors
 from wiretape.observations import (
@@ -31,8 +31,6 @@ from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import printable
 from wiretape.sse import EVENT_STREAM
 
-DEFAULT_URL = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"
-"""Assumed URL of a stream."""
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:(?:data|event|id|retry):|:)")
 _NOTE = (
     "The file contains only the bytes of a stream. The request ({}) and the start of the response are made up, and all "
@@ -43,15 +41,22 @@ _PART = 1 << 16
 _SCHEMES = ("http", "https")
 
 
-def read(path: Path, url: str = DEFAULT_URL) -> RecordingSource:
-    """Start to read a stream that came from `url`.  Raises InputError."""
+def default_url(contracts: ContractChoice) -> str:
+    """Return the assumed URL of a stream."""
+    return f"http://127.0.0.1{contracts.example_target}"
+
+
+def read(path: Path, url: str | None = None, contracts: ContractChoice | None = None) -> RecordingSource:
+    """Start to read a stream that came from `url`, by default of the first of the contracts.  Raises InputError."""
+    example = default_url(contracts or detected_contracts())
+    url = example if url is None else url
     try:
         parts = urlsplit(url)
         valid = parts.scheme in _SCHEMES and bool(parts.netloc) and url.isascii()
     except ValueError:
         valid = False
     if not valid:
-        raise InputError(f"Invalid URL {printable(url)}: expected the URL of a stream, for example {DEFAULT_URL}.")
+        raise InputError(f"Invalid URL {printable(url)}: expected the URL of a stream, for example {example}.")
     with file_errors(path):
         written_ns = path.stat().st_mtime_ns
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
