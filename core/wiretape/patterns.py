@@ -1,9 +1,9 @@
 """Patterns of contracts: globs, JSON pointers and paths.  Matching takes linear time, whoever wrote the pattern."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from wiretape.bounded_dict import put_bounded
 
@@ -14,6 +14,7 @@ LONGEST = 300
 _MOST_CACHED = 1000
 _MOST_STEPS = 20
 _MOST_ASTERISKS = 5
+_MOST_PARAMETERS = 1000
 _PARAMETER = re.compile(r"\{.+\}")
 
 
@@ -78,8 +79,8 @@ class Pointer:
         if len(text) > LONGEST or text.count("/") > _MOST_STEPS:
             raise ValueError(f"expected a JSON pointer of at most {_MOST_STEPS} steps and {LONGEST} characters")
         self.text = text
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
-        self._steps = [(step, int(step) if step.isascii() and step.isdigit() else None) for step in steps]
+        self.steps = [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
+        self._steps = [(step, int(step) if step.isascii() and step.isdigit() else None) for step in self.steps]
 
     def __str__(self) -> str:
         return self.text
@@ -99,6 +100,14 @@ class Pointer:
             else:
                 return MISSING
         return value
+
+
+def set_value(document: dict[str, Any], steps: Sequence[str], value: Any) -> None:
+    """Set the value at the steps of a pointer, in objects that are made as needed."""
+    *outer, last = steps
+    for step in outer:
+        document = document.setdefault(step, {})
+    document[last] = value
 
 
 class RequestPattern:
@@ -149,11 +158,49 @@ class RequestPattern:
         """The path, without what may be before it."""
         return "/".join(["", *(segment for segment, _ in self._fixed), *("*",) * self._ends_anywhere])
 
+    def base_of(self, target: str) -> str:
+        """Return what precedes the path in a request that matches; empty unless the pattern begins with a `*`."""
+        segments = _path(target).split("/")[1:]
+        others = (len(segments) - len(self._fixed)) * self._begins_anywhere
+        return "".join(f"/{segment}" for segment in segments[:others])
+
+    def find_parameter(self, name: str, target: str) -> tuple[str, str] | None:
+        """Return the base path, and what a name stands for, in any path that begins as the pattern does up to it."""
+        before = self._fixed[: next(at for at, (_, each) in enumerate(self._fixed) if each == name)]
+        segments = _path(target).split("/")[1:]
+        places = len(segments) - len(before)
+        for start in range(places if self._begins_anywhere else min(1, places)):
+            pairs = zip(before, segments[start:], strict=False)
+            found = _decode(segments[start + len(before)])
+            if found and all(each is not None or text == _decode(segment) for (text, each), segment in pairs):
+                return "".join(f"/{each}" for each in segments[:start]), found
+        return None
+
     def example(self) -> str:
         """Return a request that matches."""
         method = "GET" if self.method == "*" else self.method
         parts = [name or text for text, name in self._fixed] + ["stream"] * self._ends_anywhere
         return f"{method} /{'/'.join(parts)}"
+
+
+class RequestFlag:
+    """A query parameter with which a request asks for something: `query:NAME=VALUE`."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError."""
+        place, _, flag = text.partition(":")
+        self.name, _, self._value = flag.partition("=")
+        if place != "query" or not self.name or not self._value:
+            raise ValueError(f"expected query:NAME=VALUE, for example query:deltas=true, got {text!r}")
+
+    def is_in(self, target: str) -> bool:
+        """Whether a request has it, whatever the case of its value."""
+        query = target.partition("#")[0].partition("?")[2]
+        try:
+            pairs = parse_qsl(query, max_num_fields=_MOST_PARAMETERS)
+        except ValueError:
+            return False
+        return any(name == self.name and value.lower() == self._value.lower() for name, value in pairs)
 
 
 def _path(target: str) -> str:

@@ -10,19 +10,20 @@ from functools import partial
 
 from wiretape.control_protocol import check_token
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
-from wiretape_replay.access.error_envelope import malformed_request_handler
+from wiretape_replay.access.error_responses import malformed_request_handler
 from wiretape_replay.channel.channel_log import LogEntry
 from wiretape_replay.channel.channel_streams import FaultySender
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_schedule import FaultSchedule, StreamFaults, identify_service_request
-from wiretape_replay.faults.fault_script import FaultRequest, FaultScript
+from wiretape_replay.faults.fault_schedule import FaultSchedule, Identify, StreamFaults
+from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.faults.frame_damage import Instruction, LogFault, PauseSending, SendBytes, SendError
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import Handler, HttpServer
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.replayed_contracts import ReplayedContracts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class RunningServer:
     """Moves the playheads."""
     token: str
     """The control token."""
+    contracts: ReplayedContracts
     has_playheads: bool = True
     """Whether there is a playhead to move."""
 
@@ -47,24 +49,26 @@ class OfflineServer:
     def __init__(
         self,
         script: FaultScript,
+        contracts: ReplayedContracts,
         *,
         log: Callable[[str], None] | None,
         checker: ClientChecker | None,
         token: str | None,
         ids: RequestIdCounter | None = None,
         bases: Collection[str] = ("",),
-        identify: Callable[[HttpRequest], FaultRequest] = identify_service_request,
+        identify: Identify | None = None,
     ) -> None:
         """`log` receives a line for each request; `token` is the control token, None generates one.
 
         `bases` are the base paths of the service, under which every request is judged.
-        `identify` returns what decides which faults apply to a request.
+        `identify` is for channels that no path names; see FaultSchedule.
 
         Raises InputError for a token that cannot be sent in a header.
         """
         self.ids = ids or RequestIdCounter()
         """Ids of the responses that do not come from a recording."""
-        self.faults = FaultSchedule(script, identify)
+        self.faults = FaultSchedule(script, contracts, identify)
+        self._contracts = contracts
         self._fault_actions = FaultActions(self.faults, self.ids) if script.faults else None
         self.faulty_sender = None if self._fault_actions is None else self._fault_actions.sender
         """Returns the sender of a stream that faults can hit; None without faults."""
@@ -100,7 +104,7 @@ class OfflineServer:
         if self._checker is not None:
             control.client_findings = self._checker.attribution.client.kept
             self._checker.on_finding.append(lambda _: control.changes.notify())
-        malformed = malformed_request_handler(self.ids, allowed_methods)
+        malformed = malformed_request_handler(self._contracts.main.errors, self.ids.next, allowed_methods)
         api = ControlApi(control, self.token)
         server = HttpServer(handler, self._log, listener, malformed, control=api.respond)
         try:
@@ -108,7 +112,7 @@ class OfflineServer:
             try:
                 if self._checker is not None:
                     needs_key = access is not None and access.policy.authentication
-                    self._checker.open(url, self._bases, needs_key=needs_key)
+                    self._checker.open(url, self._contracts, self._bases, needs_key=needs_key)
                 yield url
             finally:
                 control.changes.close()

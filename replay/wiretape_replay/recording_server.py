@@ -7,7 +7,7 @@ from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 
-from wiretape.agent_sessions import AUTHENTICATION_REQUIRED, ERROR_CODES
+from wiretape.contract.contract_tables import ErrorCase
 from wiretape.http_headers import bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
@@ -17,17 +17,17 @@ from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.channel.recorded_channels import (
     build_channels,
-    find_service_bases,
-    find_session_ids,
+    find_bases,
+    find_known_channels,
 )
 from wiretape_replay.channel.recorded_connection import read_event
-from wiretape_replay.channel.stream_facts import SERVICE, comparable_target
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_schedule import identify_channel_request, identify_service_request
+from wiretape_replay.faults.fault_schedule import identify_request
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.offline_server import OfflineServer, RunningServer
+from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import ReplayOptions
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
@@ -91,42 +91,46 @@ async def serve_replay(
     ids = RequestIdCounter()
     with open_recording(recording_path) as recording:
         warnings: list[str] = []
-        facts = options.stream_facts(recording)
+        contracts = options.contracts_for(recording)
         has_playheads = options.mode == "channel"
         channels = RecordedChannels()
         if has_playheads:
-            channels = build_channels(recording, warnings.append, facts, options.matching)
+            channels = build_channels(recording, warnings.append, contracts, options.matching)
         verbatim = VerbatimPlayer(
             recording,
             options.speed_factor,
             matching=options.matching,
             includes=lambda exchange: exchange.number not in channels.left_out,
-            target_of=partial(comparable_target, facts) if has_playheads else attrgetter("target"),
+            target_of=contracts.comparable_target if has_playheads else attrgetter("target"),
             request_ids=ids,
+            errors_of=lambda request: contracts.of(request).errors,
         )
-        finder = ChannelFinder(channels, verbatim.queues, facts)
+        finder = ChannelFinder(channels, verbatim.queues, contracts)
         server = OfflineServer(
             options.script,
+            contracts,
             log=log,
             checker=checker,
             token=token,
             ids=ids,
-            bases=find_service_bases(recording),
-            identify=identify_service_request if facts is SERVICE else partial(identify_channel_request, finder),
+            bases=find_bases(recording, contracts),
+            identify=partial(identify_request, contracts, finder=finder),
         )
         playheads = Playheads(
-            speed=options.speed_factor, paused=options.paused, per_connection=options.playhead == "connection"
+            speed=options.speed_factor,
+            paused=options.paused,
+            per_connection=options.playhead == "connection",
+            keep_alive_s=contracts.main.contract.service.keep_alive_s,
         )
         player = None
         if has_playheads:
-            streams = ChannelStreams(playheads, ids, server.faulty_sender, facts)
-            known_ids = find_session_ids(recording) if facts is SERVICE else None
-            player = ChannelPlayer(finder, verbatim, streams, known_ids=known_ids)
+            streams = ChannelStreams(playheads, ids, contracts, server.faulty_sender)
+            player = ChannelPlayer(finder, verbatim, streams, known=find_known_channels(recording, contracts))
         access = None
-        policy = options.access_policy(recorded_keys=_required_keys(recording))
+        policy = options.access_policy(contracts, recorded_keys=_required_keys(recording, contracts))
         if policy is not None:
-            access = AccessControl(policy, ids.next, _workspaces_of(channels.by_name))
-        control = replay_control(playheads, verbatim, player)
+            access = AccessControl(policy, contracts, ids.next, _workspaces_of(channels.by_name, contracts))
+        control = replay_control(playheads, verbatim, player, contracts)
         handler = verbatim.respond if player is None else player.respond
         try:
             async with server.listen(handler, control, host, port, access=access) as url:
@@ -135,6 +139,7 @@ async def serve_replay(
                     faults=server.faults,
                     control=control,
                     token=server.token,
+                    contracts=contracts,
                     has_playheads=has_playheads,
                     verbatim=verbatim,
                     player=player,
@@ -144,29 +149,35 @@ async def serve_replay(
             playheads.stop()
 
 
-def _required_keys(recording: Recording) -> bool:
+def _required_keys(recording: Recording, contracts: ReplayedContracts) -> bool:
     """Whether the recorded service required keys.
 
-    A request for one of its operations had a key or was refused with 401, and none succeeded without a key.
+    A request for an operation of a contract that says how requests without a key are refused had a key or was refused
+    so, and none succeeded without a key.
     """
-    refused = ERROR_CODES[AUTHENTICATION_REQUIRED].status
     required = False
     for exchange in recording.exchanges():
-        if exchange.operation is None or exchange.request.is_invented:
+        described = contracts.describe(exchange.request.method, exchange.request.target)
+        errors = described.facts.errors
+        code = None if errors is None else errors.code_of(ErrorCase.NO_KEY)
+        if described.operation is None or errors is None or code is None or exchange.request.is_invented:
             continue
         status = exchange.response.status if exchange.response is not None else None
         has_key = bool(bearer_keys(exchange.request.headers))
         if not has_key and status is not None and status // 100 == 2:
             return False
-        required |= has_key or status == refused
+        required |= has_key or status == errors.codes[code].status
     return required
 
 
-def replay_control(playheads: Playheads, verbatim: VerbatimPlayer, player: ChannelPlayer | None) -> PlayheadControl:
+def replay_control(
+    playheads: Playheads, verbatim: VerbatimPlayer, player: ChannelPlayer | None, contracts: ReplayedContracts
+) -> PlayheadControl:
     """Control of a replay's playheads; `player` is None in verbatim mode, which has none."""
     return PlayheadControl(
         playheads,
         {} if player is None else {name: channel.log for name, channel in player.channels.items()},
+        contracts,
         connected=() if player is None else player.streams.connected,
         requests=lambda: _summarise_requests(verbatim, player),
         on_reset=[verbatim.queues.reset],
@@ -181,13 +192,16 @@ def _summarise_requests(verbatim: VerbatimPlayer, player: ChannelPlayer | None) 
     return RequestSummary(len(requests) - refused, refused, len(verbatim.served), misses)
 
 
-def _workspaces_of(sessions: Mapping[str, PlayableChannel]) -> Callable[[str], str | None]:
-    """Return a function that gives the workspace of a session; None if none of its events contains it."""
+def _workspaces_of(
+    channels: Mapping[str, PlayableChannel], contracts: ReplayedContracts
+) -> Callable[[str], str | None]:
+    """Return a function that gives the workspace of a channel; None if none of its events contains it."""
 
     @cache
-    def find_workspace(session_id: str) -> str | None:
-        durable = (entry for entry in sessions[session_id].log.entries if entry.kind is EntryKind.DURABLE)
-        found = (read_event(entry.data).document.get("workspace_id") for entry in durable)
-        return next((each for each in found if type(each) is str), None)
+    def find_workspace(name: str) -> str | None:
+        log = channels[name].log
+        facts = contracts.main if log.opened_by is None else contracts.describe(*log.opened_by).facts
+        durable = (entry for entry in log.entries if entry.kind is EntryKind.DURABLE)
+        return next(filter(None, (facts.find_workspace(read_event(entry.data), name) for entry in durable)), None)
 
-    return lambda session_id: find_workspace(session_id) if session_id in sessions else None
+    return lambda name: find_workspace(name) if name in channels else None

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from wiretape.agent_sessions import LIMITS
 from wiretape.contract import CodeUse, Contract, load_contract
 from wiretape.contract.contract_builder import load_recorded
 from wiretape.contract.contract_facts import ContractChoice
+from wiretape.contract.contract_files import BUNDLED
 from wiretape.errors import InputError
 from wiretape.input_validation import Source
 from wiretape.json_path import JsonPath
@@ -17,9 +17,9 @@ from wiretape.observations import is_header_name
 from wiretape.recording import Recording
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
-from wiretape_replay.access.access_settings import AccessPolicy, decode_access_policy
-from wiretape_replay.channel.stream_facts import SERVICE, ContractStreamFacts, StreamFacts
+from wiretape_replay.access.access_settings import AccessPolicy, AccessSettings
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
+from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
 
 SERVING = "What to serve, and where"
@@ -28,9 +28,6 @@ MATCHING = "Matching requests with recorded responses (except streams in channel
 ACCESS = "Authentication and limits"
 FAULTS = "Faults"
 """Groups of options in the help."""
-
-AGENT_SESSIONS, ANY_STREAM = "agent-sessions", "sse"
-"""The names of contracts that recordings suggest."""
 
 
 def option(default: Any, flag: str, group: str, help: str, **attributes: Any) -> Any:  # noqa: A002 - as in click
@@ -67,7 +64,7 @@ class ReplayOptions:
         "--contract",
         SERVING,
         "Contract of the streams; `wiretape contract list` prints names.  [default: that of the configuration or the "
-        "recording, or agent-sessions if the recording has its operations, or sse]",
+        "recording, or the first that comes with wiretape and has an operation in the recording]",
         metavar="NAME|FILE",
     )
     speed: str | float = option(
@@ -138,7 +135,7 @@ class ReplayOptions:
     speed_factor: float = field(init=False, repr=False, compare=False)
     """The multiple of the recorded speed; infinity: at once."""
     matching: Matching = field(init=False, repr=False, compare=False)
-    policy: AccessPolicy | None = field(init=False, repr=False, compare=False)
+    access: AccessPolicy | AccessSettings | None = field(init=False, repr=False, compare=False)
     """The content of `service`, parsed."""
     script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
@@ -148,15 +145,12 @@ class ReplayOptions:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.mode == "verbatim" and self.contract:
-            raise InputError("Verbatim mode does not read streams: leave out the option contract, or use channel mode.")
         if self.mode == "verbatim" and (self.paused or self.playhead == "connection"):
             raise InputError(
                 "Verbatim mode has no playhead: leave out the options paused and playhead, or use channel mode."
             )
         service = self.service
-        if service is not None and not isinstance(service, AccessPolicy):
-            service = decode_access_policy(*toml_document("service", service))
+        is_file = service is not None and not isinstance(service, AccessPolicy)
         script, source = _read_faults(self.faults)
         script.check_mode(self.mode)
         given = self.contract if isinstance(self.contract, list | tuple) else [self.contract] if self.contract else []
@@ -165,44 +159,41 @@ class ReplayOptions:
             "_faults_source": source,
             "speed_factor": parse_speed(self.speed),
             "matching": self._matching(),
-            "policy": service,
+            "access": AccessSettings.decode(*toml_document("service", service)) if is_file else service,
             "script": script,
         }
         for name, value in parsed.items():
             object.__setattr__(self, name, value)
 
-    def access_policy(self, *, recorded_keys: bool) -> AccessPolicy | None:
+    def access_policy(self, contracts: ReplayedContracts, *, recorded_keys: bool) -> AccessPolicy | None:
         """How requests are authenticated and limited; None: not at all.
 
-        `recorded_keys` says whether the recorded service required keys, which is the default.
+        `recorded_keys` says whether the recorded service required keys, which is the default.  Raises InputError for
+        settings that do not fit the contracts.
         """
+        if self.limits and not contracts.limits:
+            raise InputError(f"There are no limits in {contracts.names}: leave out the option limits.")
         is_verbatim = self.mode == "verbatim"
-        if is_verbatim and self.policy is None and not self.limits:
+        if is_verbatim and self.access is None and not self.limits:
             return None
-        policy = self.policy or AccessPolicy(authentication=recorded_keys and not is_verbatim)
+        policy = self.access.policy(contracts) if isinstance(self.access, AccessSettings) else self.access
+        policy = policy or AccessPolicy(authentication=recorded_keys and not is_verbatim)
         if self.limits and not policy.limits:
-            policy = replace(policy, limits=LIMITS)
+            policy = replace(policy, limits=contracts.limits)
         return replace(policy, authentication=False) if self.no_auth else policy
 
-    def stream_facts(self, recording: Recording) -> StreamFacts:
-        """How the streams of a recording are read.
+    def contracts_for(self, recording: Recording) -> ReplayedContracts:
+        """Return the contracts that were chosen, or that the recording names, or else the one that it suggests.
 
-        By the contract that was chosen, or that the recording names; of several, by the first one that has an operation
-        in the recording.  Raises InputError for faults that this contract does not allow.
+        Raises InputError for faults that they do not allow.
         """
-        stored = recording.info.contracts
-        contracts = self.loaded_contracts or load_recorded(stored, str(recording.path), CodeUse.SKIP)
-        requests = [exchange.request for exchange in recording.exchanges()]
-        used = (each for each in contracts if any(each.find_operation(one.method, one.target)[0] for one in requests))
-        contract = next(used, contracts[0] if contracts else None)
-        if contract is None:
-            is_service = any(exchange.operation is not None for exchange in recording.exchanges())
-        else:
-            is_service = contract.name == AGENT_SESSIONS
-            recording.contracts = ContractChoice(contracts)
+        stored, origin = recording.info.contracts, str(recording.path)
+        chosen = self.loaded_contracts or load_recorded(stored, origin, CodeUse.SKIP)
+        contracts = ReplayedContracts(chosen or [_suggest_contract(recording)], is_chosen=bool(chosen))
+        recording.contracts = ContractChoice(contracts.contracts)
         if self._faults_source is not None:
-            self.script.check_contract(self._faults_source, is_service=is_service)
-        return SERVICE if is_service else ContractStreamFacts(contract or load_contract(ANY_STREAM))
+            self.script.check_contracts(self._faults_source, contracts)
+        return contracts
 
     def _matching(self) -> Matching:
         ignored_query = frozenset(string_list("ignore_query", self.ignore_query))
@@ -237,14 +228,22 @@ def _load_contract(given: object) -> Contract:
     return given if isinstance(given, Contract) else load_contract(str(given), code=CodeUse.SKIP)
 
 
-def fault_script(value: object) -> FaultScript:
-    """The faults for the Agent Session Service: a file, its text, a dictionary, one fault or a list of faults.
+def _suggest_contract(recording: Recording) -> Contract:
+    """Return the first contract that comes with wiretape and has an operation in the recording."""
+    *others, any_stream = map(load_contract, BUNDLED)
+    requests = [exchange.request for exchange in recording.exchanges()] if others else []
+    found = (each for each in others if any(each.find_operation(one.method, one.target)[0] for one in requests))
+    return next(found, any_stream)
 
-    Raises InputError.
+
+def fault_script(value: object, contracts: ReplayedContracts | None = None) -> FaultScript:
+    """The faults: a file, its text, a dictionary, one fault or a list of faults.
+
+    Without contracts, only what is the same for every contract is checked.  Raises InputError.
     """
     script, source = _read_faults(value)
-    if source is not None:
-        script.check_contract(source, is_service=True)
+    if source is not None and contracts is not None:
+        script.check_contracts(source, contracts)
     return script
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wiretape.contract import load_contract
 from wiretape.errors import InputError
 from wiretape.installed_parts import load_part
 from wiretape.safe_text import shorten
@@ -14,6 +15,7 @@ from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.offline_server import RunningServer
+from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import (
     ACCESS,
     FAULTS_OPTION,
@@ -37,7 +39,7 @@ class Service(RunningServer):
     """A valid bearer key, with all scopes if there is one."""
     clock: Clock
     logs: Mapping[str, ChannelLog]
-    """The events of each session, by its id."""
+    """The events of each channel, by its name."""
     streams: ChannelStreams
 
 
@@ -45,6 +47,8 @@ class Service(RunningServer):
 class StandIn:
     """What a contract has to provide so that `wiretape serve` plays its service.  All functions raise InputError."""
 
+    contract: str
+    """The name of the contract whose service it is."""
     serve: Callable[..., AbstractAsyncContextManager[Service]]
     """Serves a scenario; has the parameters of `serve_scenario`, except that all of them are given."""
     default_scenario: str
@@ -95,6 +99,8 @@ class ServeOptions:
     stand_in: StandIn = field(init=False, repr=False, compare=False)
     settings: Any = field(init=False, repr=False, compare=False)
     """The settings of the stand-in, parsed."""
+    contracts: ReplayedContracts = field(init=False, repr=False, compare=False)
+    """That of the stand-in."""
     script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
 
@@ -105,7 +111,9 @@ class ServeOptions:
         stand_in = find_stand_in(self.contract)
         object.__setattr__(self, "stand_in", stand_in)
         object.__setattr__(self, "settings", stand_in.read_settings(self.service))
-        object.__setattr__(self, "script", fault_script(self.faults))
+        contracts = ReplayedContracts([load_contract(stand_in.contract)], is_chosen=False)
+        object.__setattr__(self, "contracts", contracts)
+        object.__setattr__(self, "script", fault_script(self.faults, contracts))
 
     @property
     def is_virtual(self) -> bool:

@@ -79,6 +79,7 @@ def tickets(monkeypatch):
     """A module with a stand-in."""
     module = ModuleType("tickets_stand_in")
     module.STAND_IN = StandIn(
+        contract="sse",
         serve=lambda *_, **__: None,
         default_scenario="open",
         scenarios=lambda: [("open", "A ticket is opened")],

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from service_contracts import SERVICE
+
 from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry, PlayableChannel, RecordedChannels
 from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
 from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.channel.playhead_clock import Playheads
-from wiretape_replay.channel.stream_facts import SERVICE
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.generated_ids import RequestIdCounter
@@ -42,7 +43,7 @@ def event(number: int, at_ms: float, type_: str = "tool.started", **more: object
 
 def delta(text: str, at_ms: float) -> LogEntry:
     data = f'event: message.delta\ndata: {{"type":"message.delta","delta":{{"text":"{text}"}}}}\n\n'.encode()
-    return LogEntry(EntryKind.EPHEMERAL, round(at_ms * MS), data, type="message.delta")
+    return LogEntry(EntryKind.EPHEMERAL, round(at_ms * MS), data, type="message.delta", is_optional=True)
 
 
 def comment(at_ms: float, data: bytes = b": note\n\n") -> LogEntry:
@@ -171,17 +172,17 @@ async def playing(
 ) -> AsyncIterator[Stage]:
     """Serve sessions (a single one is `s1`) without recorded responses."""
     logs = entries if isinstance(entries, dict) else {"s1": entries}
-    sessions = {name: PlayableChannel(ChannelLog(name, list(log)), HEAD) for name, log in logs.items()}
+    sessions = {name: PlayableChannel(ChannelLog(name, list(log), "session"), HEAD) for name, log in logs.items()}
     path = folder / "nothing.db"
     Writer.create(path, upstream="http://service.test").close(1)
     playheads = Playheads(speed=speed, paused=paused, per_connection=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
         others = VerbatimPlayer(recording, math.inf)
-        streams = ChannelStreams(playheads, RequestIdCounter())
-        known_ids = frozenset([*sessions, *known])
-        finder = ChannelFinder(RecordedChannels(sessions, sessions), others.queues, SERVICE)
-        player = ChannelPlayer(finder, others, streams, known_ids=known_ids)
-        control = replay_control(playheads, others, player)
+        streams = ChannelStreams(playheads, RequestIdCounter(), SERVICE)
+        by_path = {("agent-sessions", name): session for name, session in sessions.items()}
+        finder = ChannelFinder(RecordedChannels(sessions, by_path), others.queues, SERVICE)
+        player = ChannelPlayer(finder, others, streams, known=frozenset([*sessions, *known]))
+        control = replay_control(playheads, others, player, SERVICE)
         server = HttpServer(player.respond, print, control=ControlApi(control, TOKEN).respond)
         stage = Stage(await server.start("127.0.0.1", 0), player, others, control)
         try:

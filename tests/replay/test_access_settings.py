@@ -3,18 +3,18 @@
 from pathlib import Path
 
 import pytest
+from service_contracts import SERVICE
 
-from wiretape.agent_sessions import LIMITS, OPERATIONS, Limit
+from wiretape.contract import load_contract
+from wiretape.contract.service_terms import Limit
 from wiretape.errors import InputError
-from wiretape_replay.access.access_settings import (
-    ASSUMED_COUNTS,
-    ASSUMED_SCOPES,
-    AccessPolicy,
-    ApiKey,
-)
+from wiretape_replay.access.access_settings import AccessPolicy, ApiKey
 from wiretape_replay.http_server.http_messages import RequestPattern
+from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import ReplayOptions
 
+LIMITS = {"sessions": Limit(30, 60), "runs": Limit(60, 60), "events": Limit(120, 60)}
+ANY_STREAM = ReplayedContracts([load_contract("sse")])
 FULL = """
 [[keys]]
 key = "alice"
@@ -47,15 +47,16 @@ s9 = "ws_2"
 
 @pytest.fixture
 def load(tmp_path):
-    def write(text):
+    def write(text, contracts=SERVICE):
         (tmp_path / "service.toml").write_text(text)
-        return ReplayOptions(service=tmp_path / "service.toml").policy
+        return ReplayOptions(service=tmp_path / "service.toml").access_policy(contracts, recorded_keys=True)
 
     return write
 
 
 def first_match(rows, method, target):
-    return next((value for pattern, value in rows if pattern.matches(method, target)), None)
+    operation = SERVICE.operation_name(method, target)
+    return next((value for pattern, value in rows if pattern.matches(method, target, operation)), None)
 
 
 def test_a_file_can_set_everything(load):
@@ -84,13 +85,21 @@ def test_an_empty_file_accepts_every_key_and_applies_the_published_limits(load):
 
 def test_without_a_file_no_limits_apply_by_default():
     assert AccessPolicy().limits == {}
-    policy = ReplayOptions(limits=True, no_auth=True).access_policy(recorded_keys=True)
+    policy = ReplayOptions(limits=True, no_auth=True).access_policy(SERVICE, recorded_keys=True)
     assert (policy.limits, policy.authentication) == (LIMITS, False)
 
 
 def test_each_of_the_three_limits_applies_to_some_operation():
-    assert set(ASSUMED_COUNTS.values()) == set(LIMITS)
-    assert set(OPERATIONS) < set(ASSUMED_COUNTS)
+    assert set(SERVICE.counts.values()) == set(LIMITS)
+    assert set(SERVICE.operations) < set(SERVICE.counts)
+
+
+def test_limits_are_those_of_the_contract(load):
+    with pytest.raises(InputError, match=r"^There are no limits in the contract sse: leave out the option limits\.$"):
+        ReplayOptions(limits=True).access_policy(ANY_STREAM, recorded_keys=True)
+    with pytest.raises(InputError, match=r"limits\.runs: unknown limit runs: the contract sse has no limits\.$"):
+        load("[limits]\nruns = 3", ANY_STREAM)
+    assert load("[counts]\nstream = false", ANY_STREAM).limits == {}
 
 
 @pytest.mark.parametrize(
@@ -111,11 +120,13 @@ def test_each_of_the_three_limits_applies_to_some_operation():
         ("[scopes]\nstrem = 'x'", "did you mean stream?"),
         ("[scopes]\nstream = 3", "scopes.stream: expected true, false or a string, got 3."),
         ("[scopes]\nstream = true", "scopes.stream: expected a string or false, got true."),
-        ("[counts]\nstream = 'event'", "counts.stream: expected one of events, runs, sessions, got 'event'; did you"),
-        ("[limits]\nrun = 3", "limits.run: unknown key; did you mean runs?"),
+        ("[counts]\nstream = 'event'", "counts.stream: unknown limit event; did you mean events?"),
+        ("[limits]\nrun = 3", "limits.run: unknown limit run; did you mean runs?"),
         ("[limits]\nruns = 0", "limits.runs: expected a whole number of at least 1, got 0."),
         ("[limits.tenants.a]\nruns = 'x'", "limits.tenants.a.runs: expected a whole number, got 'x'."),
-        ("[limits.tenants.a]\ntenants = {}", "limits.tenants.a.tenants: unknown key"),
+        ("[limits.tenants.a]\ntenants = {}", "limits.tenants.a.tenants: expected a whole number, got"),
+        ("[limits]\nruns = {}", "limits.runs: expected a number, got a table."),
+        ("[limits]\ntenants = 3", "limits.tenants: expected a table, got 3."),
         ("limits = true", "limits: expected a table or false, got true."),
         ("[workspaces]\ns1 = 1", "workspaces.s1: expected a string, got 1."),
         ("[", "service.toml is not valid TOML"),
@@ -134,12 +145,12 @@ def test_the_file_in_the_documentation_is_valid(load):
     assert policy.keys["alice-key"] == ApiKey("acme", "ws_1", frozenset({"events:read"}))
     assert policy.limits == LIMITS
     assert first_match(policy.counts, "GET", "/v1/sessions/s/runs/r") == "runs"
-    for name, scope in ASSUMED_SCOPES.items():
+    for name, scope in SERVICE.scopes.items():
         row = next(line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line)
-        assert f"| `{scope}` | `{ASSUMED_COUNTS[name]}` |" in row
+        assert f"| `{scope}` | `{SERVICE.counts[name]}` |" in row
 
 
 @pytest.mark.parametrize("name", ["", "streams", "GET", "GET v1", "get /v1", "GET /v1?x=1", "GET /a b"])
 def test_an_invalid_request_pattern_is_refused(name):
     with pytest.raises(ValueError, match="METHOD /path"):
-        RequestPattern.of(name)
+        RequestPattern.of(name, SERVICE.operations)

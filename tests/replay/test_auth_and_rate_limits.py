@@ -4,14 +4,16 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from service_contracts import SERVICE
 
-from wiretape.agent_sessions import LIMITS, Limit
+from wiretape.contract.service_terms import Limit
 from wiretape.observations import header
 from wiretape_replay.access.access_settings import AccessPolicy, ApiKey
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 
+LIMITS = SERVICE.limits
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"
 TARGETS = {
@@ -29,7 +31,7 @@ def asked(key="a", method="GET", target=STREAM, more=()):
 
 
 def guard(service, workspace_of=lambda _: None):
-    return AccessControl(service, RequestIdCounter().next, workspace_of)
+    return AccessControl(service, SERVICE, RequestIdCounter().next, workspace_of)
 
 
 def outcome(answer):

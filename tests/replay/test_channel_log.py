@@ -5,6 +5,7 @@ import json
 from itertools import pairwise
 
 import pytest
+from service_contracts import SERVICE
 
 from wiretape.observations import (
     BytesArrived,
@@ -86,7 +87,7 @@ class Stage:
         self.writer.close()
         warnings = []
         with open_recording(self.path) as recording:
-            session = build_channels(recording, warnings.append).by_name[session_id]
+            session = build_channels(recording, warnings.append, SERVICE).by_name[session_id]
         self.warnings = warnings
         return session
 
@@ -125,7 +126,7 @@ def test_frames_keep_their_bytes_and_a_byte_order_mark_is_dropped(builder):
     builder.exchange([b"\xef\xbb\xbf" + frames[0], b"".join(frames[1:])])
     warnings = []
     with open_recording(builder.close()) as recording:
-        entries = build_channels(recording, warnings.append).by_name["s1"].log.entries
+        entries = build_channels(recording, warnings.append, SERVICE).by_name["s1"].log.entries
     assert [entry.data for entry in entries[:-1]] == frames
     assert [entry.id for entry in entries] == ["a", "b", "c", None, None]
 
@@ -159,9 +160,15 @@ def test_an_entry_has_the_fields_and_the_findings_of_its_event(stage):
     stage.writer.add_findings(about)
     comment, tool, delta = stage.entries()
     assert (comment.type, comment.source, comment.findings) == (None, (1, None), ())
-    assert (tool.type, tool.sequence, tool.run_id, tool.tool_call_id) == ("tool.started", 1, "run_1", "call_1")
+    assert (tool.type, tool.sequence) == ("tool.started", 1)
+    assert tool.keys == {"run": "run_1", "tool_call": "call_1"}
     assert (tool.source, tool.findings) == ((1, 1), ("EVT004", "EVT007", "RES001"))
-    assert (delta.type, delta.run_id, delta.source, delta.findings) == ("message.delta", "run_1", (1, 2), ("EVT011",))
+    assert (delta.type, delta.keys["run"], delta.source, delta.findings) == (
+        "message.delta",
+        "run_1",
+        (1, 2),
+        ("EVT011",),
+    )
 
 
 FINDINGS = [("EVT004", (1, 1)), ("EVT007", (1, 1)), ("EVT004", (1, 1)), ("EVT011", (1, 2)), ("RES001", (2, 1))]
@@ -341,7 +348,7 @@ def test_a_gap_of_years_gets_a_limited_number_of_keep_alives(stage):
 def test_only_endings_by_the_service_are_replayed(builder, ending):
     builder.exchange([event(1)], ending=ending)
     with open_recording(builder.close()) as recording:
-        entries = build_channels(recording, lambda _: None).by_name["s1"].log.entries
+        entries = build_channels(recording, lambda _: None, SERVICE).by_name["s1"].log.entries
     kept = {Ending.COMPLETE, Ending.SERVICE_CLOSED, Ending.SERVICE_RESET}
     if ending is Ending.SERVICE_INVALID:
         ending, kept = Ending.SERVICE_CLOSED, {Ending.SERVICE_CLOSED}
@@ -406,7 +413,7 @@ def test_sessions_are_separated_by_any_id(stage):
     stage.writer.close()
     warnings = []
     with open_recording(stage.path) as recording:
-        sessions = build_channels(recording, warnings.append).by_name
+        sessions = build_channels(recording, warnings.append, SERVICE).by_name
     assert {name: summary(session.log.entries) for name, session in sessions.items()} == {
         "s1": ["evt_1"],
         "a/b\x1b[31mé": ["evt_7"],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from service_contracts import SERVICE
 
 from wiretape.event import Event
 from wiretape.recording import Writer, open_recording
@@ -51,7 +52,7 @@ def build(seed, steps):
                 for exchange in recording.exchanges()
                 if exchange.operation == "stream" and exchange.is_stream
             }
-            return build_channels(recording, warnings.append).by_name, warnings, streams
+            return build_channels(recording, warnings.append, SERVICE).by_name, warnings, streams
 
 
 def ids_on(frames):
@@ -130,5 +131,5 @@ def check(log, playhead, begin, deltas):
     assert list(reader.read(playhead)) == durable(log.entries[first:playhead])
     middle = (playhead + len(log)) // 2
     live = [*reader.read(middle), *reader.read(len(log))]
-    assert live == [entry for entry in log.entries[playhead:] if deltas or not entry.is_delta]
+    assert live == [entry for entry in log.entries[playhead:] if deltas or not entry.is_optional]
     assert list(reader.read(len(log))) == []

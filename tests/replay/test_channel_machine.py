@@ -33,7 +33,8 @@ def logs(draw):
         if kind == "durable":
             identity = f"e{draw(st.integers(0, number)) if draw(st.integers(0, 4)) == 0 else number}"
             more |= {"id": identity, "sequence": number, "type": draw(st.sampled_from(TYPES))}
-            more["tool_call_id"] = draw(st.sampled_from([None, "call_1", "call_2"]))
+            call = draw(st.sampled_from([None, "call_1", "call_2"]))
+            more["keys"] = {} if call is None else {"tool_call": call}
             entries.append(LogEntry(EntryKind.DURABLE, data=data, **more))
         elif kind == "end":
             entries.append(LogEntry(EntryKind.ENDING, now_ns, ending=draw(st.sampled_from(list(Ending)))))
@@ -49,7 +50,7 @@ POINTS = st.just([]) | st.lists(
             {"type": "tool.*"},
             {"type": DELTA},
             {"sequence": 2},
-            {"tool_call_id": "call_1"},
+            {"keys": {"tool_call": "call_1"}},
             {"finding": ""},
             {"finding": "SEQ"},
             {"type": "tool.started", "finding": "RES001"},
@@ -66,7 +67,7 @@ def matches(point, entry):
     return (
         fnmatchcase(entry.type or "", point.get("type", "*"))
         and point.get("sequence", entry.sequence) == entry.sequence
-        and point.get("tool_call_id", entry.tool_call_id) == entry.tool_call_id
+        and point.get("keys", {}).items() <= entry.keys.items()
         and (bool(found) or "finding" not in point)
     )
 

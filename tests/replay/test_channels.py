@@ -342,19 +342,17 @@ def test_the_connections_of_requests_of_one_kind_are_counted_together(builder, r
 
 
 BAD_FAULTS = {
-    "resync": ({"do": "resync", "after": {"event": 1}}, "resync sends an event of the Agent Session Service"),
-    "run": ({"do": "drop", "operation": "cancel", "run": "r1"}, "only the Agent Session Service has runs"),
-    "run of events": ({"do": "drop", "at": {"run": "r1"}}, "only events of the Agent Session Service have a run"),
-    "tool call": (
-        {"do": "drop", "at": {"tool-call": "t"}},
-        "only events of the Agent Session Service have a tool-call",
-    ),
+    "operation": ({"do": "drop", "operation": "cancel"}, "expected stream, or a method and a path"),
+    "entity": ({"do": "drop", "keys": {"run": "r1"}}, "unknown entity 'run': the contract sse has no entities"),
+    "entity of events": ({"do": "drop", "at": {"keys": {"run": "r1"}}}, "unknown entity 'run'"),
+    "code": ({"do": "error", "code": "closed"}, "unknown error code closed: the contract sse has no codes; use status"),
+    "limit": ({"do": "error", "status": 429, "limit": "runs"}, "unknown limit runs"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_FAULTS)
 @pytest.mark.parametrize("contract", ["sse", None])
-def test_faults_of_the_service_are_refused(answers, serve, case, contract):
+def test_faults_that_the_contract_has_nothing_for_are_refused(answers, serve, case, contract):
     fault, problem = BAD_FAULTS[case]
     with pytest.raises(InputError, match=problem):
         serve(answers, mode="channel", faults=fault, contract=contract)
@@ -368,10 +366,7 @@ def test_faults_of_the_service_are_refused(answers, serve, case, contract):
     [
         (["--contract", "ssse"], "There is no contract 'ssse'"),
         (["--contract", "none.toml"], "none.toml"),
-        (
-            ["--contract", "sse", "--mode", "verbatim"],
-            "Verbatim mode does not read streams: leave out the option contract",
-        ),
+        (["--contract", "sse", "--limits"], "There are no limits in the contract sse: leave out the option limits."),
     ],
 )
 def test_a_wrong_contract_is_refused(answers, arguments, problem):
@@ -410,8 +405,11 @@ def test_a_status_for_unknown_cursors_is_sent(tickets, replayed, tmp_path):
     (tmp_path / "tickets.toml").write_text(TICKETS + RESUMED, "utf-8")
     running = replayed(tickets, contract=tmp_path / "tickets.toml")
     running.replay.control.seek(end=True)
-    assert running.get("/tickets/t%201/events?after=7") == (410, b"The cursor 7 names no persisted event.\n")
-    assert running.lines[-1] == "GET /tickets/t%201/events → 410 invalid_cursor"
+    assert running.get("/tickets/t%201/events?after=7") == (
+        410,
+        b"The cursor 7 names no persisted event of channel t 1.\n",
+    )
+    assert running.lines[-1] == "GET /tickets/t%201/events → 410"
 
 
 def test_the_configuration_names_the_contract_unless_an_option_does(tickets, start, tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ async def test_reconnecting_without_a_cursor_is_a_client_finding(run):
         assert codes(checker.client_findings) == ["CLI002"]
     assert codes(checker.attribution.client.kept) == ["CLI002"]
     assert codes(checker.attribution.service.kept) == []
-    assert list(verdict(checker.attribution, "run.db")) == [
+    assert list(verdict(checker.attribution, "run.db", checker.catalogue)) == [
         "The client broke 1 rule (1 finding):",
         "  error CLI002 (exchange 2): " + checker.attribution.client.kept[0].message,
     ]
@@ -200,7 +200,7 @@ async def test_findings_about_the_recorded_service_are_counted_separately(builde
     assert set(checker.attribution.service.codes) >= {"SEQ001"}
     assert re.fullmatch(
         r"The recorded service breaks \d rules? \(\d findings?; see `wiretape report run\.db`\)\.",
-        list(verdict(checker.attribution, "run.db"))[-1],
+        list(verdict(checker.attribution, "run.db", checker.catalogue))[-1],
     )
 
 
@@ -213,7 +213,7 @@ async def test_findings_caused_by_a_fault_are_not_attributed_to_the_service(run,
     assert not checker.attribution.service
     assert checker.attribution.injected
     assert {fault for _, fault in checker.attribution.faults} == {"twice"}
-    assert list(verdict(checker.attribution, "run.db"))[-1].startswith("Injected faults caused ")
+    assert list(verdict(checker.attribution, "run.db", checker.catalogue))[-1].startswith("Injected faults caused ")
 
 
 async def test_only_findings_after_a_fault_are_attributed_to_it(builder, tmp_path):
@@ -349,12 +349,12 @@ async def test_findings_as_severe_as_fail_on_fail(run):
 async def test_a_client_that_ignores_a_resync_and_leaves_at_once_is_inconclusive(builder):
     builder.exchange(EVENTS, ending=Ending.CLIENT_CLOSED)
     checker = ClientChecker(clock=count(step=1000).__next__)
-    faults = {"do": "resync", "after": {"sequence": 2}}
+    faults = {"do": "insert", "type": "stream.resync", "after": {"sequence": 2}}
     async with checked_client(builder.close(), checker, faults=faults) as client:
         await read(client)
     reason = "the connection or the recording ended before the client could reconnect"
     assert checker.inconclusive == {"CLI005": {reason: 1}}
-    assert list(verdict(checker.attribution, "run.db", checker.inconclusive)) == [
+    assert list(verdict(checker.attribution, "run.db", checker.catalogue, checker.inconclusive)) == [
         "The client broke no rules, but 1 rule was inconclusive:",
         f"  inconclusive CLI005 resync-ignored: {reason} (1 time)",
     ]

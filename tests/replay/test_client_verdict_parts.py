@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from service_contracts import SERVICE
 
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, Side
 from wiretape.recording import open_recording
@@ -89,7 +90,7 @@ def test_consecutive_chunks_of_a_response_are_taken_together():
 
 async def test_a_recording_contains_the_end_of_each_request(tmp_path):
     checker = ClientChecker(record=tmp_path / "client.db")
-    checker.open("http://127.0.0.1:1")
+    checker.open("http://127.0.0.1:1", SERVICE)
     listener = checker.start_exchange(request("s"))
     for part in (RequestComplete(), HEAD, Ending.COMPLETE):
         listener(part)
@@ -101,6 +102,7 @@ async def test_a_recording_contains_the_end_of_each_request(tmp_path):
 def attribution():
     """Three exchanges of session a, a, b; a fault in the first at 100 ns."""
     found = Attribution()
+    found.channel_of = SERVICE.find_channel_name
     for exchange, session in ((1, "a"), (2, "a"), (3, "b")):
         target = request(session).target
         found.observe(RequestStarted(exchange, exchange, "::1", "GET", "http", "h", target, "HTTP/1.1", ()))

@@ -15,8 +15,8 @@ def entries(staging) -> list:
     return [
         staging.event(1, 1, "run.started"),
         staging.delta("hel", 2),
-        staging.event(2, 1000, tool_call_id="t1", findings=("SEQ001",)),
-        staging.event(3, 2000, "tool.completed", tool_call_id="t1"),
+        staging.event(2, 1000, keys={"tool_call": "t1"}, findings=("SEQ001",)),
+        staging.event(3, 2000, "tool.completed", keys={"tool_call": "t1"}),
     ]
 
 
@@ -49,8 +49,7 @@ async def test_state_contains_the_playhead_and_the_connected_streams(play, entri
         "type": "run.started",
         "sequence": 1,
         "id": "e1",
-        "run_id": None,
-        "tool_call_id": None,
+        "keys": {},
         "ending": None,
         "source": "7:1",
         "findings": [],
@@ -66,7 +65,7 @@ async def test_state_contains_the_playhead_and_the_connected_streams(play, entri
         "at_end": False,
         "breakpoints": [],
         "stopped_by": None,
-        "streams": [{"cursor": "", "deltas": True, "position": 0}],
+        "streams": [{"cursor": None, "deltas": True, "position": 0}],
         "playheads": 1,
     }
 
@@ -175,11 +174,11 @@ async def test_a_body_that_is_too_long_is_refused(play, entries):
 
 async def test_breakpoints_stop_the_playhead_and_can_be_listed_and_removed(play, entries):
     async with play(entries, paused=True) as stage:
-        await stage.ask_control("breakpoints", {"type": "tool.*", "tool_call_id": "t1"})
-        await stage.ask_control("breakpoints", {"type": "tool.*", "tool_call_id": "t1"})
+        await stage.ask_control("breakpoints", {"type": "tool.*", "keys": {"tool_call": "t1"}})
+        await stage.ask_control("breakpoints", {"type": "tool.*", "keys": {"tool_call": "t1"}})
         await stage.ask_control("breakpoints", {"sequence": 3})
         _, listed = await stage.ask_control("breakpoints")
-        tool = {"type": "tool.*", "sequence": None, "tool_call_id": "t1", "finding": None}
+        tool = {"type": "tool.*", "sequence": None, "keys": {"tool_call": "t1"}, "finding": None}
         assert listed == {"breakpoints": {"s1": [tool, {**dict.fromkeys(tool), "sequence": 3}]}}
 
         await stage.stream()
@@ -458,9 +457,9 @@ async def test_step_moves_the_latest_playhead_of_a_session_and_resume_moves_all(
 
 async def test_ids_that_other_json_encoders_refuse_are_sent(play, staging):
     """Lone surrogates and numbers beyond 64 bits are JSON all the same."""
-    odd = staging.event(2**80, 1, tool_call_id="\ud800")
+    odd = staging.event(2**80, 1, keys={"tool_call": "\ud800"})
     async with play([odd, staging.ending(Ending.COMPLETE, 2)], paused=True) as stage:
         _, state = await stage.ask_control("state")
-        assert state["channels"][0]["next"]["tool_call_id"] == "\ud800"
+        assert state["channels"][0]["next"]["keys"] == {"tool_call": "\ud800"}
         status, state = await stage.ask_control("seek", {"sequence": 2**80})
         assert (status, state["channels"][0]["next"]["ending"]) == (200, "complete")

@@ -71,7 +71,7 @@ def test_the_command_that_the_replay_prints_can_be_run_as_it_is(start, recording
 
     assert done.stdout == (
         "s1: paused, at 0 of 4, 0.000 s\n"
-        "  next: run.started, sequence 1, id e1, recorded at 1:1\n"
+        "  next: run.started, sequence 1, id e1, run r1, recorded at 1:1\n"
         "served: 0 streams, 0 other requests\n"
     )
     assert (done.stderr, done.returncode) == ("", 0)
@@ -97,7 +97,9 @@ def test_a_client_reads_a_stream_that_is_stepped_through(start, recording):
     assert "  breakpoint: type tool.*  (here)" in stopped
     assert "  stream: from the beginning, without deltas, at 1" in stopped
 
-    assert "passed: tool.started, sequence 2, id e2, tool call t1, recorded at 1:2" in run(url, "step", "durable")
+    assert "passed: tool.started, sequence 2, id e2, run r1, tool call t1, recorded at 1:2" in run(
+        url, "step", "durable"
+    )
     run(url, "break", "--clear")
     assert "s1: at the end, at 4 of 4" in run(url, "seek", "--end")
     reader.join(30)
@@ -128,13 +130,13 @@ def test_steps_seeks_and_resets(run_paused):
 
 
 def test_breakpoints_are_listed_and_removed(run_paused):
-    run_paused("break", "--sequence", "2", "--tool-call", "t1")
+    run_paused("break", "--sequence", "2", "--key", "tool_call=t1")
     run_paused("break", "--finding", "")
     assert run_paused("break", "--list").splitlines()[2:4] == [
         "  breakpoint: sequence 2, tool call t1",
         "  breakpoint: finding (any)",
     ]
-    assert run_paused("break", "--remove", "--sequence", "2", "--tool-call", "t1").count("breakpoint: ") == 1
+    assert run_paused("break", "--remove", "--sequence", "2", "--key", "tool_call=t1").count("breakpoint: ") == 1
     assert "breakpoint" not in run_paused("break", "--clear")
 
 
@@ -180,7 +182,7 @@ def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
 def test_virtual_time_is_advanced():
     with start_scenario("hello", ServeOptions(clock="virtual")) as service:
         before_ns = service.clock.now_ns()
-        assert run(service.url, "advance", "60", token=service.token).startswith("no playhead: no session yet\n")
+        assert run(service.url, "advance", "60", token=service.token).startswith("no playhead: no channel yet\n")
         assert service.clock.now_ns() - before_ns == 60_000_000_000
 
 

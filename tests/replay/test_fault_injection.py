@@ -6,6 +6,7 @@ import orjson
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from service_contracts import SERVICE
 
 from wiretape.observations import Ending
 from wiretape.sse import FrameKind, Parser
@@ -22,7 +23,7 @@ from wiretape_replay.faults.fault_script import (
     EventFilter,
     ExpireCursor,
     FaultScript,
-    InsertResync,
+    Insert,
     Oversize,
     Reorder,
     Reset,
@@ -55,15 +56,19 @@ def json_of(error):
     return orjson.loads(error.response("req_1").body)["error"]
 
 
-def durable(sequence, kind="message.completed", text="Grüße", **more):
+def durable(sequence, kind="message.completed", text="Grüße", keys=(), **more):
     told = {"id": f"e{sequence}", "sequence": sequence, "type": kind, "content": text}
     raw = b"event: %b\nid: e%d\ndata: %b\n\n" % (kind.encode(), sequence, orjson.dumps(told))
-    return LogEntry(EntryKind.DURABLE, sequence, raw, f"e{sequence}", kind, sequence, run_id="r1", **more)
+    return LogEntry(
+        EntryKind.DURABLE, sequence, raw, f"e{sequence}", kind, sequence, keys={"run": "r1", **dict(keys)}, **more
+    )
 
 
 def delta(text="Hal"):
     told = {"type": "message.delta", "run_id": "r1", "delta": {"text": text}}
-    return LogEntry(EntryKind.EPHEMERAL, 0, b"data: %b\n\n" % orjson.dumps(told), type="message.delta", run_id="r1")
+    return LogEntry(
+        EntryKind.EPHEMERAL, 0, b"data: %b\n\n" % orjson.dumps(told), type="message.delta", keys={"run": "r1"}
+    )
 
 
 LOG = [durable(1, "run.started"), COMMENT, delta(), delta("lo"), durable(2), durable(3, "run.completed")]
@@ -82,7 +87,7 @@ def events(**fields):
 
 
 def schedule(*faults, seed=0):
-    return FaultSchedule(FaultScript(faults=faults, seed=seed))
+    return FaultSchedule(FaultScript(faults=faults, seed=seed), SERVICE)
 
 
 def play(faults, asked=None, entries=LOG):
@@ -113,13 +118,13 @@ def test_events_are_counted_without_comments():
 
 
 def test_an_event_has_to_match_every_field():
-    fault = Drop(after=events(type="message.*", id="e2", run=("r1", "r2")))
+    fault = Drop(after=events(type="message.*", id="e2", keys={"run": ("r1", "r2")}))
     assert play_one(fault) == [*sends(LOG[:5]), CLOSED]
 
 
 def test_a_tool_call_is_matched_by_its_id():
-    log = [durable(1), durable(2, "tool.started", tool_call_id="t1"), durable(3)]
-    done = play(schedule(Drop(before=events(tool_call="t1"))), entries=log)
+    log = [durable(1), durable(2, "tool.started", keys={"tool_call": "t1"}), durable(3)]
+    done = play(schedule(Drop(before=events(keys={"tool_call": "t1"}))), entries=log)
     assert done == [*sends(log[:1]), CLOSED]
 
 
@@ -144,15 +149,16 @@ def test_reordering_every_event_swaps_them_in_pairs():
     assert done == sends([entries[1], entries[0], entries[3], entries[2], entries[4]])
 
 
-def test_a_resync_is_inserted_without_an_id_or_with_the_given_one():
-    (_, ephemeral, *_) = play_one(InsertResync(after=events(sequence=1)))
+def test_an_event_is_inserted_without_an_id_or_with_the_given_one():
+    (_, ephemeral, *_) = play_one(Insert(type="stream.resync", after=events(sequence=1)))
     assert ephemeral == SendBytes(
         b'event: stream.resync\ndata: {"type":"stream.resync","session_id":"s1","run_id":"r1"}\n\n'
     )
-    (_, stored, *_) = play_one(InsertResync(id="e1b", sequence=7, after=events(sequence=1)))
-    assert stored.data.startswith(
-        b'event: stream.resync\nid: e1b\ndata: {"id":"e1b","sequence":7,"type":"stream.resync"'
-    )
+    (_, stored, *_) = play_one(Insert(type="stream.resync", id="e1b", sequence=7, after=events(sequence=1)))
+    head, _, document = stored.data.partition(b"data: ")
+    assert head == b"event: stream.resync\nid: e1b\n"
+    named = {"id": "e1b", "sequence": 7, "type": "stream.resync", "session_id": "s1", "run_id": "r1"}
+    assert orjson.loads(document) == named
 
 
 def test_the_faults_of_one_event_add_up():
@@ -160,7 +166,7 @@ def test_the_faults_of_one_event_add_up():
         Drop(name="end", after=events(sequence=1)),
         Duplicate(name="again", at=events(sequence=1)),
         Split(name="split", offsets=4, at=events(sequence=1)),
-        InsertResync(name="resync", before=events(sequence=1)),
+        Insert(type="stream.resync", name="resync", before=events(sequence=1)),
     )
     resync, *rest = play(faults)
     twice = [SendBytes(LOG[0].data[:4]), SendBytes(LOG[0].data[4:])] * 2
@@ -170,7 +176,7 @@ def test_the_faults_of_one_event_add_up():
 
 
 def test_faults_after_the_end_of_a_stream_are_neither_applied_nor_counted():
-    faults = schedule(Drop(before=events()), InsertResync(after=events()))
+    faults = schedule(Drop(before=events()), Insert(type="stream.resync", after=events()))
     assert play(faults) == [CLOSED]
     assert faults.counts == {"fault-1": 1, "fault-2": 0}
     assert faults.unused == ["fault-2"]
@@ -185,7 +191,7 @@ def test_connections_are_counted_for_each_session():
 
 
 def test_an_error_is_sent_for_the_requests_it_applies_to():
-    faults = schedule(Error(name="busy", code="SESSION_BUSY", operation="cancel", channel="s1", run="r1"))
+    faults = schedule(Error(name="busy", code="SESSION_BUSY", operation="cancel", channel="s1", keys={"run": "r1"}))
     assert faults.inject(stream()).before == ()
     line, error = faults.inject(CANCEL).before
     text = "Fault busy: error SESSION_BUSY instead of the response (POST /base/v1/sessions/s1/runs/r1/cancel)"
@@ -283,7 +289,9 @@ mutations = st.one_of(
     built(Oversize, bytes=st.integers(50, 300)),
     built(Stall, seconds=st.integers(1, 5)),
 )
-insertions = built(Stall, seconds=st.integers(1, 5)) | st.sampled_from([(InsertResync, {}), (Drop, {}), (Reset, {})])
+insertions = built(Stall, seconds=st.integers(1, 5)) | st.sampled_from(
+    [(Insert, {"type": "stream.resync"}), (Drop, {}), (Reset, {})]
+)
 filters = st.builds(
     EventFilter,
     sequence=st.sampled_from([(), 1, (2, 3)]),
@@ -314,7 +322,7 @@ requests = st.lists(st.sampled_from(["s1", "s2"]), min_size=1, max_size=4)
 
 @given(scripts(), requests)
 def test_the_same_script_and_requests_give_the_same_instructions(script, sessions):
-    one, other = FaultSchedule(script), FaultSchedule(script)
+    one, other = FaultSchedule(script, SERVICE), FaultSchedule(script, SERVICE)
     assert [play(one, stream(name)) for name in sessions] == [play(other, stream(name)) for name in sessions]
     assert one.counts == other.counts
 
@@ -322,9 +330,9 @@ def test_the_same_script_and_requests_give_the_same_instructions(script, session
 @given(scripts(times=None, skip=0), st.booleans())
 def test_randomness_does_not_depend_on_other_streams(script, first):
     """Two streams are read in turns, or one after the other."""
-    alone = FaultSchedule(script)
+    alone = FaultSchedule(script, SERVICE)
     ones = [play(alone, stream("s1")), play(alone, stream("s2"))]
-    faults = FaultSchedule(script)
+    faults = FaultSchedule(script, SERVICE)
     injections = [faults.inject(stream("s1")), faults.inject(stream("s2"))]
     mixed = [[], []]
     for entry in LOG:
@@ -348,7 +356,7 @@ def test_a_fault_hits_as_often_as_it_may(times, skip, connections):
 def test_only_the_end_of_a_stream_loses_events(script):
     """Every byte of an event that was not corrupted or padded is sent, unless the stream ended."""
     assume(not any(isinstance(fault, Corrupt | Oversize) for fault in script.faults))
-    done = play(FaultSchedule(script))
+    done = play(FaultSchedule(script, SERVICE))
     assume(not any(is_final(instruction) for instruction in done))
     sent = b"".join(instruction.data for instruction in done if isinstance(instruction, SendBytes))
     frames = [frame.raw for frame in Parser().feed(sent)]
@@ -357,7 +365,7 @@ def test_only_the_end_of_a_stream_loses_events(script):
 
 # Dry runs.
 
-LOGS = {"s1": ChannelLog("s1", [*LOG, END]), "s2": ChannelLog("s2", [durable(1), durable(2)])}
+LOGS = {"s1": ChannelLog("s1", [*LOG, END], "session"), "s2": ChannelLog("s2", [durable(1), durable(2)], "session")}
 
 
 def test_a_dry_run_lists_the_events_that_would_be_hit():
@@ -373,7 +381,7 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
             Reset(name="next", at=events(type="message.completed"), skip=1, times=1),
         )
     )
-    assert list(list_hits(script, LOGS)) == [
+    assert list(list_hits(script, LOGS, SERVICE)) == [
         "drop: drop (once, counted across all sessions, in the order of the requests)",
         "  session s1, position 4: after message.completed, sequence 2",
         "each: drop",
@@ -402,7 +410,7 @@ def test_a_dry_run_names_cursors_and_missing_sessions():
             ExpireCursor(name="any", channel="s1", times=1),
         )
     )
-    assert list(list_hits(script, LOGS, ["known"])) == [
+    assert list(list_hits(script, LOGS, SERVICE, ["known"])) == [
         "one: expire-cursor (2 times, counted across all sessions, in the order of the requests)",
         "  any stream request with the cursor e4 or e5\\x1b of session s1",
         "  this recording has no session s9",
@@ -413,7 +421,7 @@ def test_a_dry_run_names_cursors_and_missing_sessions():
 
 def test_a_dry_run_lists_at_most_twenty_events_of_a_fault():
     logs = {"s1": ChannelLog("s1", [durable(number) for number in range(1, 51)])}
-    lines = list(list_hits(FaultScript(faults=(Oversize(bytes=256 * 1024 * 1024, at=events()),)), logs))
+    lines = list(list_hits(FaultScript(faults=(Oversize(bytes=256 * 1024 * 1024, at=events()),)), logs, SERVICE))
     assert len(lines) == 22
     assert lines[-1] == "  and 30 more"
 
@@ -422,10 +430,10 @@ def test_a_dry_run_lists_at_most_twenty_events_of_a_fault():
 def test_a_dry_run_lists_what_is_applied_unless_a_stream_ends(script):
     if any(isinstance(fault, Drop | Reset | Reorder | Split | Corrupt | Oversize) for fault in script.faults):
         return
-    faults = FaultSchedule(script)
+    faults = FaultSchedule(script, SERVICE)
     play(faults)
     listed = {}
-    for line in list_hits(script, {"s1": ChannelLog("s1", LOG)}):
+    for line in list_hits(script, {"s1": ChannelLog("s1", LOG)}, SERVICE):
         if not line.startswith(" "):
             name = line.partition(":")[0]
         listed[name] = listed.get(name, -1) + ("hits nothing" not in line)

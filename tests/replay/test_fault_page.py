@@ -8,6 +8,7 @@ from typing import get_args
 import httpx
 import orjson
 import pytest
+from service_contracts import SERVICE
 
 from wiretape.errors import InputError
 from wiretape.observations import Ending
@@ -41,7 +42,7 @@ def test_every_example_is_applied(recording, serve, call, tmp_path, text):
     """The requests of one client are enough for every fault without a probability."""
     path = tmp_path / "faults.toml"
     path.write_text(text, "utf-8")
-    script = fault_script(path)
+    script = fault_script(path, SERVICE)
     replay = serve(recording, mode="channel", playhead="connection", faults=script)
     for cursor in ("", "", "Last-Event-ID: evt_12\r\n"):
         client = call(replay.url)
@@ -68,7 +69,7 @@ def test_the_example_of_an_error_is_current(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("faults.toml").write_text(SCRIPTS[0] + "\ntimse = 2\n", "utf-8")
     with pytest.raises(InputError) as caught:
-        fault_script(Path("faults.toml"))
+        fault_script(Path("faults.toml"), SERVICE)
     assert f"\nError: {caught.value.message}\n" in PAGE
 
 

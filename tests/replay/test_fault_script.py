@@ -3,9 +3,9 @@
 from typing import get_args
 
 import pytest
+from service_contracts import SERVICE
 
 from wiretape.errors import InputError
-from wiretape_replay.access.error_envelope import ErrorDetail
 from wiretape_replay.faults.fault_script import Drop, Error, EventFilter, Fault, FaultScript, Stall
 from wiretape_replay.server_options import fault_script
 
@@ -17,7 +17,7 @@ def read(tmp_path, monkeypatch):
     def _read(text):
         path = (tmp_path / "faults.toml").relative_to(tmp_path)
         path.write_text(text, "utf-8")
-        return fault_script(path)
+        return fault_script(path, SERVICE)
 
     return _read
 
@@ -50,8 +50,8 @@ seconds = 1.5
     )
     stall = Stall(name="fault-2", operation=("cancel", "POST /v1/sessions/{id}/runs"), seconds=1.5)
     assert script == FaultScript(faults=(drop, stall), seed=7)
-    assert [operation.name for operation in drop.operations] == ["stream"]
-    assert [operation.name for operation in stall.operations] == ["cancel", "POST /v1/sessions/{id}/runs"]
+    assert drop.requests == ("stream",)
+    assert stall.requests == ("cancel", "POST /v1/sessions/{id}/runs")
 
 
 def test_an_empty_file_is_a_script_without_faults(read):
@@ -68,18 +68,17 @@ retry-after = 3
 [[fault]]
 do = "error"
 code = "SESSION_BUSY"
-active-run = "run_9"
-active-run-status = "running"
+fields = { active_run_id = "run_9", active_run_status = "running" }
 [[fault]]
 do = "error"
-code = "tool_result_invalid"
-reasons = [{ path = "output.total", reason = "is missing" }]
+status = 503
+message = "Come back later."
 """)
-    reason = ErrorDetail(path="output.total", reason="is missing")
+    busy = {"active_run_id": "run_9", "active_run_status": "running"}
     assert script.faults == (
         Error(name="fault-1", code="RATE_LIMITED", limit="runs", retry_after=3),
-        Error(name="fault-2", code="SESSION_BUSY", active_run="run_9", active_run_status="running"),
-        Error(name="fault-3", code="tool_result_invalid", reasons=(reason,)),
+        Error(name="fault-2", code="SESSION_BUSY", fields=busy),
+        Error(name="fault-3", status=503, message="Come back later."),
     )
 
 
@@ -119,12 +118,12 @@ BAD = {
         "fault[0].operation: only streams take a cursor: use stream, or leave operation out.",
     ),
     "run of a stream": (
-        '[[fault]]\ndo = "drop"\noperation = "stream"\nrun = "r1"',
-        "fault[0].run: only the paths of cancel and resume name a run.",
+        '[[fault]]\ndo = "drop"\noperation = "stream"\nkeys = { run = "r1" }',
+        "fault[0].keys.run: only the paths of cancel and resume name a run.",
     ),
     "run next to an event": (
-        '[[fault]]\ndo = "drop"\nrun = "r1"\nafter = { event = 1 }',
-        "fault[0].run: only streams have events, and their paths do not name a run; *",
+        '[[fault]]\ndo = "drop"\nkeys = { run = "r1" }\nafter = { event = 1 }',
+        "fault[0].keys.run: only streams have events, and their paths do not name a run; *",
     ),
     "unknown operation": (
         '[[fault]]\ndo = "drop"\noperation = "steam"',
@@ -132,7 +131,7 @@ BAD = {
     ),
     "operation with a query": (
         '[[fault]]\ndo = "drop"\noperation = "GET /v1/x?y"',
-        "fault[0].operation: expected stream, *, or a method and a path such as POST /v1/sessions, got 'GET /v1/x?y'.",
+        "fault[0].operation: expected stream, *, or a method and a path such as POST /v1/items, got 'GET /v1/x?y'.",
     ),
     "empty list": ('[[fault]]\ndo = "drop"\nchannel = []', "fault[0].channel: expected a non-empty list."),
     "two positions": (
@@ -160,8 +159,8 @@ BAD = {
         "fault[0].after.sequence: message.delta is ephemeral and has no sequence.",
     ),
     "tool call of a message": (
-        '[[fault]]\ndo = "drop"\nafter = { type = "message.completed", tool-call = "t" }',
-        "fault[0].after.tool-call: message.completed does not belong to a tool call.",
+        '[[fault]]\ndo = "drop"\nafter = { type = "message.completed", keys = { tool_call = "t" } }',
+        "fault[0].after.keys.tool_call: message.completed does not belong to a tool_call.",
     ),
     "unknown type": (
         '[[fault]]\ndo = "drop"\nafter = { type = "tool.start" }',
@@ -204,13 +203,14 @@ BAD = {
         '[[fault]]\ndo = "error"\ncode = "SESSION_BUSY"\nretry-after = 3',
         "fault[0].retry-after: retry-after belongs to RATE_LIMITED, not to SESSION_BUSY.",
     ),
-    "reasons of another code": (
-        '[[fault]]\ndo = "error"\ncode = "RATE_LIMITED"\nreasons = [{ path = "a", reason = "b" }]',
-        "fault[0].reasons: RATE_LIMITED does not take reasons.",
+    "error without a code": ('[[fault]]\ndo = "error"', "fault[0]: error needs either code or status."),
+    "fields of a status": (
+        '[[fault]]\ndo = "error"\nstatus = 503\nfields = { a = 1 }',
+        "fault[0].fields: fields are for an error with a code.",
     ),
-    "half a reason": (
-        '[[fault]]\ndo = "error"\ncode = "invalid_request"\nreasons = [{ path = "a" }]',
-        "fault[0].reasons[0]: reason is missing.",
+    "unknown entity": (
+        '[[fault]]\ndo = "drop"\nat = { keys = { rum = "r1" } }',
+        "fault[0].at.keys.rum: unknown entity 'rum'; did you mean run?",
     ),
     "replacement of nothing": ('[[fault]]\ndo = "corrupt"\nat = {}\nhow = "replace"', "fault[0]: find is missing."),
     "key of another damage": (
@@ -225,12 +225,12 @@ BAD = {
         '[[fault]]\ndo = "oversize"\nat = {}\nbytes = 999_999_999_999',
         "fault[0].bytes: expected a whole number of at most 268435456, got 999999999999.",
     ),
-    "resync with a sequence only": (
-        '[[fault]]\ndo = "resync"\nafter = {}\nsequence = 3',
+    "inserted event with a sequence only": (
+        '[[fault]]\ndo = "insert"\ntype = "stream.resync"\nafter = {}\nsequence = 3',
         "fault[0].sequence: an event without an id is ephemeral and has no sequence.",
     ),
     "id of two lines": (
-        '[[fault]]\ndo = "resync"\nafter = {}\nid = "a\\nb"',
+        '[[fault]]\ndo = "insert"\ntype = "stream.resync"\nafter = {}\nid = "a\\nb"',
         "fault[0].id: expected a string without line ends and NUL.",
     ),
     "name of two lines": (

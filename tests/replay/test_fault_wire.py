@@ -5,6 +5,7 @@ import re
 import orjson
 import pytest
 from click.testing import CliRunner
+from service_contracts import SERVICE
 
 from wiretape.agent_sessions import ERROR_CODES
 from wiretape.cli import wiretape
@@ -38,7 +39,7 @@ def script(tmp_path):
     def _script(text):
         path = tmp_path / "faults.toml"
         path.write_text(text, "utf-8")
-        return fault_script(path)
+        return fault_script(path, SERVICE)
 
     return _script
 
@@ -101,6 +102,7 @@ def fault(do, **keys):
 ONE, TWO, THREE, FOUR = FRAMES
 BROKEN = TWO[:-3] + b"\n\n"
 PADDED = FOUR[:-2].ljust(5000 + FOUR.index(b"data: ") + 6) + b"\n\n"
+INSERT = fault("insert", type='"stream.resync"', after="{ sequence = 2 }")
 RESYNC = b'event: stream.resync\ndata: {"type":"stream.resync","session_id":"s1","run_id":"r1"}\n\n'
 ON_EVENTS = {
     "nothing": ("", FRAMES, "closed"),
@@ -151,9 +153,13 @@ ON_EVENTS = {
         "closed",
     ),
     "oversize": (fault("oversize", bytes=5000, at="{ event = 4 }"), [ONE, TWO, THREE, PADDED], "closed"),
-    "resync": (fault("resync", after="{ sequence = 2 }"), [ONE, TWO, RESYNC, THREE, FOUR], "closed"),
+    "resync": (
+        INSERT,
+        [ONE, TWO, RESYNC, THREE, FOUR],
+        "closed",
+    ),
     "resync and drop": (
-        fault("resync", after="{ sequence = 2 }") + "\n" + fault("drop", after="{ sequence = 2 }"),
+        INSERT + "\n" + fault("drop", after="{ sequence = 2 }"),
         [ONE, TWO, RESYNC],
         "closed",
     ),
@@ -249,7 +255,7 @@ def test_every_error_has_its_status(play, cancel, mode, code):
 
 
 def test_a_busy_session_names_its_run(play, cancel):
-    text = fault("error", code='"SESSION_BUSY"', active_run='"run_9"', active_run_status='"queued"')
+    text = fault("error", code='"SESSION_BUSY"', fields='{ active_run_id = "run_9", active_run_status = "queued" }')
     error = orjson.loads(cancel(play(text).url).body)["error"]
     assert error["message"] == "Session s1 has an active run: run_9 is queued."
     assert (error["active_run_id"], error["active_run_status"]) == ("run_9", "queued")
@@ -266,7 +272,7 @@ def test_a_rate_limit_names_the_time_to_wait(play, cancel):
 
 
 def test_validation_errors_have_reasons(play, cancel):
-    text = fault("error", code='"tool_result_invalid"', reasons='[{ path = "a", reason = "b" }]')
+    text = fault("error", code='"tool_result_invalid"', fields='{ details = [{ path = "a", reason = "b" }] }')
     assert orjson.loads(cancel(play(text).url).body)["error"]["details"] == [{"path": "a", "reason": "b"}]
     (reason,) = orjson.loads(cancel(play(fault("error", code='"tool_input_invalid"')).url).body)["error"]["details"]
     assert reason.keys() == {"path", "reason"}

@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+from service_contracts import SERVICE
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
@@ -34,7 +35,7 @@ def build(builder):
     def _build():
         warnings = []
         with open_recording(builder.close()) as recording:
-            sessions = build_channels(recording, warnings.append).by_name
+            sessions = build_channels(recording, warnings.append, SERVICE).by_name
         assert all(sentence.endswith(".") and "\n" not in sentence for sentence in warnings)
         prefix = "Session `s1`: "
         return sessions["s1"].log if sessions else None, [sentence.removeprefix(prefix) for sentence in warnings]

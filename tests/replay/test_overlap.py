@@ -16,7 +16,9 @@ def stretch(letters, begin, end, *, deltas=True):
         kind = "message.delta" if letter.islower() else "message.started"
         if letter != " ":
             time_ns = (begin + after) * SECOND
-            made.events.append(LogEntry(EntryKind.EPHEMERAL, time_ns, letter.encode(), type=kind))
+            made.events.append(
+                LogEntry(EntryKind.EPHEMERAL, time_ns, letter.encode(), type=kind, is_optional=letter.islower())
+            )
     return made
 
 

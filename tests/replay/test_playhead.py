@@ -24,8 +24,8 @@ LOG = ChannelLog(
         durable(1, 10, "run.started"),
         DELTA,
         COMMENT,
-        durable(2, 40, tool_call_id="t1", findings=("SEQ001",)),
-        durable(3, 40, "tool.completed", tool_call_id="t1"),
+        durable(2, 40, keys={"tool_call": "t1"}, findings=("SEQ001",)),
+        durable(3, 40, "tool.completed", keys={"tool_call": "t1"}),
         LogEntry(EntryKind.ENDING, 60 * MS, ending=Ending.SERVICE_CLOSED),
     ],
 )
@@ -92,13 +92,13 @@ def test_pausing_and_resuming_are_idempotent():
         (Breakpoint(type="tool.*"), 3),
         (Breakpoint(type="message.delta"), 1),
         (Breakpoint(sequence=3), 4),
-        (Breakpoint(tool_call_id="t1"), 3),
-        (Breakpoint(type="tool.completed", tool_call_id="t1"), 4),
+        (Breakpoint(keys={"tool_call": "t1"}), 3),
+        (Breakpoint(type="tool.completed", keys={"tool_call": "t1"}), 4),
         (Breakpoint(finding="SEQ"), 3),
         (Breakpoint(finding=""), 3),
         (Breakpoint(finding="EVT"), END),
         (Breakpoint(type="tool"), END),
-        (Breakpoint(sequence=2, tool_call_id="t2"), END),
+        (Breakpoint(sequence=2, keys={"tool_call": "t2"}), END),
     ],
 )
 @pytest.mark.parametrize("speed", [1, math.inf])
@@ -114,7 +114,7 @@ def test_the_playhead_stops_before_an_entry_that_matches_a_breakpoint(speed, poi
 
 def test_resume_continues_to_the_next_breakpoint():
     playhead = moving()
-    playhead.breakpoints = [Breakpoint(tool_call_id="t1")]
+    playhead.breakpoints = [Breakpoint(keys={"tool_call": "t1"})]
     playhead.advance(100 * MS)
     assert (playhead.position, playhead.log_time_ns(100 * MS)) == (3, 40 * MS)
 

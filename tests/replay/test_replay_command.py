@@ -164,7 +164,7 @@ def test_what_counts_is_chosen_by_options_in_both_modes(start, runs, mode):
         for number, kind in ((2, "k2"), (1, "k1"), (1, "k1"), (1, "k2"))
     ]
 
-    assert (answers, replay.stop()) == (["2", "1", "1", "{"], 0)
+    assert (answers, replay.stop()) == (["2", "1", "1", "P"], 0)
     assert "3 requests; 1 request had no match.\n" in replay.err
     assert "Everything in the recording was requested.\n" in replay.err
 

@@ -6,8 +6,9 @@ import socket
 
 import pytest
 from aiohttp import web
+from service_contracts import SERVICE
 
-from wiretape_replay.access.error_envelope import malformed_request_handler
+from wiretape_replay.access.error_responses import malformed_request_handler
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server import aiohttp_server
 from wiretape_replay.http_server.aiohttp_server import HttpServer
@@ -50,7 +51,8 @@ def _no_end_in_sight(monkeypatch):
 @contextlib.asynccontextmanager
 async def serving():
     """A server; yields its port."""
-    server = HttpServer(Brief().respond, lambda _: None, malformed=malformed_request_handler(RequestIdCounter("req")))
+    malformed = malformed_request_handler(SERVICE.main.errors, RequestIdCounter("req").next, lambda _: ())
+    server = HttpServer(Brief().respond, lambda _: None, malformed=malformed)
     url = await server.start("127.0.0.1", 0)
     try:
         yield int(url.rpartition(":")[2])

@@ -85,9 +85,10 @@ def test_unusual_requests_never_get_an_empty_200(builder, serve, call, method, t
 @pytest.mark.parametrize(
     "nonsense", [b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET / b HTTP/1.1\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"]
 )
-def test_malformed_requests_get_a_400_and_are_logged(builder, serve, call, nonsense):
+@pytest.mark.parametrize("contract", ["agent-sessions", "sse"])
+def test_malformed_requests_get_a_400_and_are_logged(builder, serve, call, nonsense, contract):
     lines = []
-    caller = call(serve(builder.close(), log=lines.append).url)
+    caller = call(serve(builder.close(), log=lines.append, contract=contract).url)
     caller.socket.sendall(nonsense)
 
     seen = caller.read()
@@ -95,11 +96,17 @@ def test_malformed_requests_get_a_400_and_are_logged(builder, serve, call, nonse
     head, _, body = seen.data.partition(b"\r\n\r\n")
     assert head.split(b"\r\n") == [
         b"HTTP/1.1 400 Bad Request",
-        b"Content-Type: application/json",
+        b"Content-Type: application/json"
+        if contract == "agent-sessions"
+        else b"Content-Type: text/plain; charset=utf-8",
         b"Content-Length: %d" % len(body),
         b"Connection: close",
     ]
-    assert (json.loads(body)["error"]["code"], seen.how) == ("invalid_request", "closed")
+    assert seen.how == "closed"
+    if contract == "agent-sessions":
+        assert json.loads(body)["error"]["code"] == "invalid_request"
+    else:
+        assert body.startswith((b"Malformed request: ", b"Unknown method "))
     assert len(lines) == 1
     assert lines[0].startswith("Malformed request → 400: ")
 

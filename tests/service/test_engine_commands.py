@@ -5,9 +5,9 @@ from pathlib import Path
 
 import orjson
 import pytest
+from service_contracts import SERVICE
 
 from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
-from wiretape_replay.access.error_envelope import error_response
 
 SECOND = 1_000_000_000
 ASKS = """
@@ -31,7 +31,7 @@ def refused(call, *given):
     with pytest.raises(Refusal) as caught:
         call(*given)
     refusal = caught.value
-    answer = error_response(refusal.code, refusal.message, "req_1", active=refusal.active, reasons=refusal.reasons)
+    answer = refusal.respond(SERVICE.main.errors, "req_1")
     assert answer.status >= 400
     return refusal
 

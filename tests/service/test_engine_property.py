@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from hypothesis import event, given
 from hypothesis import strategies as st
+from service_contracts import SERVICE
 
 from wiretape import TrafficBuilder, check
 from wiretape.agent_sessions import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
@@ -34,7 +35,6 @@ from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     WaitForInput,
 )
 from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKind, SessionEngine
-from wiretape_replay.access.error_envelope import error_response
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogReader
 from wiretape_replay.http_server.http_messages import HttpResponse
 
@@ -154,8 +154,8 @@ def command_of(ask, engine, now_ns, log):
     if ask.what == "cancel":
         return Command(CommandKind.CANCEL, now_ns, run_id)
     waiting = list(engine.runs[run_id].waits) if runs else []
-    uses = (entry for entry in log.entries if entry.type == "agent.custom_tool_use" and entry.run_id == run_id)
-    earlier = [entry.tool_call_id for entry in uses]
+    uses = (entry for entry in log.entries if entry.type == "agent.custom_tool_use" and entry.keys["run"] == run_id)
+    earlier = [entry.keys["tool_call"] for entry in uses]
     calls = [one.tool_call_id for one in waiting if one.tool_call_id is not None]
     call_id = calls[ask.which % len(calls)] if calls else "call_none"
     body = {
@@ -249,7 +249,7 @@ def answer_of(engine, command, request_id):
         run = engine.execute(command.kind, command.run_id, lambda: command.body, command.time_ns)
     except Refusal as refusal:
         event(refusal.code)
-        return error_response(refusal.code, refusal.message, request_id, active=refusal.active, reasons=refusal.reasons)
+        return refusal.respond(SERVICE.main.errors, request_id)
     return HttpResponse.from_json(200, {"id": run.id, "status": run.status})
 
 
@@ -328,8 +328,8 @@ def test_a_run_ends_once_and_its_status_matches_its_events(scenario, asked):
     ends = {}
     for entry in wire.log.entries:
         if entry.type in TERMINAL_RUN_TYPES:
-            assert entry.run_id not in ends
-            ends[entry.run_id] = entry.type.partition(".")[2]
+            assert entry.keys["run"] not in ends
+            ends[entry.keys["run"]] = entry.type.partition(".")[2]
     assert ends == {run.id: run.status for run in wire.engine.runs.values() if run.status.is_terminal}
     for run in wire.engine.runs.values():
         assert (run.status == "waiting_for_input") == bool(run.waits)
@@ -350,5 +350,5 @@ def test_another_seed_changes_only_ids(scenario, seed):
 
 def without_ids(entry):
     """An entry without its ids; all ids of a kind have the same length."""
-    ids = {"id": entry.id and len(entry.id), "tool_call_id": entry.tool_call_id and len(entry.tool_call_id)}
-    return replace(entry, data=b" " * len(entry.data), run_id=None, **ids)
+    keys = {name: len(key) for name, key in entry.keys.items()}
+    return replace(entry, data=b" " * len(entry.data), keys=keys, id=entry.id and len(entry.id))

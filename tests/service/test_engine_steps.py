@@ -134,7 +134,7 @@ def test_events_have_the_ids_of_their_session_run_and_call(engine):
     ids = {(document["workspace_id"], document["session_id"], document["run_id"]) for document in documents}
     assert ids == {("ws_1", "ses_1", run.id)}
     assert documents[0]["created_at"] == "2026-01-01T00:00:00.050000Z"
-    calls = [entry.tool_call_id for entry in found]
+    calls = [entry.keys.get("tool_call") for entry in found]
     assert calls == [document["content"].get("tool_call_id") for document in documents]
     assert calls == [None, *[calls[1]] * 2, *[calls[3]] * 2, None, None]
     assert len(set(calls)) == 3

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from service_contracts import SERVICE
 
 from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape.toml_files import parse_toml
 from wiretape_contracts.agent_sessions.stand_in.assumptions import assumed_settings, decode_settings, fixed_assumptions
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import DEFAULT_DEADLINE
-from wiretape_replay.access.access_settings import ASSUMED_COUNTS, ASSUMED_SCOPES
 from wiretape_replay.commands.serve import serve as command
 from wiretape_replay.http_server.http_messages import LARGEST_BODY
 from wiretape_replay.server_options import ReplayOptions
@@ -68,8 +68,8 @@ def test_every_assumption_is_on_its_page_and_in_the_list():
 def test_the_documented_numbers_are_the_real_ones():
     assumed = {one["subject"]: one["assumed"] for one in fixed_assumptions()}
     for subject, values in (
-        ("scope that requests need", ASSUMED_SCOPES),
-        ("limit that requests count towards", ASSUMED_COUNTS),
+        ("scope that requests need", SERVICE.scopes),
+        ("limit that requests count towards", {name: SERVICE.counts[name] for name in SERVICE.scopes}),
     ):
         listed = ", ".join(f"`{name}`: `{value}`" for name, value in values.items())
         assert assumed[subject] == f"{listed}, all others: none"
@@ -110,7 +110,7 @@ async def test_limits_follow_a_request_to_its_new_path(serve, setup):
 def test_replays_accept_the_same_file(tmp_path):
     path = tmp_path / "service.toml"
     path.write_text(OTHER, "utf-8")
-    assert ReplayOptions(service=path).policy.keys.keys() == {"k"}
+    assert ReplayOptions(service=path).access.file.keys[0].key == "k"
 
 
 WRONG = {

@@ -115,7 +115,7 @@ def test_control_shows_a_service_like_a_replay_without_recorded_responses():
     """Without `0 other requests`."""
     with start_scenario("hello", ServeOptions(clock="virtual")) as service:
         result = CliRunner().invoke(wiretape, ["control", service.url, "state"], env={"WIRETAPE_TOKEN": service.token})
-        assert result.output == "no playhead: no session yet\nserved: 0 streams\n"
+        assert result.output == "no playhead: no channel yet\nserved: 0 streams\n"
 
 
 def test_a_service_can_be_started_without_an_event_loop():

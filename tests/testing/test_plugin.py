@@ -312,7 +312,8 @@ def test_fail_on_inconclusive_fails_for_a_client_that_ignores_a_resync_and_leave
 
         @pytest.mark.parametrize("fail_on", ["note", "inconclusive"])
         def test_leaves(wiretape_replay, fail_on):
-            faults = [{"do": "resync", "after": {"sequence": 2}}, {"do": "stall", "after": {"sequence": 3}}]
+            resync = {"do": "insert", "type": "stream.resync", "after": {"sequence": 2}}
+            faults = [resync, {"do": "stall", "after": {"sequence": 3}}]
             read(wiretape_replay("run.db", faults=faults, fail_on=fail_on).url)
     """)
     result.assert_outcomes(passed=2, errors=1)

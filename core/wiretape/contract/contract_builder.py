@@ -41,6 +41,7 @@ from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.primitive import EventSelection, Primitive
 from wiretape.contract.python_rule import PythonRule, check_reference, import_function
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
+from wiretape.contract.service_terms import ErrorWriter, ServiceTerms, read_limits, read_scopes
 from wiretape.contract.stream_primitives import (
     Counter,
     First,
@@ -178,7 +179,33 @@ class _Builder:
             self._traffic(),
             unknown_cursor_status=self._unknown_cursor_status,
             joined_texts=facts.joined_texts,
+            service=self._service_terms(),
         )
+
+    def _service_terms(self) -> ServiceTerms:
+        """Return what the contract says about its service; what it does not say is as in those that it extends."""
+        terms, error = ServiceTerms(), self._errors.table
+        if error.code is not None:
+            with self._top.naming("error"):
+                terms = replace(terms, errors=ErrorWriter(error))
+        for layer in self._layers:
+            table = layer.table
+            if table.workspace is not None:
+                with layer.naming("workspace"):
+                    terms = replace(terms, workspace=Pointer(table.workspace))
+            if table.limits:
+                limits, counts = read_limits(table.limits)
+                terms = replace(terms, limits=limits, counts=counts)
+            parameters = {name: each.parameter for name, each in table.entity.items() if each.parameter is not None}
+            terms = replace(
+                terms,
+                entity_parameters={**terms.entity_parameters, **parameters},
+                keep_alive_s=table.keep_alive or terms.keep_alive_s,
+                has_other_types=terms.has_other_types and table.other_types,
+                scopes=read_scopes(table.scopes) or terms.scopes,
+                key_rules=tuple(table.key_rules) or terms.key_rules,
+            )
+        return terms
 
     def _traffic(self) -> Any:
         """Return what makes its traffic, if that is in Python."""

@@ -30,7 +30,7 @@ from wiretape.errors import InputError
 from wiretape.event_format import PLAIN, Entity, EventFormat
 from wiretape.input_validation import choices_hint
 from wiretape.observations import RequestStarted, header, is_header_name
-from wiretape.patterns import RequestPattern
+from wiretape.patterns import RequestFlag, RequestPattern
 
 _MOST_PARAMETERS = 1000
 T = TypeVar("T", bound=msgspec.Struct)
@@ -87,8 +87,25 @@ class Operation:
     """The name of the segment of the path that names the channel."""
     begins_at_start: bool = True
     """Whether a stream without a cursor begins with the first event of its channel."""
+    deltas: RequestFlag | None = None
+    """With what requests ask for deltas; None if streams always have them."""
+    is_stream: bool = True
+    """Whether a response may be a stream."""
+    is_open_ended: bool = False
+    """Whether streams go on until somebody closes them, so that a channel has no last event."""
     example: str = ""
     """The target of a request that matches, if the contract has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInPath:
+    """A channel that a path names."""
+
+    name: str
+    parameter: str
+    """The name that operations have for it."""
+    base: str
+    """What precedes the path of the contract."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +134,14 @@ class ContractFacts:
             if (parameters := operation.pattern.match(method, target)) is not None:
                 return operation, parameters
         return None, {}
+
+    def find_channel(self, target: str) -> ChannelInPath | None:
+        """Return the channel that a path names, whether or not it is that of an operation."""
+        for operation in self.operations:
+            name = operation.channel
+            if name is not None and (found := operation.pattern.find_parameter(name, target)) is not None:
+                return ChannelInPath(found[1], name, found[0])
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +329,7 @@ def _event_class(layer: Layer) -> type | None:
 
 
 def _entity(name: str, table: EntityTable) -> Entity:
-    return Entity(name, **msgspec.structs.asdict(table))
+    return Entity(name, **{key: value for key, value in msgspec.structs.asdict(table).items() if key != "parameter"})
 
 
 def _event_format(
@@ -336,11 +361,14 @@ def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
         channel = None if table.channel is None else table.channel.strip("{}")
         if channel is not None and (channel not in pattern.parameters or table.channel != f"{{{channel}}}"):
             raise ValueError(f"expected a name in braces from the path, such as {{ticket}}, got {table.channel!r}")
+    with layer.naming(*path, "deltas"):
+        deltas = None if table.deltas is None else RequestFlag(table.deltas)
     begins = table.begins or ("now" if pattern.method in {"GET", "*"} else "start")
     with layer.naming(*path, "example"):
         if table.example is not None and pattern.match(pattern.method.replace("*", "GET"), table.example) is None:
             raise ValueError(f"expected a target that matches {table.request}, got {table.example!r}")
-    return Operation(name, pattern, cursor, channel, begins == "start", table.example or "")
+    settings = (deltas, table.stream, table.open_ended, table.example or "")
+    return Operation(name, pattern, cursor, channel, begins == "start", *settings)
 
 
 def _merge(below: T, above: T) -> T:

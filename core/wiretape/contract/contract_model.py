@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiretape.contract.contract_facts import ContractFacts
 from wiretape.contract.contract_traffic import ContractTraffic
+from wiretape.contract.service_terms import ServiceTerms
 from wiretape.event_format import Entity
 from wiretape.rules.catalogue import Rule, catalogue_of
 from wiretape.rules.engine import Engine, RuleBook
@@ -36,6 +37,8 @@ class Contract(ContractFacts):
     """The longest silences of its rules, in nanoseconds."""
     unknown_cursor_status: int | None = field(default=None, kw_only=True)
     """The status of the response to an unknown cursor, if one of its rules says."""
+    service: ServiceTerms = field(default=ServiceTerms(), kw_only=True)
+    """What it says about the service apart from streams."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
     traffic: "Callable[[Engine, Iterable[Rule], Settings, str | None], Traffic[Any, Any]] | None" = None

@@ -19,6 +19,7 @@ _Body = Annotated[str, Meta(max_length=50_000)]
 _Code = Annotated[str, Meta(pattern="^[A-Z]{2,12}[0-9]{3}$")]
 _Kebab = Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
 _Status = Annotated[int, Meta(ge=100, le=599)]
+_ErrorStatus = Annotated[int, Meta(ge=400, le=599)]
 _Several = Annotated[list[_Short], Meta(min_length=1, max_length=100)]
 Names = _Short | _Several
 """One text, or a list of them."""
@@ -36,6 +37,9 @@ class OperationTable(Struct, forbid_unknown_fields=True):
     begins: Literal["start", "now"] | None = None
     example: _Short | None = None
     """The target of a request that matches."""
+    deltas: _Short | None = None
+    stream: bool = True
+    open_ended: bool = False
 
 
 class DeltaTable(Struct, forbid_unknown_fields=True):
@@ -65,6 +69,38 @@ class TypeTable(Struct, forbid_unknown_fields=True):
     """Whether its events report a failure."""
     idle: bool | None = None
     """Whether nothing happens on the channel after its events."""
+    template: dict[str, Any] | None = None
+    """What a fault that inserts such an event sends, besides the facts that it sets."""
+
+
+class ErrorCase(StrEnum):
+    """Why a replay or a stand-in refuses a request."""
+
+    MALFORMED = "malformed"
+    NO_KEY = "no-key"
+    NO_SCOPE = "no-scope"
+    LIMIT = "limit"
+    UNKNOWN_CHANNEL = "unknown-channel"
+    UNKNOWN_CURSOR = "unknown-cursor"
+
+
+class CodeTable(Struct, forbid_unknown_fields=True):
+    """One code of errors."""
+
+    status: _ErrorStatus
+    when: ErrorCase | None = None
+    message: _Prose = ""
+    fields: dict[str, Any] = {}
+    """What the error has besides its message."""
+    headers: Annotated[dict[str, _Short], Meta(max_length=20)] = {}
+
+
+class LimitTable(Struct, forbid_unknown_fields=True):
+    """A number of requests in a time, and the requests that count."""
+
+    requests: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    seconds: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    counts: Names | None = None
 
 
 class EntityTable(Struct, forbid_unknown_fields=True):
@@ -79,6 +115,8 @@ class EntityTable(Struct, forbid_unknown_fields=True):
     """The name in filters, if it is not that of the table."""
     title: _Short | None = None
     """Where the event that opens it has what people call it."""
+    parameter: _Short | None = None
+    """The name of the parts of paths that have its key."""
 
 
 class TextTable(Struct, forbid_unknown_fields=True):
@@ -91,6 +129,7 @@ class TextTable(Struct, forbid_unknown_fields=True):
     """Where that event has it."""
     begins: Names | None = None
     """The types of events after which the text is empty."""
+    parameter: _Short | None = None
 
 
 class PartTable(Struct, forbid_unknown_fields=True):
@@ -225,7 +264,10 @@ class ErrorFormatTable(Struct, forbid_unknown_fields=True, frozen=True):
 
     object: _Short | None = None
     code: _Short | None = None
-    codes: Annotated[dict[str, _Status], Meta(max_length=500)] | None = None
+    message: _Short | None = None
+    request_id: _Short | None = None
+    codes: Annotated[dict[_Short, _ErrorStatus | CodeTable], Meta(max_length=500)] | None = None
+    """The codes, each with its status, or with more about it."""
 
 
 class ErrorAspect(StrEnum):
@@ -357,6 +399,12 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     source: _Prose = ""
     extends: _Short | None = None
     detect: bool = False
+    keep_alive: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
+    other_types: bool = True
+    workspace: _Short | None = None
+    key_rules: Annotated[list[_Short], Meta(max_length=50)] = []
+    limits: Annotated[dict[_Kebab, LimitTable], Meta(max_length=50)] = {}
+    scopes: Annotated[dict[_Short, Names], Meta(max_length=50)] = {}
     operations: Annotated[dict[str, OperationTable], Meta(max_length=100)] = {}
     event: EventTable = EventTable()
     types: Annotated[dict[str, TypeTable], Meta(max_length=1000)] = {}

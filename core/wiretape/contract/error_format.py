@@ -28,7 +28,11 @@ class ErrorFormat:
         self.object = None if table.object is None else Pointer(table.object)
         """Where bodies have the object with the fields of an error; None if it is the whole body."""
         self._code = None if table.code is None else Pointer(table.code)
-        self.codes: Mapping[str, int] = table.codes or {}
+        self.table = table
+        codes = table.codes or {}
+        self.codes: Mapping[str, int] = {
+            code: each if isinstance(each, int) else each.status for code, each in codes.items()
+        }
         """The status of each code."""
 
     def find_object(self, document: Any) -> dict[str, Any] | None:

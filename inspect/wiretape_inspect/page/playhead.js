@@ -14,10 +14,12 @@ const STATUSES = {
   waiting: "waiting for a stream", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
 };
 
+const KEY = "key ";
+
 /** What a breakpoint can stop before, with what people call it. */
 function breakpointKinds() {
   const inner = allVocabularies().flatMap(({ entities }) => entities.filter(({ within }) => within !== null));
-  const keys = Object.fromEntries(inner.map(({ name }) => [`${name}_id`, labelOf(name)]));
+  const keys = Object.fromEntries(inner.map(({ name }) => [`${KEY}${name}`, labelOf(name)]));
   return { type: "type", sequence: "sequence", ...keys, finding: "finding" };
 }
 
@@ -91,8 +93,7 @@ export class Playhead {
     const form = element("form", { class: "adder" }, label, kind, input, element("button", { class: "plain", text: "Add" }));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      const isNumber = kind.value === "sequence" && /^\d+$/.test(input.value);
-      if (await this.post("breakpoints", { [kind.value]: isNumber ? Number(input.value) : input.value })) input.value = "";
+      if (await this.post("breakpoints", conditionFor(kind.value, input.value))) input.value = "";
     });
     return form;
   }
@@ -195,7 +196,7 @@ export class Playhead {
 
   async removeBreakpoint(point) {
     try {
-      await this.app.source.replay.removeBreakpoint({ channel: this.channel, ...Object.fromEntries(conditionsOf(point)) });
+      await this.app.source.replay.removeBreakpoint({ channel: this.channel, ...Object.fromEntries(Object.entries(point).filter(([, value]) => value !== null)) });
       await this.refresh();
     } catch (error) {
       showError(error.message);
@@ -280,7 +281,7 @@ export class Playhead {
     if (this.drawnBreakpoints === name) return;
     this.drawnBreakpoints = name;
     this.breakpoints.replaceChildren(...points.map((point) => {
-      const text = conditionsOf(point).map(([kind, value]) => `${breakpointKinds()[kind]} ${shorten(value, 60) || "any"}`).join(", ");
+      const text = conditionsOf(point).map(([name, value]) => `${name} ${shorten(value, 60) || "any"}`).join(", ");
       const isReached = JSON.stringify(stoppedBy) === JSON.stringify(point);
       const sign = element("span", { "aria-hidden": "true", class: "sign", text: "● " });
       const remove = element("button", { type: "button", class: "drop", text: "✕", "aria-label": `Remove the breakpoint ${text}`, onclick: () => this.removeBreakpoint(point) });
@@ -300,9 +301,17 @@ export class Playhead {
   }
 }
 
-/** The conditions of a breakpoint: `[[kind, value]]`. */
-function conditionsOf(point) {
-  return Object.keys(breakpointKinds()).filter((kind) => point[kind] !== null && point[kind] !== undefined).map((kind) => [kind, point[kind]]);
+/** The conditions of a breakpoint: `[[name, value]]`. */
+function conditionsOf({ keys, ...others }) {
+  const conditions = { ...others, ...Object.fromEntries(Object.entries(keys || {}).map(([name, key]) => [KEY + name, key])) };
+  const given = Object.entries(conditions).filter(([, value]) => value !== null && value !== undefined);
+  return given.map(([kind, value]) => [breakpointKinds()[kind] || labelOf(kind.replace(KEY, "")), value]);
+}
+
+/** The breakpoint with one condition. */
+function conditionFor(kind, text) {
+  if (kind.startsWith(KEY)) return { keys: { [kind.slice(KEY.length)]: text } };
+  return { [kind]: kind === "sequence" && /^\d+$/.test(text) ? Number(text) : text };
 }
 
 /** The exchange and the event that an entry of the playhead's log comes from. */

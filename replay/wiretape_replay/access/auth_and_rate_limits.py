@@ -1,25 +1,20 @@
 """Authentication and rate limits: which requests are refused, with 401, 403, 429 or 404."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from wiretape.agent_sessions import (
-    AUTHENTICATION_REQUIRED,
-    PERMISSION_DENIED,
-    RATE_LIMITED,
-    RESOURCE_NOT_FOUND,
-    Limit,
-    session_in,
-)
 from wiretape.bounded_dict import cache_short
+from wiretape.contract.contract_tables import ErrorCase
+from wiretape.contract.service_terms import Limit
 from wiretape.http_headers import bearer_keys, is_preflight
 from wiretape_replay.access.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
-from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.access.error_responses import refuse
 from wiretape_replay.http_server.aiohttp_server import Handler
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ResponseWriter
+from wiretape_replay.replayed_contracts import ReplayedContracts, channel_not_found
 
 _SECOND_NS = 1_000_000_000
 
@@ -27,22 +22,24 @@ _SECOND_NS = 1_000_000_000
 class AccessControl:
     """Refuses requests, checking in the order 401, 403, 429, 404.
 
-    A request counts towards a limit if it is served, or refused because of the session it names.
+    A request counts towards a limit if it is served, or refused because of the channel it names.
     """
 
     def __init__(
         self,
         policy: AccessPolicy,
+        contracts: ReplayedContracts,
         request_id: Callable[[], str],
         workspace_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """`request_id` returns a new id; `workspace_of` the workspace of a session, None if it is not known."""
-        self.policy = policy
+        """`request_id` returns a new id; `workspace_of` the workspace of a channel, None if it is not known."""
+        self.policy = policy = policy.completed(contracts)
+        self._contracts = contracts
         self._request_id = request_id
         self._workspace_of = workspace_of
         self._windows: dict[tuple[str, str], _RateWindow] = {}
-        self._scope_of = cache_short(partial(_first_match, policy.scopes))
-        self._limit_of = cache_short(partial(_first_match, policy.counts))
+        self._scope_of = cache_short(partial(self._first_match, policy.scopes or ()))
+        self._limit_of = cache_short(partial(self._first_match, policy.counts or ()))
 
     def refusal(self, request: HttpRequest, now_ns: int) -> HttpResponse | None:
         """Return the error response if the request is refused.  `now_ns` is the time of any monotonic clock."""
@@ -50,10 +47,10 @@ class AccessControl:
             return None
         key = self.key(request)
         if key is None:
-            return self._error(AUTHENTICATION_REQUIRED, "Send a valid key: Authorization: Bearer <API_KEY>.")
+            return self._refuse(request, ErrorCase.NO_KEY, "Send a valid key: Authorization: Bearer <API_KEY>.")
         scope = self._scope_of(request.method, request.target)
         if scope is not None and key.scopes is not None and scope not in key.scopes:
-            return self._error(PERMISSION_DENIED, f"The key lacks the scope {scope}.")
+            return self._refuse(request, ErrorCase.NO_SCOPE, f"The key lacks the scope {scope}.")
         return self._check_rate(key, request, now_ns) or self._check_workspace(key, request)
 
     def wrap(self, handler: Handler, clock_ns: Callable[[], int]) -> Handler:
@@ -94,25 +91,36 @@ class AccessControl:
             return None
         limit = window.limit
         message = f"More than {limit.requests} requests in {limit.window_seconds} s count towards the limit {name}."
-        return error_response(RATE_LIMITED, message, self._request_id(), limit=limit, retry_after=wait)
+        return self._refuse(request, ErrorCase.LIMIT, message, limit_values(limit, wait))
 
     def _check_workspace(self, key: ApiKey, request: HttpRequest) -> HttpResponse | None:
-        session = None if key.workspace is None else session_in(request.target)
-        if session is None:
+        if key.workspace is None:
             return None
-        workspace = self.policy.workspaces.get(session) or self._workspace_of(session)
+        channel = self._contracts.find_channel(request.target)
+        if channel is None:
+            return None
+        workspace = self.policy.workspaces.get(channel.name) or self._workspace_of(channel.name)
         if workspace is None or workspace == key.workspace:
             return None
-        # The same message as for a session that does not exist, so it does not reveal that this one does.
-        return self._error(RESOURCE_NOT_FOUND, session_not_found(session))
+        # The same message as for a channel that does not exist, so it does not reveal that this one does.
+        return self._refuse(request, ErrorCase.UNKNOWN_CHANNEL, channel_not_found(channel.noun, channel.name))
 
-    def _error(self, code: str, message: str) -> HttpResponse:
-        return error_response(code, message, self._request_id())
+    def _refuse(
+        self, request: HttpRequest, case: ErrorCase, message: str, values: Mapping[str, object] | None = None
+    ) -> HttpResponse:
+        described = self._contracts.describe(request.method, request.target)
+        values = {**described.parameters, **(values or {})}
+        return refuse(described.facts.errors, case, message, self._request_id(), values=values)
+
+    def _first_match(self, table: PatternTable, method: str, target: str) -> str | None:
+        """The value of the first row whose pattern matches the request."""
+        operation = self._contracts.operation_name(method, target)
+        return next((value for pattern, value in table if pattern.matches(method, target, operation)), None)
 
 
-def session_not_found(session_id: str) -> str:
-    """The message about a session that does not exist."""
-    return f"There is no session {session_id}."
+def limit_values(limit: Limit, wait_s: int) -> Mapping[str, object]:
+    """Return what errors about a limit say; see `ErrorWriter`."""
+    return {"limit": limit.requests, "window_seconds": limit.window_seconds, "retry_after": wait_s}
 
 
 @dataclass(slots=True)
@@ -132,8 +140,3 @@ class _RateWindow:
             self._times.append(now_ns)
             return 0
         return -((now_ns - window_ns - self._times[0]) // _SECOND_NS)
-
-
-def _first_match(table: PatternTable, method: str, target: str) -> str | None:
-    """The value of the first row whose pattern matches the request."""
-    return next((value for pattern, value in table if pattern.matches(method, target)), None)

@@ -5,15 +5,15 @@ a scenario plays gets longer.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.observations import Ending
 from wiretape_replay.http_server.http_messages import ResponseHead
 
 KEEP_ALIVE = b": keep-alive\n\n"
+_NO_KEYS: Mapping[str, str] = {}
 _WHITESPACE = " \t"
 
 
@@ -43,10 +43,12 @@ class LogEntry:
     id: str | None = None
     """The cursor of a durable event."""
     type: str | None = None
-    """The event's type; None for comments and for events that the specification does not define."""
+    """The event's type; None for comments and for events without data."""
     sequence: int | None = None
-    run_id: str | None = None
-    tool_call_id: str | None = None
+    keys: Mapping[str, str] = field(default_factory=lambda: _NO_KEYS)
+    """The keys of the entities that it belongs to, by the names of the entities."""
+    is_optional: bool = False
+    """Whether it is a delta that only clients that ask for deltas get."""
     ending: Ending | None = None
     """For an ending: how the streams ended."""
     source: tuple[int, int | None] | None = None
@@ -59,17 +61,14 @@ class LogEntry:
         """Whether it is an event rather than a comment or an ending."""
         return self.type is not None or self.kind is EntryKind.DURABLE
 
-    @property
-    def is_delta(self) -> bool:
-        """Whether only clients that request deltas get it."""
-        return self.type in DELTA_TYPES
-
 
 class ChannelLog:
     """The entries of one channel.  A *position* is an index into them; `len(log)` is the position after the last."""
 
-    def __init__(self, name: str, entries: Sequence[LogEntry] = ()) -> None:
+    def __init__(self, name: str, entries: Sequence[LogEntry] = (), noun: str = "channel") -> None:
         self.name = name
+        self.noun = noun
+        """What messages call the channel."""
         self.restarts = False
         """Whether each of its streams begins at its start, with a playhead of its own: no cursor names its events."""
         self.is_finite = False
@@ -165,7 +164,7 @@ class LogReader:
         if self.position <= self._live_from:
             is_end = self._log.is_finite and self.position == len(self._log)
             return entry.kind is EntryKind.DURABLE or is_end
-        return self._deltas or not entry.is_delta
+        return self._deltas or not entry.is_optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +183,8 @@ class RecordedChannels:
     """The channels of a recording."""
 
     by_name: dict[str, PlayableChannel] = field(default_factory=dict)
-    by_path: dict[str, PlayableChannel] = field(default_factory=dict)
-    """Those that paths of requests name, by that name."""
+    by_path: dict[tuple[str, str], PlayableChannel] = field(default_factory=dict)
+    """Those that paths of requests name, by the name of the contract and that name."""
     by_exchange: dict[int, PlayableChannel] = field(default_factory=dict)
     """Those that are found by comparing requests, by the exchanges that stand for them."""
     left_out: set[int] = field(default_factory=set)
@@ -193,6 +192,7 @@ class RecordedChannels:
 
 
 def event_frame(name: str, data: bytes, event_id: str | None = None) -> bytes:
-    """The bytes of an event: `event:`, `id:` if there is one, and one `data:` line.  No value may have line ends."""
-    line = b"" if event_id is None else b"id: %b\n" % event_id.encode()
-    return b"event: %b\n%bdata: %b\n\n" % (name.encode(), line, data)
+    """The bytes of an event: its name and its id, if any, and one `data:` line.  No value may have line ends."""
+    first = b"event: %b\n" % name.encode() if name else b""
+    second = b"" if event_id is None else b"id: %b\n" % event_id.encode()
+    return b"%b%bdata: %b\n\n" % (first, second, data)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from wiretape.agent_sessions import RESOURCE_NOT_FOUND, operation_of, session_in
-from wiretape_replay.access.auth_and_rate_limits import session_not_found
+from wiretape.contract.contract_tables import ErrorCase
 from wiretape_replay.channel.channel_log import PlayableChannel, RecordedChannels
 from wiretape_replay.channel.channel_streams import ChannelStreams
-from wiretape_replay.channel.stream_facts import StreamFacts, StreamOpening
+from wiretape_replay.channel.stream_facts import StreamOpening
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.replayed_contracts import ReplayedContracts, channel_not_found
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueue, ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
@@ -20,10 +20,10 @@ class ChannelFinder:
     Like recorded responses, the channels of like requests come in recorded order; after the last one, it comes again.
     """
 
-    def __init__(self, channels: RecordedChannels, queues: ExchangeQueues, facts: StreamFacts) -> None:
+    def __init__(self, channels: RecordedChannels, queues: ExchangeQueues, contracts: ReplayedContracts) -> None:
         self.channels = channels
         self._queues = queues
-        self.facts = facts
+        self.contracts = contracts
 
     def find(self, request: HttpRequest, opening: StreamOpening) -> tuple[PlayableChannel | None, str]:
         """Return the channel of a request, which stays the next of its kind, and what its kind is called."""
@@ -37,7 +37,7 @@ class ChannelFinder:
 
     def take(self, request: HttpRequest) -> PlayableChannel | RecordedRequest | None:
         """Return the channel whose stream a request opens, or the recorded request that it is like."""
-        opening = self.facts.read_opening(request)
+        opening = self.contracts.read_opening(request)
         if opening is None:
             return self._queues.take(request)
         channel = self._find_named(request, opening)
@@ -52,12 +52,13 @@ class ChannelFinder:
 
     def _find_named(self, request: HttpRequest, opening: StreamOpening) -> PlayableChannel | None:
         """The channel that a request names, by its path or by its cursor."""
-        channel = None if opening.channel is None else self.channels.by_path.get(opening.channel)
+        name = opening.channel
+        channel = None if name is None else self.channels.by_path.get((opening.facts.contract.name, name))
         if channel is not None or not opening.cursor:
             return channel
         queues = self._queues.find(replace(request, target=opening.target))
-        named = (each for each in self._channels_of(queues) if each.log.position_of(opening.cursor or "") is not None)
-        return next(named, None)
+        cursor = opening.cursor
+        return next((each for each in self._channels_of(queues) if each.log.position_of(cursor) is not None), None)
 
     def _last(self, queues: Iterable[ExchangeQueue]) -> PlayableChannel | None:
         return next(self._channels_of(queues), None)
@@ -81,12 +82,12 @@ class ChannelPlayer:
         others: VerbatimPlayer,
         streams: ChannelStreams,
         *,
-        known_ids: frozenset[str] | None = None,
+        known: frozenset[str] = frozenset(),
     ) -> None:
-        """`known_ids` are the ids of all sessions of the service, including those without a stream."""
+        """`known` are the channels that paths of the recording name, including those without a stream."""
         self.streams = streams
         self._finder = finder
-        self._known_ids = known_ids
+        self._known = known
         self._others = others
 
     @property
@@ -101,10 +102,10 @@ class ChannelPlayer:
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Respond to one request."""
-        session_id = self._find_unknown_session(request)
-        if session_id is not None:
-            message = session_not_found(session_id)
-            await self.streams.refuse(request, writer, RESOURCE_NOT_FOUND, message)
+        unknown = self._find_unknown_channel(request)
+        if unknown is not None:
+            message = channel_not_found(self._finder.contracts.of(request).noun, unknown)
+            await self.streams.refuse(request, writer, ErrorCase.UNKNOWN_CHANNEL, message)
             return
         found = self._finder.take(request)
         if found is None:
@@ -114,10 +115,10 @@ class ChannelPlayer:
         else:
             await self.streams.serve(request, writer, found)
 
-    def _find_unknown_session(self, request: HttpRequest) -> str | None:
-        """The session that a request names if the recording has none of that name."""
-        if self._known_ids is None:
+    def _find_unknown_channel(self, request: HttpRequest) -> str | None:
+        """The channel that a path names, if the recording has none of that name and the contract a code for that."""
+        described = self._finder.contracts.describe(request.method, request.target)
+        errors = described.facts.errors
+        if errors is None or errors.code_of(ErrorCase.UNKNOWN_CHANNEL) is None:
             return None
-        match = operation_of(request.method, request.target)
-        session_id = match.session_id if match else session_in(request.target)
-        return None if session_id in self._known_ids else session_id
+        return None if described.channel in self._known else described.channel

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
-from wiretape.agent_sessions import INVALID_CURSOR
+from wiretape.contract.contract_tables import ErrorCase
 from wiretape.safe_text import shorten
-from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.access.error_responses import refuse
 from wiretape_replay.channel.channel_log import (
     ChannelLog,
     LogEntry,
@@ -16,10 +16,11 @@ from wiretape_replay.channel.channel_log import (
     UnknownCursorError,
 )
 from wiretape_replay.channel.playhead_clock import IdleTimer, PlayheadClock, Playheads
-from wiretape_replay.channel.stream_facts import SERVICE, StreamFacts, StreamOpening
+from wiretape_replay.channel.stream_facts import StreamOpening
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
+from wiretape_replay.replayed_contracts import ReplayedContracts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class StreamRequest:
     position: int
     """The playhead's position at the time of the request."""
     refusal: str | None = None
-    """The error code of the response, if the request was refused."""
+    """The error code of the response, or its status if it has none, if the request was refused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,12 +61,12 @@ class ChannelStreams:
         self,
         playheads: Playheads,
         request_ids: RequestIdCounter,
+        contracts: ReplayedContracts,
         faulty_sender: Callable[[ResponseWriter], FaultySender | None] | None = None,
-        facts: StreamFacts = SERVICE,
     ) -> None:
         """`faulty_sender` returns the sender of a stream that faults can hit, None for other streams."""
         self.playheads = playheads
-        self.facts = facts
+        self.contracts = contracts
         self.requests: list[StreamRequest] = []
         """In order of arrival."""
         self.connected: list[ConnectedStream] = []
@@ -76,7 +77,8 @@ class ChannelStreams:
     async def serve(self, request: HttpRequest, writer: ResponseWriter, channel: PlayableChannel) -> None:
         """Answer a request for the stream of a channel."""
         log = channel.log
-        opening = self.facts.read_opening(request) or StreamOpening(request.target)
+        facts = self.contracts.of(request)
+        opening = facts.read_opening(request) or StreamOpening(facts, request.target)
         cursor = (opening.cursor or None) if not log.restarts else None
         clock = self.playheads.for_stream(log, request, cursor)
         if cursor is not None:
@@ -88,14 +90,14 @@ class ChannelStreams:
         try:
             reader = LogReader(log, position, cursor=cursor, deltas=opening.deltas, begins_at_start=begins_at_start)
         except UnknownCursorError:
-            refusal = self.facts.refuse_cursor(cursor or "", log.name, self._request_ids.next)
+            refusal = facts.refuse_cursor(cursor or "", log.name, self._request_ids.next)
             if refusal is not None:
                 await self._refuse_cursor(request, writer, seen, log, refusal)
                 return
             start = f"from the beginning, because the cursor {shorten(cursor or '')} is unknown"
             reader = LogReader(log, position, cursor=None, deltas=opening.deltas)
         self.requests.append(seen)
-        writer.log_outcome(request, f"{self.facts.noun} {log.name} {start}, playhead at {position} of {len(log)}")
+        writer.log_outcome(request, f"{log.noun} {log.name} {start}, playhead at {position} of {len(log)}")
         with self._connect(ConnectedStream(clock, reader, opening.cursor, opening.deltas)):
             await writer.start(channel.head)
             faulty = None if self._faulty_sender is None else self._faulty_sender(writer)
@@ -104,16 +106,18 @@ class ChannelStreams:
     async def _refuse_cursor(
         self, request: HttpRequest, writer: ResponseWriter, seen: StreamRequest, log: ChannelLog, refusal: HttpResponse
     ) -> None:
-        self.requests.append(replace(seen, refusal=INVALID_CURSOR))
-        writer.log_outcome(request, f"{refusal.status} {INVALID_CURSOR}")
+        self.requests.append(replace(seen, refusal=refusal.code or str(refusal.status)))
+        writer.log_outcome(request, refusal.outcome)
         await writer.respond(refusal)
         if log.position_of(seen.cursor or "") is not None:
             writer.log(f"  The event is in the log, but ahead of the playhead (at {seen.position} of {len(log)}).")
 
-    async def refuse(self, request: HttpRequest, writer: ResponseWriter, code: str, message: str) -> None:
+    async def refuse(self, request: HttpRequest, writer: ResponseWriter, case: ErrorCase, message: str) -> None:
         """Answer with an error."""
-        response = error_response(code, message, self._request_ids.next())
-        writer.log_outcome(request, f"{response.status} {code}")
+        described = self.contracts.describe(request.method, request.target)
+        errors, request_id = described.facts.errors, self._request_ids.next()
+        response = refuse(errors, case, message, request_id, values=described.parameters)
+        writer.log_outcome(request, response.outcome)
         await writer.respond(response)
 
     @contextmanager

@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 
-from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import format_number
 from wiretape_replay.channel.channel_log import KEEP_ALIVE, ChannelLog, EntryKind, LogEntry, PlayableChannel
 from wiretape_replay.channel.log_warnings import LogWarnings
 from wiretape_replay.channel.recorded_connection import (
-    KEEP_ALIVE_NS,
     ConnectionReader,
     DurableEvents,
     FindingCodes,
@@ -59,46 +57,47 @@ def build_channel(
     facts: StreamFacts,
     warnings: LogWarnings,
     *,
-    restarts: bool = False,
+    restarts: bool,
+    is_open_ended: bool,
 ) -> PlayableChannel:
-    """Build a channel from its connections, which are in the order of their beginning; `restarts`: see ChannelLog."""
+    """Build a channel from its connections, which are in the order of their beginning; `restarts`: see ChannelLog.
+
+    If it is open-ended, the end of the last recorded stream is not the end of later ones.
+    """
     response = connections[0].exchange.response
     if response is None:
         raise ValueError("A connection without a response is none.")
     comment = _most_common_comment(connections) or KEEP_ALIVE
-    log = _build_log(name, connections, events, comment, warnings, has_sequences=facts.has_sequences)
+    log = ChannelLog(name, _build_entries(connections, events, comment, warnings, facts), facts.noun)
+    _add_unknown_cursors(log, _with_unknown_cursor(connections, events))
+    origin_ns = min(connection.exchange.request.time_ns for connection in connections)
+    for entry in log.entries:
+        entry.time_ns -= origin_ns
     request = connections[0].exchange.request
     log.opened_by = request.method, request.target
     log.restarts = restarts
-    log.is_finite = facts.is_split and bool(log.entries) and log.entries[-1].kind is EntryKind.ENDING
+    log.is_finite = not is_open_ended and bool(log.entries) and log.entries[-1].kind is EntryKind.ENDING
     return PlayableChannel(log, _stream_head(response), comment)
 
 
-def _build_log(
-    name: str,
+def _build_entries(
     connections: Sequence[RecordedConnection],
     events: DurableEvents,
     comment: bytes,
     warnings: LogWarnings,
-    *,
-    has_sequences: bool,
-) -> ChannelLog:
-    """The log from all connections, which are in the order of their beginning."""
+    facts: StreamFacts,
+) -> list[LogEntry]:
+    """The entries of the log from all connections, which are in the order of their beginning."""
     durable, problem = _sort_events([connection.durable for connection in connections])
-    warnings.out_of_order = problem if has_sequences else ""
-    unknown = [one for one in connections if one.cursor is not None and events.find(one.cursor) is None]
+    warnings.out_of_order = problem if facts.has_sequences else ""
+    unknown = _with_unknown_cursor(connections, events)
     warnings.unknown_cursors = [(one.exchange.number, one.cursor or "") for one in unknown]
     warnings.outlived = _drop_outlived_endings(connections)
     _drop_concurrent_comments(connections)
     entries = _merge_connections(connections, durable, events)
     _make_times_ascend(entries)
-    log = ChannelLog(name, _fill_gaps(entries, connections, comment))
-    _add_unknown_cursors(log, unknown)
-    origin_ns = min(connection.exchange.request.time_ns for connection in connections)
-    for entry in log.entries:
-        entry.time_ns -= origin_ns
     warnings.durable = durable
-    return log
+    return _fill_gaps(entries, connections, comment, facts.keep_alive_ns)
 
 
 def _sort_events(connections: Sequence[Sequence[LogEntry]]) -> tuple[list[LogEntry], str]:
@@ -225,13 +224,13 @@ def _make_times_ascend(entries: Sequence[LogEntry]) -> None:
 
 
 def _fill_gaps(
-    entries: Sequence[LogEntry], connections: Sequence[RecordedConnection], comment: bytes
+    entries: Sequence[LogEntry], connections: Sequence[RecordedConnection], comment: bytes, keep_alive_ns: int
 ) -> list[LogEntry]:
     """The entries, with keep-alives added where no connection was open."""
     times = [entry.time_ns for entry in entries]
     filled: list[LogEntry] = []
     done = 0
-    for time_ns in _missing_keep_alives(connections):
+    for time_ns in _missing_keep_alives(connections, keep_alive_ns):
         position = bisect_right(times, time_ns, done)
         filled += entries[done:position]
         filled.append(LogEntry(EntryKind.EPHEMERAL, time_ns, comment))
@@ -239,13 +238,17 @@ def _fill_gaps(
     return [*filled, *entries[done:]]
 
 
-def _missing_keep_alives(connections: Sequence[RecordedConnection]) -> Iterator[int]:
+def _missing_keep_alives(connections: Sequence[RecordedConnection], keep_alive_ns: int) -> Iterator[int]:
     """When keep-alives are due while no connection is open."""
     covered_ns = connections[0].begin_ns
     for connection in connections:
-        gap = range(covered_ns + KEEP_ALIVE_NS, connection.begin_ns, KEEP_ALIVE_NS)
+        gap = range(covered_ns + keep_alive_ns, connection.begin_ns, keep_alive_ns)
         yield from gap[:_MOST_KEEP_ALIVES]
         covered_ns = max(covered_ns, connection.end_ns)
+
+
+def _with_unknown_cursor(connections: Iterable[RecordedConnection], events: DurableEvents) -> list[RecordedConnection]:
+    return [each for each in connections if each.cursor is not None and events.find(each.cursor) is None]
 
 
 def _add_unknown_cursors(log: ChannelLog, connections: Sequence[RecordedConnection]) -> None:
@@ -347,7 +350,7 @@ def _add_missing(rich: Stretch, poor: Stretch) -> list[LogEntry]:
     """The events of `rich`, and those of `poor` that it lacks."""
     shared = rich.events
     if rich.deltas != poor.deltas:
-        shared = [event for event in shared if event.type not in DELTA_TYPES]
+        shared = [event for event in shared if not event.is_optional]
     rich_data, poor_data = [event.data for event in shared], [event.data for event in poor.events]
     poor_outlives = poor.end_ns > rich.end_ns + _TOLERANCE_NS
     if not poor_outlives and _is_subsequence(poor_data, rich_data):

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.rules import format_number, quote
 from wiretape_replay.channel.channel_log import LogEntry
 
@@ -76,7 +75,7 @@ class LogWarnings:
                 without_id, "event has a sequence but no id; it is", "events have sequences but no ids; they are"
             )
             yield f"{events} replayed, but no cursor can point to {'it' if without_id == 1 else 'them'}."
-        deltas = sum(event.type in DELTA_TYPES for event in self.durable)
+        deltas = sum(event.is_optional for event in self.durable)
         if deltas:
             what = _count(deltas, "delta has an id; it is", "deltas have ids; they are")
             yield f"{what} replayed like {'a durable event' if deltas == 1 else 'durable events'}."

@@ -5,6 +5,7 @@ the log began.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -53,7 +54,8 @@ class Breakpoint:
     type: str | None = None
     """An event type; `*` matches any characters: `tool.*`."""
     sequence: int | None = None
-    tool_call_id: str | None = None
+    keys: Mapping[str, str] | None = None
+    """Keys of entities, by the names of the entities."""
     finding: str | None = None
     """The code of a finding about the event, or a prefix of it; empty: any finding."""
 
@@ -62,7 +64,7 @@ class Breakpoint:
         return (
             (self.type is None or (entry.type is not None and fnmatchcase(entry.type, self.type)))
             and (self.sequence is None or entry.sequence == self.sequence)
-            and (self.tool_call_id is None or entry.tool_call_id == self.tool_call_id)
+            and (self.keys is None or self.keys.items() <= entry.keys.items())
             and (self.finding is None or any(code.startswith(self.finding) for code in entry.findings))
         )
 

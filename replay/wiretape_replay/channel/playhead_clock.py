@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
+from wiretape.contract.service_terms import DEFAULT_KEEP_ALIVE_S
 from wiretape.http_headers import AUTHORIZATION, bearer_key
 from wiretape_replay.channel.channel_log import ChannelLog
 from wiretape_replay.channel.playhead import Playhead
@@ -193,7 +193,7 @@ class Playheads:
         speed: float,
         paused: bool,
         per_connection: bool,
-        keep_alive_s: float = KEEP_ALIVE_SECONDS,
+        keep_alive_s: float = DEFAULT_KEEP_ALIVE_S,
         call_later: CallLater = call_later,
     ) -> None:
         """With `per_connection`, a stream without a cursor gets a new playhead, and one with a cursor keeps the last.

@@ -6,7 +6,6 @@ A durable event belongs into the log once, however often it was replayed.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.event import Event, Shape, TimedFrame
 from wiretape.observations import BytesArrived, BytesLost, Ending
 from wiretape.recording import Exchange
@@ -68,7 +67,7 @@ class DurableEvents:
         return first
 
 
-_OF_COPY = ("time_ns", "data", "source", "type", "sequence", "run_id", "tool_call_id")
+_OF_COPY = ("time_ns", "data", "source", "type", "sequence", "keys", "is_optional")
 """What the event takes over from a copy that arrived earlier."""
 
 
@@ -89,8 +88,6 @@ _NEXT_FRAME = b":"
 """The beginning of another frame: only then is a frame that ends with CR known to be complete."""
 _NO_FRAME = Frame(FrameKind.MESSAGE, 0, b"")
 
-
-KEEP_ALIVE_NS = KEEP_ALIVE_SECONDS * 1_000_000_000
 
 FindingCodes = Mapping[tuple[int, int], tuple[str, ...]]
 """The codes of the recorded findings about each event, by exchange and event number."""
@@ -163,7 +160,7 @@ class ConnectionReader:
     ) -> None:
         """`exchange` has a response."""
         begin_ns = exchange.began_ns
-        opening = facts.read_opening(exchange.request) or StreamOpening(exchange.request.target)
+        opening = facts.read_opening(exchange.request) or StreamOpening(facts, exchange.request.target)
         self._connection = RecordedConnection(exchange, begin_ns, opening.cursor or None, opening.deltas)
         self._facts = facts
         self._number = exchange.number
@@ -264,7 +261,7 @@ class ConnectionReader:
     def _finish(self, last_ns: int) -> None:
         """Set the end of the connection; if none was recorded, the time at which the next keep-alive was due."""
         connection, exchange = self._connection, self._connection.exchange
-        connection.end_ns = last_ns + KEEP_ALIVE_NS if exchange.ended_ns is None else exchange.ended_ns
+        connection.end_ns = last_ns + self._facts.keep_alive_ns if exchange.ended_ns is None else exchange.ended_ns
         tail = self._unfinished_message()
         ending = _ENDINGS_BY_SERVICE.get(exchange.ending)
         if ending is not None:

@@ -18,16 +18,18 @@ from typing import ParamSpec
 from urllib.parse import urlsplit
 
 from wiretape.addresses import join_upstreams
-from wiretape.agent_sessions import session_in
 from wiretape.bounded_dict import put_bounded
+from wiretape.contract import Contract
+from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.errors import RecordingError
 from wiretape.files import exists_error, path_exists
 from wiretape.observations import BytesArrived, Observation, RequestStarted, ResponseStarted, header
 from wiretape.recording import Writer, check_output
-from wiretape.rules import Checker, Finding, Party, Settings, Severity, Verdict, codes_of
+from wiretape.rules import Checker, Finding, Party, Rule, Settings, Severity, Verdict
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ExchangeListener
+from wiretape_replay.replayed_contracts import ReplayedContracts
 
 _P = ParamSpec("_P")
 _QUIET_NS = 20_000_000
@@ -42,9 +44,6 @@ _MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait; beyond, every write waits for the checks."""
 _MOST_CHUNKS = 4
 """Chunks of a response that are checked between two readings of the clock."""
-_OFF_RULES = codes_of("AUTH")
-"""Rules that are turned off: the options of the replay decide whether keys are needed."""
-_KEY_RULE = "CLI001"
 _MOST_HELD = 16 * 1024 * 1024
 """Bytes of a deferred recording that are held in memory; with more, the file is created."""
 _OBSERVATION_BYTES = 512
@@ -54,7 +53,7 @@ _OBSERVATION_BYTES = 512
 _MOST_KEPT = 10_000
 """Findings kept for each party; all are counted."""
 _MOST_EXCHANGES = 65_536
-"""Exchanges whose session is kept."""
+"""Exchanges whose channel is kept."""
 _OWN_HEADER = "x-wiretape"
 
 
@@ -85,7 +84,7 @@ class FindingCounts:
 class Attribution:
     """Findings by who caused them.
 
-    A finding about the service is attributed to the last fault before it in its exchange or else in its session,
+    A finding about the service is attributed to the last fault before it in its exchange or else in its channel,
     because the effect of a fault can show on another connection.
     """
 
@@ -96,16 +95,18 @@ class Attribution:
         self.injected = FindingCounts()
         self.faults: list[tuple[Finding, str]] = []
         """Findings that a fault caused, and that fault."""
-        self._sessions: dict[int, str | None] = {}
+        self.channel_of: Callable[[str], str | None] = lambda _: None
+        """Returns the channel that a target names."""
+        self._channels: dict[int, str | None] = {}
         self._by_exchange: dict[int, list[tuple[int, str]]] = {}
-        self._by_session: dict[str, list[tuple[int, str]]] = {}
+        self._by_channel: dict[str, list[tuple[int, str]]] = {}
         self._own: dict[int, None] = {}
         """Exchanges whose response comes from wiretape."""
 
     def observe(self, seen: Observation) -> None:
-        """Remember the session that an exchange names, and whether its response comes from wiretape."""
+        """Remember the channel that an exchange names, and whether its response comes from wiretape."""
         if isinstance(seen, RequestStarted):
-            put_bounded(self._sessions, seen.exchange, session_in(seen.target), _MOST_EXCHANGES)
+            put_bounded(self._channels, seen.exchange, self.channel_of(seen.target), _MOST_EXCHANGES)
         elif isinstance(seen, ResponseStarted) and header(seen.headers, _OWN_HEADER) is not None:
             put_bounded(self._own, seen.exchange, None, _MOST_EXCHANGES)
 
@@ -115,9 +116,9 @@ class Attribution:
             put_bounded(self._own, exchange, None, _MOST_EXCHANGES)
             return
         self._by_exchange.setdefault(exchange, []).append((time_ns, fault))
-        session = self._sessions.get(exchange)
-        if session is not None:
-            self._by_session.setdefault(session, []).append((time_ns, fault))
+        channel = self._channels.get(exchange)
+        if channel is not None:
+            self._by_channel.setdefault(channel, []).append((time_ns, fault))
 
     def add(self, finding: Finding) -> None:
         """Attribute a finding."""
@@ -135,8 +136,8 @@ class Attribution:
             self.faults.append((finding, fault))
 
     def _fault(self, finding: Finding) -> str | None:
-        session = self._sessions.get(finding.exchange)
-        for faults in (self._by_exchange.get(finding.exchange, []), self._by_session.get(session or "", [])):
+        channel = self._channels.get(finding.exchange)
+        for faults in (self._by_exchange.get(finding.exchange, []), self._by_channel.get(channel or "", [])):
             before = bisect_left(faults, finding.time_ns, key=itemgetter(0))
             if before:
                 return faults[before - 1][1]
@@ -151,14 +152,16 @@ class ClientChecker:
 
     def __init__(
         self,
-        settings: Settings | None = None,
+        settings: Settings | Callable[[Sequence[Contract]], Settings] | None = None,
         *,
         record: Path | None = None,
         deferred: bool = False,
         on_finding: Callable[[Finding], None] = lambda _: None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`record` is the path of a new recording; with `deferred`, the file is created when `keep` is called.
+        """`settings` may depend on the contracts of the traffic.
+
+        `record` is the path of a new recording; with `deferred`, the file is created when `keep` is called.
 
         `on_finding` is called with each finding about the client.  `clock` returns nanoseconds.
         Raises RecordingError if the recording cannot be created.
@@ -176,14 +179,12 @@ class ClientChecker:
         self.on_finding = [on_finding]
         """Called with each finding about the client; append to it."""
         self._writer: Writer | DeferredWriter | None = None
-        settings = settings or Settings()
-        base = settings.base
-        self._has_other_origin = base is not None and base.origin is not None
-        # The replay stands in for the origin that is configured.
-        base = replace(base, origin=None) if base is not None else None
-        self._settings = replace(settings, off=settings.off | _OFF_RULES, base=base)
-        self._checker = Checker(self._settings)
-        self._needs_key = True
+        self._settings_for = settings if callable(settings) else (settings or Settings()).with_contracts
+        self.settings = self._settings_for(())
+        """Those of the checks."""
+        self._checker = Checker(self.settings)
+        self._key_rules: tuple[str, ...] = ()
+        """The codes of rules that apply only where requests need a key, if they do not."""
         self._observer = ObservationBuilder("")
         self._numbers = count(1)
         self._buffer = TrafficBuffer(clock, _MOST_WAITING, self._schedule)
@@ -198,24 +199,38 @@ class ClientChecker:
     @property
     def report_options(self) -> list[str]:
         """The options with which `wiretape report` judges the recorded traffic as this checker does."""
-        options = [] if self._needs_key else ["--ignore", _KEY_RULE]
-        return [*options, "--base", str(self._settings.base)] if self._has_other_origin else options
+        ignored = [code for code in self._key_rules if self.catalogue[code].side is Party.CLIENT]
+        options = ["--ignore", ",".join(ignored)] if ignored else []
+        base = self.settings.base
+        return options if base is None or base.origin is None else [*options, "--base", str(replace(base, origin=None))]
 
-    def open(self, url: str, bases: Collection[str] = ("",), *, needs_key: bool = True) -> None:
+    @property
+    def catalogue(self) -> Mapping[str, Rule]:
+        """The rules by code."""
+        return self._checker.catalogue
+
+    def open(
+        self, url: str, contracts: ReplayedContracts, bases: Collection[str] = ("",), *, needs_key: bool = True
+    ) -> None:
         """Start; `url` is the address of the replay, and `bases` are the base paths of the service that it replays.
 
-        `needs_key` says whether requests need a key.  Raises RecordingError if the recording cannot be written.
+        `needs_key` says whether requests need a key.  Raises RecordingError if the recording cannot be written, and
+        InputError if the settings do not fit the contracts.
         """
-        self._needs_key = needs_key
         upstream = join_upstreams(f"{url}{base}" for base in sorted(bases)) or url
-        settings = self._settings
+        self.settings = self._settings_for(contracts.checked)
+        self.attribution.channel_of = contracts.find_channel_name
         if not needs_key:
-            settings = replace(settings, off=settings.off | {_KEY_RULE})
+            prefixes = contracts.key_rules
+            self._key_rules = tuple(code for code in self.settings.catalogue if code.startswith(prefixes))
+        # The replay stands in for the origin that is configured.
+        base = None if self.settings.base is None else replace(self.settings.base, origin=None)
+        settings = replace(self.settings, off=self.settings.off | {*self._key_rules}, base=base)
         self._checker = Checker(settings, upstream=upstream)
         self._observer = ObservationBuilder(urlsplit(url).netloc, self._began_ns)
         if self._record is not None:
             create = DeferredWriter if self._deferred else Writer.create
-            self._writer = create(self._record, upstream=upstream)
+            self._writer = create(self._record, upstream=upstream, contracts=dump_contracts(contracts.checked))
         self._buffer.keeps_request_ends = self._writer is not None
 
     def keep(self) -> None:
@@ -329,9 +344,10 @@ class ClientChecker:
 class DeferredWriter:
     """A Writer that holds everything in memory until `create_file`, so that a test that passes writes no file."""
 
-    def __init__(self, path: Path, *, upstream: str) -> None:
+    def __init__(self, path: Path, *, upstream: str, contracts: str | None = None) -> None:
         self._path = path
         self._upstream = upstream
+        self._contracts = contracts
         self._started_unix_ns = time.time_ns()
         self._observations: list[Observation] = []
         self._findings: list[Finding] = []
@@ -374,7 +390,9 @@ class DeferredWriter:
         if self._writer is not None:
             return
         started_unix_ns = self._started_unix_ns
-        writer = self._writer = Writer.create(self._path, upstream=self._upstream, started_unix_ns=started_unix_ns)
+        writer = self._writer = Writer.create(
+            self._path, upstream=self._upstream, started_unix_ns=started_unix_ns, contracts=self._contracts
+        )
         writer.feed(self._observations)
         writer.commit()
         writer.add_findings(self._findings)

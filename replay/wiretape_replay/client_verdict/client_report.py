@@ -15,14 +15,17 @@ from wiretape.errors import InputError
 from wiretape.files import check_writable
 from wiretape.labels import count_of
 from wiretape.recording import check_not_recording
-from wiretape.rules import CATALOGUE, Finding, Party, Severity
+from wiretape.rules import Finding, Party, Rule, Severity
 from wiretape.safe_text import closest_match, printable
 from wiretape_replay.client_verdict.client_checker import Attribution, ClientChecker, FindingCounts
 from wiretape_replay.server_options import option
 
 _STDOUT = "-"
-CLIENT_RULES = tuple(code for code, rule in CATALOGUE.items() if rule.side is Party.CLIENT)
-"""The codes of the rules for clients."""
+
+
+def client_rules(catalogue: Mapping[str, Rule]) -> tuple[str, ...]:
+    """Return the codes of the rules for clients."""
+    return tuple(code for code, rule in catalogue.items() if rule.side is Party.CLIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def write(
     recording: Path,
     options: Sequence[str],
     *,
-    rules: Collection[str] = CLIENT_RULES,
+    rules: Collection[str],
     fail_on: str = NEVER,
 ) -> bool:
     """Write the reports about these client rules; `options` are further options of `wiretape report`.
@@ -89,7 +92,10 @@ def _formats() -> Sequence[str]:
 
 
 def verdict(
-    attribution: Attribution, recording: str, inconclusive: Mapping[str, Mapping[str, int]] | None = None
+    attribution: Attribution,
+    recording: str,
+    catalogue: Mapping[str, Rule],
+    inconclusive: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Iterator[str]:
     """The lines of the verdict; `recording` is the name of the recording, safe to print.
 
@@ -98,23 +104,23 @@ def verdict(
     if attribution.client:
         rules = count_of(len(attribution.client.codes), "rule")
         yield f"The client broke {rules} ({count_of(len(attribution.client), 'finding')}):"
-        for finding in _first_of_each(attribution.client):
+        for finding in _first_of_each(attribution.client, catalogue):
             yield f"  {finding_line(finding)}{_more(attribution.client.codes[finding.code] - 1)}"
     elif not inconclusive:
         yield "The client broke no rules."
     if inconclusive:
         rules = f"{count_of(len(inconclusive), 'rule')} {'was' if len(inconclusive) == 1 else 'were'} inconclusive:"
         yield rules if attribution.client else f"The client broke no rules, but {rules}"
-        yield from (f"  {line}" for line in inconclusive_lines(inconclusive))
+        yield from (f"  {line}" for line in inconclusive_lines(inconclusive, catalogue))
     if attribution.service or attribution.injected:
         yield _service_line(attribution, recording)
 
 
-def inconclusive_lines(inconclusive: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def inconclusive_lines(inconclusive: Mapping[str, Mapping[str, int]], catalogue: Mapping[str, Rule]) -> Iterator[str]:
     """A line for each inconclusive rule, with the reasons."""
     for code, reasons in inconclusive.items():
         listed = "; ".join(f"{reason} ({count_of(count, 'time')})" for reason, count in reasons.items())
-        yield f"inconclusive {code} {CATALOGUE[code].name}: {listed}"
+        yield f"inconclusive {code} {catalogue[code].name}: {listed}"
 
 
 def fails(attribution: Attribution, fail_on: str, inconclusive: Collection[str] = ()) -> bool:
@@ -134,12 +140,12 @@ def _service_line(attribution: Attribution, recording: str) -> str:
     return f"The recorded service breaks {rules} ({findings}; see `wiretape report {recording}`){more}."
 
 
-def _first_of_each(findings: FindingCounts) -> list[Finding]:
+def _first_of_each(findings: FindingCounts, catalogue: Mapping[str, Rule]) -> list[Finding]:
     """The first finding of each rule, the most severe rules first."""
     first: dict[str, Finding] = {}
     for finding in findings.kept:
         first.setdefault(finding.code, finding)
-    worst, order = list(Severity), list(CATALOGUE)
+    worst, order = list(Severity), list(catalogue)
     return sorted(first.values(), key=lambda finding: (worst.index(finding.severity), order.index(finding.code)))
 
 
@@ -198,7 +204,8 @@ class ClientVerdict:
 
     def lines(self, name: str) -> Iterator[str]:
         """The lines of the verdict; `name` is the name of the recording that was replayed."""
-        yield from verdict(self.checker.attribution, printable(name), self.checker.inconclusive)
+        checker = self.checker
+        yield from verdict(checker.attribution, printable(name), checker.catalogue, checker.inconclusive)
         if self.checker.failed is not None:
             yield f"The checks failed ({printable(self.checker.failed)}): findings may be missing."
 
@@ -213,18 +220,22 @@ class ClientVerdict:
         if self._recording is not None and self._reports:
             config = ["--no-config"] if options.no_config else []
             config += ["--config", str(options.config)] if options.config is not None else []
-            write(self._reports, self._recording, config + self.checker.report_options, fail_on=options.fail_on)
+            config += self.checker.report_options
+            rules = client_rules(self.checker.catalogue)
+            if rules:
+                write(self._reports, self._recording, config, rules=rules, fail_on=options.fail_on)
 
 
 @contextmanager
 def check_client(options: VerdictOptions) -> Iterator[ClientVerdict]:
     """Check a client.  A recording that is only needed for reports is deleted after the block.  Raises InputError."""
-    settings = read_config(options).effective_settings()
+    config = read_config(options)
     reports = [ReportRequest.of(text) for text in options.reports]
     check_apart(reports, options.record)
     with tempfile.TemporaryDirectory(prefix="wiretape-") if reports and not options.record else nullcontext() as folder:
         path = options.record if folder is None else Path(folder) / "replayed.db"
-        yield ClientVerdict(ClientChecker(settings, record=path), options, reports, path)
+        checker = ClientChecker(lambda each: config.with_contracts(each).effective_settings(), record=path)
+        yield ClientVerdict(checker, options, reports, path)
 
 
 def read_config(options: VerdictOptions) -> Config:

@@ -5,7 +5,7 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 from urllib.parse import urlsplit
 
 import click
@@ -188,8 +188,23 @@ def _parameter(name: str, hint: Any, default: Any) -> click.Parameter:
     return click.Option([option.flag, name], help=option.help, show_default=shown, is_flag=is_flag, **about)
 
 
-def _plain_type(hint: Any) -> type:
+class _KeyType(click.ParamType[dict[str, str]]):
+    """The key of an entity, with the name of the entity."""
+
+    name = "NAME=KEY"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        """See click.ParamType."""
+        name, sign, key = value.partition("=") if isinstance(value, str) else ("", "", "")
+        if not name or not sign or not key:
+            self.fail(f"expected NAME=KEY, got {value!r}", param, ctx)
+        return {name: key}
+
+
+def _plain_type(hint: Any) -> type | click.ParamType[Any]:
     """The type of a value: `int` for `Annotated[int, …] | None`."""
+    if get_origin(hint) is dict:
+        return _KeyType()
     return hint if isinstance(hint, type) else _plain_type(get_args(hint)[0])
 
 
@@ -199,7 +214,7 @@ def _choose_method(parameters: dict[str, Any]) -> tuple[str, str]:
     is_empty = all(value is None for value in parameters.values())
     if clear + lists + (not is_empty) != 1 or (remove and is_empty):
         raise InputError(
-            "Specify the conditions of a breakpoint (--type, --sequence, --tool-call, --finding), --clear or --list."
+            "Specify the conditions of a breakpoint (--type, --sequence, --key, --finding), --clear or --list."
         )
     return ("GET", "state") if lists else ("DELETE" if remove or clear else "POST", _BREAKPOINTS)
 
@@ -218,8 +233,8 @@ _STATUS = {
     "breakpoint": "stopped at a breakpoint",
     "end": "at the end",
 }
-_ENTRY_FIELDS = {"sequence": "sequence", "id": "id", "tool_call_id": "tool call", "source": "recorded at"}
-_CONDITIONS = {"type": "type", "sequence": "sequence", "tool_call_id": "tool call", "finding": "finding"}
+_ENTRY_FIELDS = {"sequence": "sequence", "id": "id", "keys": "", "source": "recorded at"}
+_CONDITIONS = {"type": "type", "sequence": "sequence", "keys": "", "finding": "finding"}
 
 
 def _format_response(document: _Document) -> Iterator[str]:
@@ -232,7 +247,7 @@ def _format_response(document: _Document) -> Iterator[str]:
     requests = document["requests"]
     is_replay = requests["recorded"] is not None
     if not document["channels"]:
-        yield f"no playhead: {'verbatim mode, or no recorded streams' if is_replay else 'no session yet'}"
+        yield f"no playhead: {'verbatim mode, or no recorded streams' if is_replay else 'no channel yet'}"
     refused = f" and {requests['refused']} refused" if requests["refused"] else ""
     others = f", {count_of(requests['recorded'], 'other request')}" if is_replay else ""
     yield f"served: {count_of(requests['streams'], 'stream')}{refused}{others}"
@@ -255,14 +270,22 @@ def _format_channel(channel: _Document) -> Iterator[str]:
 def _format_entry(entry: _Document) -> str:
     """An entry of the log: `tool.started, sequence 3, id e3, tool call t1, recorded at 2:3`."""
     name = entry["type"] or ("ending " + entry["ending"] if entry["ending"] else entry["kind"])
-    parts = [name, *(f"{label} {entry[key]}" for key, label in _ENTRY_FIELDS.items() if entry[key] is not None)]
+    parts = [name, *_format_fields(entry, _ENTRY_FIELDS)]
     return shorten(", ".join([*parts, *_format_findings(entry["findings"])]), 400)
 
 
 def _format_breakpoint(point: _Document) -> str:
     """The conditions of a breakpoint: `type tool.*, tool call t1`."""
-    parts = [f"{label} {point[key] or '(any)'}" for key, label in _CONDITIONS.items() if point[key] is not None]
-    return shorten(", ".join(parts), 400)
+    return shorten(", ".join(_format_fields(point, _CONDITIONS)), 400)
+
+
+def _format_fields(document: _Document, labels: Mapping[str, str]) -> Iterator[str]:
+    for key, label in labels.items():
+        value = document[key]
+        if isinstance(value, dict):
+            yield from (f"{name.replace('_', ' ')} {each}" for name, each in value.items())
+        elif value is not None:
+            yield f"{label} {value or '(any)'}"
 
 
 def _format_findings(codes: Sequence[str]) -> list[str]:

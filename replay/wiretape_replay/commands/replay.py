@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def replay(
         ctx.exit(_verify(ctx, recording))
     if dry_run and options["faults"] is None:
         raise InputError("--dry-run lists what a fault script would hit: add --faults FILE.")
-    if options["contract"] is None and options["mode"] == "channel":
+    if options["contract"] is None:
         options["contract"] = read_config(verdict).contracts
     parsed = ReplayOptions(**options)
     if dry_run:
@@ -127,7 +128,8 @@ def _greet(running: Replay, recording: Path, options: ReplayOptions) -> Iterator
     contents = count_of(exchanges, "exchange")
     player = running.player
     if player is not None:
-        channels = count_of(len(player.channels), player.streams.facts.noun)
+        nouns = Counter(channel.log.noun for channel in player.channels.values()) or {running.contracts.main.noun: 0}
+        channels = ", ".join(count_of(count, noun) for noun, count in nouns.items())
         contents = f"{channels} and {count_of(exchanges - len(player.by_exchange), 'other exchange')}"
     speed = _describe_speed(options.speed_factor) + (", paused" if options.paused else "")
     yield f"Replaying {shorten(str(recording))} ({contents}) on {running.url} {speed}; Ctrl-C to stop."
@@ -147,7 +149,7 @@ def _summarize(running: Replay) -> Iterator[str]:
         served = f"{count_of(streams, 'stream')} and {served}"
     yield f"Served {served}; {count_of(len(running.misses), 'request')} had no match."
     yield from running.faults.summary_lines()
-    noun = "session" if running.player is None else running.player.streams.facts.noun
+    noun = running.contracts.main.noun
     streams_left = [f"  stream of {noun} {shorten(name)}" for name in running.unfollowed]
     requests_left = [f"  {each.number:>5}  {shorten(f'{each.method} {each.target}')}" for each in running.unconsumed]
     if not streams_left and not requests_left:

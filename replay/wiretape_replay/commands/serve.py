@@ -55,9 +55,8 @@ def serve(
     verdict: VerdictOptions,
     **options: Any,
 ) -> None:
-    """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
+    """Simulate the service of a contract from SCENARIO: the name of a bundled scenario, or a TOML file.
 
-    Clients can create sessions, read streams, and create, cancel and resume runs; the runs follow the scenario.
     Where the specification does not define the behaviour, the service makes assumptions; --assumptions lists
     them. When you press Ctrl-C, the service stops and prints the rules that the client broke.
     """
@@ -109,6 +108,6 @@ def _greet(running: Service, scenario: str, seed: int, *, is_chosen: bool) -> It
 
 
 def _summarize(running: Service) -> Iterator[str]:
-    sessions, streams = len(running.logs), len(running.streams.requests)
-    yield f"Served {count_of(sessions, 'session')} and {count_of(streams, 'stream')}."
+    channels = count_of(len(running.logs), running.contracts.main.noun)
+    yield f"Served {channels} and {count_of(len(running.streams.requests), 'stream')}."
     yield from running.faults.summary_lines()

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from aiohttp import web
 
 from wiretape.addresses import is_loopback, is_loopback_host
-from wiretape.agent_sessions import ENVELOPE_KEY
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
@@ -34,7 +33,7 @@ _CODES = {
     405: "wiretape_method_not_allowed",
     413: "wiretape_invalid_request",
 }
-"""The service uses none of these codes, so clients cannot mistake them for the service's errors."""
+"""No service uses these codes, so clients cannot mistake them for its errors."""
 _KEEP_ALIVE_S = 15.0
 _SHORTEST_PAUSE_S = 0.02
 """Changes within this time are reported as one."""
@@ -105,7 +104,7 @@ class ControlApi:
         error = {"code": _CODES[status], "message": message, "request_id": request_id}
         if status == 401:  # RFC 9110, 11.6.1: a 401 response must have this header
             headers = {"WWW-Authenticate": TOKEN_HEADER}
-        return _json(status, {ENVELOPE_KEY: error}, headers)
+        return _json(status, {"error": error}, headers)
 
 
 async def _feed(control: PlayheadControl) -> AsyncIterator[bytes]:

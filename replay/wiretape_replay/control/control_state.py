@@ -1,7 +1,7 @@
 """The state of a replay at one moment, as plain values that can be written as JSON."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from wiretape_replay.channel.channel_log import LogEntry
@@ -22,8 +22,8 @@ class EntryState:
     type: str | None
     sequence: int | None
     id: str | None
-    run_id: str | None
-    tool_call_id: str | None
+    keys: Mapping[str, str]
+    """The keys of the entities that it belongs to."""
     ending: str | None
     source: str | None
     """Its location in the recording, `EXCHANGE:EVENT`, as `wiretape show --at` takes it."""
@@ -109,8 +109,7 @@ def describe_entry(entry: LogEntry, position: int) -> EntryState:
         type=entry.type,
         sequence=entry.sequence,
         id=entry.id,
-        run_id=entry.run_id,
-        tool_call_id=entry.tool_call_id,
+        keys=entry.keys,
         ending=None if entry.ending is None else entry.ending.value,
         source=None if entry.source is None else ":".join(str(part) for part in entry.source if part is not None),
         findings=entry.findings,

@@ -13,10 +13,9 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypedDict, TypeVar, U
 
 from msgspec import Meta
 
-from wiretape.agent_sessions import EVENT_TYPES
 from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
 from wiretape.errors import InputError
-from wiretape.rules import CATALOGUE, Finding
+from wiretape.rules import Finding
 from wiretape.safe_text import closest_match, shorten
 from wiretape_replay.channel.channel_log import ChannelLog, LogEntry
 from wiretape_replay.channel.channel_streams import ConnectedStream
@@ -31,6 +30,7 @@ from wiretape_replay.control.control_state import (
     describe_entry,
     describe_speed,
 )
+from wiretape_replay.replayed_contracts import ReplayedContracts
 
 _MOST_LISTED = 10
 _LONGEST_LOG_S = 1e9
@@ -70,7 +70,9 @@ class BreakpointConditions(TypedDict, total=False):
     sequence: Annotated[
         int | None, CommandOption("--sequence", "Stop before the event with this sequence number.", "N")
     ]
-    tool_call_id: Annotated[str | None, CommandOption("--tool-call", "Stop before events of this tool call.", "ID")]
+    keys: Annotated[
+        dict[str, str] | None, CommandOption("--key", "Stop before events of the entity with this key.", "NAME=KEY")
+    ]
     finding: Annotated[
         str | None,
         CommandOption("--finding", "Stop before events with this finding; a code prefix is enough.", "CODE"),
@@ -148,6 +150,7 @@ class PlayheadControl:
         self,
         playheads: Playheads,
         logs: Mapping[str, ChannelLog],
+        contracts: ReplayedContracts,
         *,
         connected: Collection[ConnectedStream] = (),
         requests: Callable[[], RequestSummary] = RequestSummary,
@@ -169,6 +172,7 @@ class PlayheadControl:
         """The channel that it controls; None: all channels."""
         self._playheads = playheads
         self._logs = logs
+        self._contracts = contracts
         self._connected = connected
         self._requests = requests
 
@@ -300,12 +304,18 @@ class PlayheadControl:
         """
         point = _breakpoint(point, Breakpoint(**conditions))
         if point is None:
-            raise InputError("A breakpoint needs a condition: type, sequence, tool_call_id or finding.")
+            raise InputError("A breakpoint needs a condition: type, sequence, keys or finding.")
         entries = [entry for log in self._selected_logs() for entry in log.entries]
-        _check_event_type(point.type, {entry.type for entry in entries if entry.type is not None})
-        _check_finding(point.finding, {code for entry in entries for code in entry.findings})
+        _check_event_type(point.type, {entry.type for entry in entries if entry.type is not None}, self._contracts)
+        for name in point.keys or ():
+            if problem := self._contracts.describe_unknown_entity(name):
+                raise InputError(f"{problem[0].upper()}{problem[1:]}.")
+        _check_finding(
+            point.finding, {code for entry in entries for code in entry.findings}, self._contracts.rule_codes
+        )
         for clock in self._clocks():
-            clock.playhead.breakpoints = tuple(dict.fromkeys([*clock.playhead.breakpoints, point]))
+            if point not in clock.playhead.breakpoints:
+                clock.playhead.breakpoints = (*clock.playhead.breakpoints, point)
             clock.update()
         return point
 
@@ -464,20 +474,22 @@ def _breakpoint(point: Breakpoint | None, conditions: Breakpoint) -> Breakpoint 
     return point
 
 
-def _check_event_type(pattern: str | None, recorded: Collection[str]) -> None:
-    """Refuse a type that neither the specification nor the log has; a pattern may match future events."""
-    if pattern is None or "*" in pattern or pattern in EVENT_TYPES or pattern in recorded:
+def _check_event_type(pattern: str | None, recorded: Collection[str], contracts: ReplayedContracts) -> None:
+    """Refuse a type that neither the contracts nor the log have; a pattern may match future events."""
+    if pattern is None or "*" in pattern or pattern in recorded or contracts.has_other_types:
         return
-    similar = closest_match(pattern, EVENT_TYPES)
-    raise InputError(f"Unknown event type {shorten(repr(pattern))}{f'; did you mean {similar}?' if similar else '.'}")
+    if pattern not in contracts.types:
+        similar = closest_match(pattern, contracts.types)
+        guess = f"; did you mean {similar}?" if similar else "."
+        raise InputError(f"Unknown event type {shorten(repr(pattern))}{guess}")
 
 
-def _check_finding(prefix: str | None, recorded: Collection[str]) -> None:
+def _check_finding(prefix: str | None, recorded: Collection[str], known: Collection[str]) -> None:
     """Refuse a prefix that no rule code has, nor any finding of the log."""
-    if not prefix or any(code.startswith(prefix) for code in (*CATALOGUE, *recorded)):
+    if not prefix or any(code.startswith(prefix) for code in (*known, *recorded)):
         return
     upper = prefix.upper()
-    similar = upper if any(code.startswith(upper) for code in CATALOGUE) else closest_match(upper, CATALOGUE)
+    similar = upper if any(code.startswith(upper) for code in known) else closest_match(upper, known)
     guess = f"; did you mean {similar}?" if similar else "."
     raise InputError(f"Unknown rule code {shorten(repr(prefix))}{guess}")
 

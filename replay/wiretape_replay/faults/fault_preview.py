@@ -4,14 +4,13 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from wiretape.agent_sessions import STREAM
 from wiretape.recording import open_recording
 from wiretape.safe_text import shorten
 from wiretape_replay.channel.channel_log import ChannelLog
-from wiretape_replay.channel.recorded_channels import build_channels, find_session_ids
-from wiretape_replay.channel.stream_facts import SERVICE
+from wiretape_replay.channel.recorded_channels import build_channels, find_known_channels
 from wiretape_replay.faults.fault_schedule import action_label, position_label, requests_label
 from wiretape_replay.faults.fault_script import (
+    STREAMS,
     EventFilter,
     Fault,
     FaultRequest,
@@ -21,6 +20,7 @@ from wiretape_replay.faults.fault_script import (
     as_tuple,
 )
 from wiretape_replay.faults.frame_damage import SendBytes, can_mutate
+from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import ReplayOptions
 
 _MOST_LISTED = 20
@@ -30,27 +30,30 @@ _MOST_LISTED = 20
 def preview_lines(recording_path: Path, options: ReplayOptions) -> Iterator[str]:
     """The lines of a dry run.  Raises RecordingError, and InputError for faults that the contract does not allow."""
     with open_recording(recording_path) as recording:
-        facts = options.stream_facts(recording)
+        contracts = options.contracts_for(recording)
         # Oddities of the recording are reported when it is replayed.
-        channels = build_channels(recording, lambda _: None, facts, options.matching).by_name
+        channels = build_channels(recording, lambda _: None, contracts, options.matching).by_name
         logs = {name: channel.log for name, channel in channels.items()}
-        other = find_session_ids(recording) if facts is SERVICE else ()
-        yield from list_hits(options.script, logs, other, noun=facts.noun)
+        yield from list_hits(options.script, logs, contracts, find_known_channels(recording, contracts))
 
 
 def list_hits(
-    script: FaultScript, logs: Mapping[str, ChannelLog], other_channels: Collection[str] = (), *, noun: str = "session"
+    script: FaultScript,
+    logs: Mapping[str, ChannelLog],
+    contracts: ReplayedContracts,
+    other_channels: Collection[str] = (),
 ) -> Iterator[str]:
     """The lines about what would be hit if each channel's stream were requested once, with deltas, from its beginning.
 
     `other_channels` are those of the recording without a log.  A fault on later connections is listed as if they began
     there as well, and events after a fault that ends a stream are listed too, because clients reconnect.
     """
+    noun = contracts.main.noun
     if not script.faults:
         yield "The script has no faults."
     for fault in script.faults:
         yield f"{shorten(fault.name, 60)}: {action_label(fault)}{_limits_label(fault, logs, noun)}"
-        hits = list(_find_hits(fault, logs, noun))
+        hits = list(_find_hits(fault, logs, contracts))
         for hit in hits[:_MOST_LISTED]:
             yield f"  {'' if fault.probability == 1 else 'may: '}{hit}"
         if len(hits) > _MOST_LISTED:
@@ -62,19 +65,22 @@ def list_hits(
                 yield f"  this recording has no {noun} {shorten(channel, 60)}"
 
 
-def _find_hits(fault: Fault, logs: Mapping[str, ChannelLog], noun: str) -> Iterator[str]:
+def _find_hits(fault: Fault, logs: Mapping[str, ChannelLog], contracts: ReplayedContracts) -> Iterator[str]:
     if fault.events is None:
-        return _response_hits(fault, logs, noun)
+        return _response_hits(fault, logs, contracts.main.noun)
     # With a probability, any event may be among those that are hit.
     most = fault.skip + fault.times if fault.times is not None and fault.probability == 1 else None
-    return islice(_event_hits(fault, fault.events, logs, noun), fault.skip, most)
+    return islice(_event_hits(fault, fault.events, logs, contracts), fault.skip, most)
 
 
-def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, ChannelLog], noun: str) -> Iterator[str]:
+def _event_hits(
+    fault: Fault, events: EventFilter, logs: Mapping[str, ChannelLog], contracts: ReplayedContracts
+) -> Iterator[str]:
     position, numbers = fault.position or Position.BEFORE, as_tuple(fault.connection)
     for channel, log in logs.items():
-        opened_by = log.opened_by or (STREAM.method, "")
-        request = FaultRequest(*opened_by, channel=channel, stream=channel, connection=next(iter(numbers), None))
+        opened_by, number = log.opened_by or ("GET", ""), next(iter(numbers), None)
+        described = contracts.describe(*opened_by)
+        request = FaultRequest(*opened_by, channel=channel, stream=channel, connection=number, described=described)
         if not fault.matches(request):
             continue
         number = 0
@@ -83,7 +89,7 @@ def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, ChannelLog
             if not entry.is_event or not events.matches(entry, number) or not _can_hit(fault, entry.data):
                 continue
             where = f"{position_label(position, entry)}{_connections_label(fault)}"
-            yield f"{noun} {shorten(channel, 60)}, position {place}: {where}"
+            yield f"{log.noun} {shorten(channel, 60)}, position {place}: {where}"
 
 
 def _response_hits(fault: Fault, logs: Mapping[str, ChannelLog], noun: str) -> Iterator[str]:
@@ -95,8 +101,7 @@ def _response_hits(fault: Fault, logs: Mapping[str, ChannelLog], noun: str) -> I
 
 
 def _is_for_streams(fault: Fault) -> bool:
-    operations = fault.operations
-    return bool(operations) and all(operation.name == STREAM.name for operation in operations)
+    return bool(fault.requests) and all(name == STREAMS for name in fault.requests)
 
 
 def _can_hit(fault: Fault, frame: bytes) -> bool:

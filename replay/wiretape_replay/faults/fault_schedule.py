@@ -5,19 +5,23 @@ do meanwhile.  Only `skip` and `times`, which count over all connections, depend
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from wiretape.agent_sessions import ERROR_CODES, INVALID_CURSOR, LIMITS, STREAM, operation_of, session_in
-from wiretape.http_headers import LAST_EVENT_ID, cursor_in
+from wiretape.contract.contract_tables import ErrorCase
+from wiretape.contract.service_terms import ErrorWriter
+from wiretape.http_headers import RETRY_AFTER
 from wiretape.labels import count_of
+from wiretape.observations import reason_phrase
 from wiretape.safe_text import shorten
-from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail, error_response
+from wiretape_replay.access.auth_and_rate_limits import limit_values
+from wiretape_replay.access.error_responses import error_response, plain_response, refuse
 from wiretape_replay.channel.channel_log import LogEntry
 from wiretape_replay.channel.channel_player import ChannelFinder
 from wiretape_replay.faults.fault_script import (
+    TOO_MANY,
     Corrupt,
     Delay,
     Drop,
@@ -27,7 +31,7 @@ from wiretape_replay.faults.fault_script import (
     Fault,
     FaultRequest,
     FaultScript,
-    InsertResync,
+    Insert,
     Oversize,
     Position,
     Reorder,
@@ -42,13 +46,14 @@ from wiretape_replay.faults.frame_damage import (
     SendBytes,
     SendError,
     can_mutate,
+    insert_frame,
     interruption,
     is_final,
     mutate,
-    resync_frame,
     until_final,
 )
-from wiretape_replay.http_server.http_messages import HttpRequest
+from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
+from wiretape_replay.replayed_contracts import ReplayedContracts
 
 
 class FaultCounter:
@@ -161,8 +166,8 @@ class StreamFaults:
         """Apply a fault before or after an event."""
         if self._should_apply(fault):
             yield self._log(fault, entry)
-            if isinstance(fault, InsertResync):
-                yield SendBytes(resync_frame(entry, self._request.channel, fault.id, fault.sequence))
+            if isinstance(fault, Insert):
+                yield SendBytes(insert_frame(fault, entry, self._request))
             elif isinstance(fault, Drop | Reset | Stall | Delay):
                 yield interruption(fault)
 
@@ -214,9 +219,6 @@ class _DelayedEvent:
     instructions: tuple[Instruction, ...]
 
 
-_UNPROCESSABLE = 422
-
-
 @dataclass(frozen=True, slots=True)
 class Injection:
     """The faults that apply to one request."""
@@ -227,41 +229,40 @@ class Injection:
     """What to do to the events of a stream; None if no fault can hit them."""
 
 
-def identify_service_request(request: HttpRequest) -> FaultRequest:
-    """Return what decides which faults apply to a request to the Agent Session Service."""
-    match = operation_of(request.method, request.target)
+Identify = Callable[[HttpRequest], FaultRequest]
+"""Returns what decides which faults apply to a request."""
+
+
+def identify_request(
+    contracts: ReplayedContracts, request: HttpRequest, *, finder: ChannelFinder | None = None
+) -> FaultRequest:
+    """Return what decides which faults apply to a request; `finder` finds channels that no path names."""
+    described = contracts.describe(request.method, request.target)
+    opening = described.facts.read_opening(request)
+    channel, stream = described.channel, None
+    if opening is not None:
+        found, stream = (None, None) if finder is None else finder.find(request, opening)
+        channel = opening.channel if found is None else found.log.name
+        if found is None:
+            stream = None if channel is None else f"channel {channel}"
     return FaultRequest(
         method=request.method,
         target=request.target,
-        channel=match.session_id if match else session_in(request.target),
-        run=match.run_id if match else None,
-        stream=match.session_id if match is not None and match.operation is STREAM else None,
-        cursor=cursor_in(request.header(LAST_EVENT_ID)),
-    )
-
-
-def identify_channel_request(finder: ChannelFinder, request: HttpRequest) -> FaultRequest:
-    """Return what decides which faults apply to a request to a service of any contract."""
-    opening = finder.facts.read_opening(request)
-    channel, kind = (None, "") if opening is None else finder.find(request, opening)
-    return FaultRequest(
-        method=request.method,
-        target=request.target,
-        channel=None if channel is None else channel.log.name,
-        stream=None if channel is None else kind,
-        cursor=None if opening is None else opening.cursor or None,
-        noun=finder.facts.noun,
+        channel=channel,
+        stream=stream,
+        cursor=None if opening is None else opening.cursor,
+        described=described,
     )
 
 
 class FaultSchedule:
     """The faults of one server."""
 
-    def __init__(
-        self, script: FaultScript, identify: Callable[[HttpRequest], FaultRequest] = identify_service_request
-    ) -> None:
+    def __init__(self, script: FaultScript, contracts: ReplayedContracts, identify: Identify | None = None) -> None:
+        """`identify` is for channels that no path names."""
         self.script = script
-        self._identify = identify
+        self._contracts = contracts
+        self._identify = identify or partial(identify_request, contracts)
         self._event_faults = tuple(fault for fault in script.faults if fault.events is not None)
         self._counter = FaultCounter(script.seed)
         self._connections: Counter[str] = Counter()
@@ -317,43 +318,52 @@ class FaultSchedule:
         for fault in self.script.faults:
             if fault.events is not None or not fault.matches(request):
                 continue
-            instruction = _response_instruction(fault, request)
+            instruction = self._response_instruction(fault, request)
             if instruction is not None and self._counter.should_apply(fault, "request", self._requests):
                 yield LogFault(fault.name, response_fault_line(fault, request))
                 yield instruction
 
+    def _response_instruction(self, fault: Fault, request: FaultRequest) -> Instruction | None:
+        """What to do before a response or instead of it; None if the fault does not apply."""
+        if isinstance(fault, Error):
+            return self._error(fault, request)
+        if isinstance(fault, ExpireCursor):
+            if request.cursor is None or request.cursor not in (as_tuple(fault.cursor) or (request.cursor,)):
+                return None
+            facts = self._contracts.main if request.described is None else request.described.facts
+            status, message = facts.contract.unknown_cursor_status, f"The cursor {request.cursor} has expired."
+            return SendError(partial(refuse, facts.errors, ErrorCase.UNKNOWN_CURSOR, message, status=status))
+        return interruption(fault) if isinstance(fault, Drop | Reset | Stall | Delay) else None
 
-def _response_instruction(fault: Fault, request: FaultRequest) -> Instruction | None:
-    """What to do before a response or instead of it; None if the fault does not apply."""
-    if isinstance(fault, Error):
-        return _error(fault, request)
-    if isinstance(fault, ExpireCursor):
-        if request.cursor is None or request.cursor not in (as_tuple(fault.cursor) or (request.cursor,)):
-            return None
-        return SendError(partial(error_response, INVALID_CURSOR, f"The cursor {request.cursor} has expired."))
-    return interruption(fault) if isinstance(fault, Drop | Reset | Stall | Delay) else None
+    def _error(self, fault: Error, request: FaultRequest) -> SendError:
+        values: dict[str, object] = {} if request.described is None else {**request.described.parameters}
+        values |= {"base": "" if request.described is None else request.described.base}
+        limits, counted = self._contracts.limits, self._contracts.counts.get(request.operation or "")
+        name = fault.limit or counted or next(reversed([*limits]), None)
+        if name is not None:
+            values |= limit_values(limits[name], limits[name].window_seconds)
+        if fault.retry_after is not None:
+            values["retry_after"] = fault.retry_after
+        errors = self._errors_with(fault.code, request)
+        if errors is None or fault.code is None:
+            return SendError(partial(_plain_error, fault, values))
+        return SendError(partial(_coded_error, fault, errors, values))
+
+    def _errors_with(self, code: str | None, request: FaultRequest) -> ErrorWriter | None:
+        """The errors with a code: of the contract of the request, or of the first one that has it."""
+        own = None if request.described is None else request.described.facts.errors
+        return next((each for each in (own, *self._contracts.errors) if each is not None and code in each.codes), None)
 
 
-def _error(fault: Error, request: FaultRequest) -> SendError:
-    active = ActiveRun(
-        session_id=request.channel or "session_1",
-        run_id=fault.active_run or request.run or "run_1",
-        base=_base(request),
-    )
-    if fault.active_run_status is not None:
-        active = replace(active, status=fault.active_run_status)
-    reasons = fault.reasons
-    if not reasons and ERROR_CODES[fault.code].status == _UNPROCESSABLE:
-        reasons = (ErrorDetail("$", "refused by a fault script"),)
-    limit = None if fault.limit is None else LIMITS[fault.limit]
-    response = partial(error_response, fault.code, fault.message, active=active, limit=limit, reasons=reasons)
-    return SendError(partial(response, retry_after=fault.retry_after))
+def _coded_error(fault: Error, errors: ErrorWriter, values: Mapping[str, object], request_id: str) -> HttpResponse:
+    return error_response(errors, fault.code or "", fault.message, request_id, values=values, fields=fault.fields)
 
 
-def _base(request: FaultRequest) -> str:
-    """The part of the path before `/v1/`."""
-    before, mark, _ = request.path.partition("/v1/")
-    return before if mark else ""
+def _plain_error(fault: Error, values: Mapping[str, object], _request_id: str) -> HttpResponse:
+    status = fault.status or 500
+    message = fault.message or reason_phrase(status)
+    wait = values.get("retry_after") if status == TOO_MANY else None
+    return plain_response(status, message, () if wait is None else ((RETRY_AFTER, str(wait)),))
 
 
 _LONGEST_NAME = 60
@@ -362,7 +372,7 @@ _LONGEST_NAME = 60
 def action_label(fault: Fault) -> str:
     """What a fault does, in a few words."""
     if isinstance(fault, Error):
-        return f"error {fault.code}"
+        return f"error {fault.code or fault.status}"
     if isinstance(fault, Corrupt):
         return f"corrupt ({fault.how})"
     if isinstance(fault, Split):
@@ -396,13 +406,13 @@ def response_fault_line(fault: Fault, request: FaultRequest) -> str:
 
 def requests_label(fault: Fault) -> str:
     """Which requests a fault applies to, without their channels and connections."""
-    names = [shorten(operation.name, 80) for operation in fault.operations]
+    names = [shorten(name, 80) for name in fault.requests]
     label = f"any {' or '.join(names)} request" if names else "any request"
     if isinstance(fault, ExpireCursor):
         cursors = " or ".join(map(_short, as_tuple(fault.cursor)))
         label += f" with the cursor {cursors}" if cursors else " with a cursor"
-    runs = " or ".join(map(_short, as_tuple(fault.run)))
-    return label + (f" of run {runs}" if runs else "")
+    keys = (f"{name} {' or '.join(map(_short, as_tuple(keys)))}" for name, keys in fault.keys.items())
+    return " of ".join([label, *keys])
 
 
 def _short(text: str) -> str:

@@ -1,6 +1,6 @@
 """Fault scripts: what goes wrong, where and how often.  Declares the types of the file and decodes it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -10,31 +10,19 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.agent_sessions import (
-    CANCEL,
-    DELTA_TYPES,
-    ERROR_CODES,
-    EVENT_TYPES,
-    LIMITS,
-    OPERATIONS,
-    RATE_LIMITED,
-    RESUME,
-    SESSION_BUSY,
-    STREAM,
-    TOOL_TYPES,
-    code_in_other_case,
-)
-from wiretape.agent_sessions.schemas import has_own_details
+from wiretape.contract.contract_tables import ErrorCase
 from wiretape.errors import InputError
 from wiretape.input_validation import Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import require_table_lists
-from wiretape_replay.access.error_envelope import ErrorDetail
 from wiretape_replay.channel.channel_log import LogEntry
 from wiretape_replay.http_server.http_messages import RequestPattern
+from wiretape_replay.replayed_contracts import DescribedRequest, ReplayedContracts
 
 _T = TypeVar("_T", str, int)
 _LARGEST_INT = 2**63 - 1
+STREAMS = "stream"
+"""As an operation: any request for a stream."""
 
 Text = Annotated[str, Meta(min_length=1)]
 Texts = Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
@@ -43,6 +31,7 @@ Count = Annotated[int, Meta(ge=0, le=_LARGEST_INT)]
 Number = Annotated[int, Meta(ge=1, le=_LARGEST_INT)]
 Counts = Count | Annotated[tuple[Count, ...], Meta(min_length=1)]
 Numbers = Number | Annotated[tuple[Number, ...], Meta(min_length=1)]
+TOO_MANY = 429
 Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
 
 
@@ -85,14 +74,32 @@ class FaultRequest:
     method: str
     target: str
     channel: str | None = None
-    run: str | None = None
     stream: str | None = None
     """What its stream is counted with; None for requests that open no stream."""
     connection: int | None = None
     """Which stream of its channel it is, from 1; None for other requests."""
     cursor: str | None = None
-    noun: str = "session"
-    """What log lines call its channel."""
+    described: DescribedRequest | None = None
+    """What the contracts say about it."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """The keys of entities in its path, by the names of the entities."""
+        if self.described is None:
+            return {}
+        parameters = self.described.facts.contract.service.entity_parameters.items()
+        return {name: self.described.parameters[each] for name, each in parameters if each in self.described.parameters}
+
+    @property
+    def operation(self) -> str | None:
+        """The name of its operation."""
+        described = self.described
+        return None if described is None or described.operation is None else described.operation.name
+
+    @property
+    def noun(self) -> str:
+        """What log lines call its channel."""
+        return "channel" if self.described is None else self.described.facts.noun
 
     @property
     def path(self) -> str:
@@ -113,8 +120,8 @@ class EventFilter(_Table, frozen=True, kw_only=True):
     type: Texts = ()
     """Event types, with `*` for any characters."""
     id: Texts = ()
-    run: Texts = ()
-    tool_call: Texts = ()
+    keys: dict[str, Texts] = {}
+    """Keys of entities, by the names of the entities."""
 
     def matches(self, entry: LogEntry, number: int) -> bool:
         """Whether an event, the `number`-th of its connection, is one of these."""
@@ -123,23 +130,25 @@ class EventFilter(_Table, frozen=True, kw_only=True):
             and _includes(self.event, number)
             and (not self.type or any(fnmatchcase(entry.type or "", pattern) for pattern in as_tuple(self.type)))
             and _includes(self.id, entry.id)
-            and _includes(self.run, entry.run_id)
-            and _includes(self.tool_call, entry.tool_call_id)
+            and all(_includes(keys, entry.keys.get(name)) for name, keys in self.keys.items())
         )
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self, contracts: ReplayedContracts) -> Iterator[Problem]:
         """What cannot be right: types that do not exist, and fields that events of a type never have."""
         types = as_tuple(self.type)
-        for name in types:
-            if name not in EVENT_TYPES and "*" not in name:
-                yield ("type",), f"unknown event type {printable(name)!r}{choices_hint(name, EVENT_TYPES)}"
-        names = " or ".join(types)
-        if types and all(name in DELTA_TYPES for name in types):
+        for name in () if contracts.has_other_types else types:
+            if name not in contracts.types and "*" not in name:
+                yield ("type",), f"unknown event type {printable(name)!r}{choices_hint(name, contracts.types)}"
+        if types and all(map(contracts.is_optional_delta, types)):
             for key, value in (("sequence", self.sequence), ("id", self.id)):
                 if value != ():
-                    yield (key,), f"{names} is ephemeral and has no {key}"
-        if types and self.tool_call and not any(name in TOOL_TYPES or "*" in name for name in types):
-            yield ("tool-call",), f"{names} does not belong to a tool call"
+                    yield (key,), f"{' or '.join(types)} is ephemeral and has no {key}"
+        for name in self.keys:
+            entity, problem = contracts.entities.get(name), contracts.describe_unknown_entity(name)
+            if entity is not None and types and not any("*" in each or entity.concerns(each) for each in types):
+                problem = f"{' or '.join(types)} does not belong to a {name}"
+            if problem:
+                yield ("keys", name), problem
 
 
 class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
@@ -150,12 +159,12 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
     affects_responses: ClassVar[bool] = False
     """Whether it can be applied to a whole response, without naming an event."""
     affects_streams_only: ClassVar[bool] = False
-    affects_service_only: ClassVar[bool] = False
 
     name: Text = ""
     operation: Texts = ()
     channel: Texts = ()
-    run: Texts = ()
+    keys: dict[str, Texts] = {}
+    """Keys of entities in the path of the request, by the names of the entities."""
     connection: Numbers = ()
     """Which stream of its channel, from 1."""
     before: EventFilter | None = None
@@ -188,52 +197,40 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
         return self.events is not None or bool(self.connection) or self.affects_streams_only
 
     @property
-    def operations(self) -> tuple[RequestPattern, ...]:
+    def requests(self) -> tuple[str, ...]:
         """The requests it applies to; empty: any."""
-        return _requests(as_tuple(self.operation) or ((STREAM.name,) if self.is_for_streams else ()))
+        return as_tuple(self.operation) or ((STREAMS,) if self.is_for_streams else ())
 
     def matches(self, request: FaultRequest) -> bool:
         """Whether it applies to a request, or to the events of its response."""
-        operations, is_stream = self.operations, request.stream is not None
+        is_stream = request.stream is not None
         return (
             (is_stream or not self.is_for_streams)
             and (
-                not operations
+                not self.operation
                 or any(
-                    (is_stream and operation.name == STREAM.name) or operation.matches(request.method, request.target)
-                    for operation in operations
+                    (is_stream and name == STREAMS)
+                    or _pattern(name).matches(request.method, request.target, request.operation)
+                    for name in as_tuple(self.operation)
                 )
             )
             and _includes(self.channel, request.channel)
-            and _includes(self.run, request.run)
+            and all(_includes(keys, request.keys.get(name)) for name, keys in self.keys.items())
             and _includes(self.connection, request.connection)
         )
 
     def problems(self) -> Iterator[Problem]:
-        """What cannot be right about the fault."""
+        """What cannot be right about the fault, whatever the contract."""
         if not _is_one_line(self.name):
             yield ("name",), "expected a string without line ends and NUL"
         yield from self._position_problems()
-        yield from self._request_problems()
 
-    def service_problems(self) -> Iterator[Problem]:
-        """What cannot be right about the fault where a replay or stand-in is of the Agent Session Service."""
-        if self.is_for_streams and any(name != STREAM.name for name in as_tuple(self.operation)):
-            yield ("operation",), f"{self._reason}: use {STREAM.name}, or leave operation out"
+    def contract_problems(self, contracts: ReplayedContracts) -> Iterator[Problem]:
+        """What cannot be right about the fault where a replay or stand-in is of these contracts."""
+        yield from self._request_problems(contracts)
         if self.events is not None:
-            for path, problem in self.events.problems():
+            for path, problem in self.events.problems(contracts):
                 yield (str(self.position), *path), problem
-
-    def contract_problems(self) -> Iterator[Problem]:
-        """What cannot be right about the fault where a replay is of another contract."""
-        if self.affects_service_only:
-            yield ("do",), f"{self.action} sends an event of the Agent Session Service, not of another contract"
-        if self.run:
-            yield ("run",), "only the Agent Session Service has runs"
-        if self.events is not None:
-            for key, value in (("run", self.events.run), ("tool-call", self.events.tool_call)):
-                if value != ():
-                    yield (str(self.position), key), f"only events of the Agent Session Service have a {key}"
 
     def _position_problems(self) -> Iterator[Problem]:
         used = [position for position in Position if getattr(self, position) is not None]
@@ -247,20 +244,34 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
             example = f"{' or '.join(self.positions)} = {{ sequence = 12 }}"
             yield ("do",), f"{self.action} applies to events; name them, for example {example}"
 
-    def _request_problems(self) -> Iterator[Problem]:
+    def _request_problems(self, contracts: ReplayedContracts) -> Iterator[Problem]:
+        operations = dict.fromkeys([STREAMS, *contracts.operations])
         for name in as_tuple(self.operation):
             try:
-                RequestPattern.of(name)
+                pattern = RequestPattern.of(name, operations)
             except ValueError:
-                expected = f"{', '.join(OPERATIONS)}, or a method and a path such as POST /v1/sessions"
-                similar = closest_match(name, OPERATIONS)
+                expected = f"{', '.join(operations)}, or a method and a path such as POST /v1/items"
+                similar = closest_match(name, operations)
                 hint = f"; did you mean {similar}?" if similar else ""
                 yield ("operation",), f"expected {expected}, got {shorten(repr(name), 60)}{hint}"
                 return
-        if self.is_for_streams:
-            yield from self._stream_problems(self._reason)
-        elif self.run and any(operation.name not in {CANCEL.name, RESUME.name} for operation in self.operations):
-            yield ("run",), f"only the paths of {CANCEL.name} and {RESUME.name} name a run"
+            if self.is_for_streams and name != STREAMS and not contracts.may_be_stream(pattern):
+                yield ("operation",), f"{self._reason}: use {STREAMS}, or leave operation out"
+        for name in self.keys:
+            if problem := contracts.describe_unknown_entity(name) or self._key_problem(name, contracts):
+                yield ("keys", name), problem
+
+    def _key_problem(self, entity: str, contracts: ReplayedContracts) -> str:
+        """Why no request that the fault applies to has the key of an entity in its path; empty if one may."""
+        parameter = contracts.entity_parameters.get(entity)
+        having = {name: each for name, each in contracts.operations.items() if parameter in each.pattern.parameters}
+        if self.is_for_streams and not any(operation.is_stream for operation in having.values()):
+            own = f"; to select events of a {entity}, put keys in their table" if self.events is not None else ""
+            return f"{self._reason}, and their paths do not name a {entity}{own}"
+        if not having:
+            return f"no path names a {entity}"
+        named = [name for name in as_tuple(self.operation) if name in (STREAMS, *contracts.operations)]
+        return f"only the paths of {' and '.join(having)} name a {entity}" if not having.keys() >= set(named) else ""
 
     @property
     def _reason(self) -> str:
@@ -268,15 +279,6 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
         if self.events is not None:
             return "only streams have events"
         return "only streams take a cursor" if self.affects_streams_only else "only streams are counted as connections"
-
-    def _stream_problems(self, why: str) -> Iterator[Problem]:
-        if any(name in OPERATIONS and name != STREAM.name for name in as_tuple(self.operation)):
-            yield ("operation",), f"{why}: use {STREAM.name}, or leave operation out"
-        if self.run:
-            yield (
-                ("run",),
-                f"{why}, and their paths do not name a run; to select events of a run, put run in their table",
-            )
 
 
 class _Interruption(BaseFault, frozen=True, kw_only=True):
@@ -375,22 +377,31 @@ class Oversize(_EventMutation, frozen=True, kw_only=True, tag="oversize"):
     bytes: Annotated[int, Meta(ge=1, le=256 * 1024 * 1024)]
 
 
-class InsertResync(BaseFault, frozen=True, kw_only=True, tag="resync"):
-    """Insert a `stream.resync` event; without an id it is ephemeral."""
+class Insert(BaseFault, frozen=True, kw_only=True, tag="insert"):
+    """Insert an event; without an id it is ephemeral."""
 
     positions: ClassVar[tuple[Position, ...]] = (Position.BEFORE, Position.AFTER)
-    affects_service_only: ClassVar[bool] = True
 
+    type: Text
     id: Text | None = None
     sequence: Count | None = None
+    data: dict[str, Any] = {}
+    """Members of its JSON."""
 
     def problems(self) -> Iterator[Problem]:
         """See BaseFault."""
         yield from super().problems()
-        if self.id is not None and not _is_one_line(self.id):
-            yield ("id",), "expected a string without line ends and NUL"
+        for name in ("type", "id"):
+            if not _is_one_line(getattr(self, name) or ""):
+                yield (name,), "expected a string without line ends and NUL"
         if self.sequence is not None and self.id is None:
             yield ("sequence",), "an event without an id is ephemeral and has no sequence"
+
+    def contract_problems(self, contracts: ReplayedContracts) -> Iterator[Problem]:
+        """See BaseFault."""
+        yield from super().contract_problems(contracts)
+        if not contracts.has_other_types and self.type not in contracts.types:
+            yield ("type",), f"unknown event type {printable(self.type)!r}{choices_hint(self.type, contracts.types)}"
 
 
 class ExpireCursor(BaseFault, frozen=True, kw_only=True, tag="expire-cursor"):
@@ -403,54 +414,46 @@ class ExpireCursor(BaseFault, frozen=True, kw_only=True, tag="expire-cursor"):
 
 
 class Error(BaseFault, frozen=True, kw_only=True, tag="error"):
-    """Send an error of the service instead of the response."""
+    """Send an error instead of the response: one of the contract's codes, or a status with a plain text."""
 
     affects_responses: ClassVar[bool] = True
 
-    code: str
+    code: Text | None = None
+    status: Annotated[int, Meta(ge=400, le=599)] | None = None
     message: Text | None = None
+    fields: dict[str, Any] = {}
+    """What the error has besides its message, in place of what the contract says."""
     retry_after: Count | None = None
     limit: str | None = None
-    active_run: Text | None = None
-    active_run_status: Text | None = None
-    reasons: tuple[ErrorDetail, ...] = ()
 
     def problems(self) -> Iterator[Problem]:
         """See BaseFault."""
         yield from super().problems()
-        if self.code not in ERROR_CODES:
-            meant = code_in_other_case(self.code)
-            hint = f"; codes are case-sensitive: use {meant.code}" if meant else choices_hint(self.code, ERROR_CODES)
+        if (self.code is None) == (self.status is None):
+            yield (), "error needs either code or status"
+        if self.status is not None and self.fields:
+            yield ("fields",), "fields are for an error with a code"
+
+    def contract_problems(self, contracts: ReplayedContracts) -> Iterator[Problem]:
+        """See BaseFault."""
+        yield from super().contract_problems(contracts)
+        codes = {code: each.when for errors in contracts.errors for code, each in errors.codes.items()}
+        if self.code is not None and self.code not in codes:
+            same = [code for code in codes if code.casefold() == self.code.casefold()]
+            hint = f"; codes are case-sensitive: use {same[0]}" if same else choices_hint(self.code, codes)
+            hint = hint if codes else f": {contracts.names} has no codes; use status"
             yield ("code",), f"unknown error code {shorten(self.code, 60)}{hint}"
             return
-        for key, value, code in (
-            ("retry-after", self.retry_after, RATE_LIMITED),
-            ("limit", self.limit, RATE_LIMITED),
-            ("active-run", self.active_run, SESSION_BUSY),
-            ("active-run-status", self.active_run_status, SESSION_BUSY),
-        ):
-            if value is not None and self.code != code:
-                yield (key,), f"{key} belongs to {code}, not to {self.code}"
-        if self.limit is not None and self.limit not in LIMITS:
-            yield ("limit",), f"unknown limit {shorten(self.limit, 60)}{choices_hint(self.limit, LIMITS)}"
-        if self.reasons and has_own_details(self.code):
-            yield ("reasons",), f"{self.code} does not take reasons"
+        is_limit = self.status == TOO_MANY or codes.get(self.code or "") is ErrorCase.LIMIT
+        owner = next((code for code, when in codes.items() if when is ErrorCase.LIMIT), f"the status {TOO_MANY}")
+        for key, value in (("retry-after", self.retry_after), ("limit", self.limit)):
+            if value is not None and not is_limit:
+                yield (key,), f"{key} belongs to {owner}, not to {self.code or self.status}"
+        if self.limit is not None and self.limit not in contracts.limits:
+            yield ("limit",), f"unknown limit {shorten(self.limit, 60)}{choices_hint(self.limit, contracts.limits)}"
 
 
-Fault = (
-    Drop
-    | Reset
-    | Stall
-    | Delay
-    | Duplicate
-    | Reorder
-    | Corrupt
-    | Split
-    | Oversize
-    | InsertResync
-    | ExpireCursor
-    | Error
-)
+Fault = Drop | Reset | Stall | Delay | Duplicate | Reorder | Corrupt | Split | Oversize | Insert | ExpireCursor | Error
 
 
 class FaultScript(_Table, frozen=True, kw_only=True):
@@ -476,10 +479,10 @@ class FaultScript(_Table, frozen=True, kw_only=True):
                 yield ("fault", index, "name"), f"two faults have the name {printable(fault.name)}"
             names.add(fault.name)
 
-    def check_contract(self, source: Source, *, is_service: bool) -> None:
-        """Raises InputError for what cannot be right for the Agent Session Service, or for any other contract."""
+    def check_contracts(self, source: Source, contracts: ReplayedContracts) -> None:
+        """Raises InputError for what cannot be right for these contracts."""
         for index, fault in enumerate(self.faults):
-            for path, problem in fault.service_problems() if is_service else fault.contract_problems():
+            for path, problem in fault.contract_problems(contracts):
                 raise source.error(("fault", index, *path), problem)
 
     def check_mode(self, mode: str) -> None:
@@ -517,5 +520,5 @@ def _is_one_line(text: str) -> bool:
 
 
 @cache
-def _requests(names: tuple[str, ...]) -> tuple[RequestPattern, ...]:
-    return tuple(RequestPattern.of(name) for name in names)
+def _pattern(name: str) -> RequestPattern:
+    return RequestPattern.of(name, () if " " in name else (name,))

@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import orjson
 
-from wiretape.agent_sessions import STREAM_RESYNC
+from wiretape.contract.service_terms import fill
 from wiretape.observations import Ending
+from wiretape.patterns import set_value
 from wiretape_replay.channel.channel_log import LogEntry, event_frame
 from wiretape_replay.faults.fault_script import (
     Corrupt,
@@ -21,6 +23,8 @@ from wiretape_replay.faults.fault_script import (
     Drop,
     Duplicate,
     Fault,
+    FaultRequest,
+    Insert,
     Oversize,
     Reset,
     Split,
@@ -64,7 +68,7 @@ class EndResponse:
 
 @dataclass(frozen=True, slots=True)
 class SendError:
-    """Send an error of the service instead of the response."""
+    """Send an error instead of the response."""
 
     response: Callable[[str], HttpResponse]
     """Returns the response with a request id."""
@@ -86,6 +90,7 @@ def until_final(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
             return
 
 
+_EVENT_LINE = re.compile(rb"^event:", re.MULTILINE)
 _STRING = re.compile(rb':[ ]?"')
 _LINE_END_BYTES = b"\r\n"
 _INVALID_UTF_8 = b"\xff"
@@ -165,17 +170,23 @@ def data_size(frame: bytes) -> int | None:
     return sum(sizes) + len(sizes) - 1 if any(sizes) else None
 
 
-def resync_frame(entry: LogEntry, session: str | None, identity: str | None, sequence: int | None) -> bytes:
-    """A frame that asks the client to resynchronise, for the run of the event next to it."""
-    fields = {
-        "id": identity,
-        "sequence": sequence,
-        "type": STREAM_RESYNC,
-        "session_id": session,
-        "run_id": entry.run_id,
-    }
-    document = orjson.dumps({key: value for key, value in fields.items() if value is not None})
-    return event_frame(STREAM_RESYNC, document, identity)
+def insert_frame(fault: Insert, entry: LogEntry, request: FaultRequest) -> bytes:
+    """The frame of an event that is inserted next to another, whose entities it belongs to."""
+    document: dict[str, Any] = {}
+    name, identity = fault.type, fault.id
+    if request.described is not None:
+        contract = request.described.facts.contract
+        form, table = contract.format, contract.types.get(fault.type)
+        # The sequence last: it may be the cursor, and is not a string.
+        for pointer, value in ((form.cursor, fault.id), (form.sequence, fault.sequence), (form.type, fault.type)):
+            if pointer is not None and value is not None:
+                set_value(document, pointer.steps, value)
+        values = {"id": fault.id, "channel": request.channel, **entry.keys}
+        document |= fill((table and table.template) or {}, values)
+        # Clients may dispatch events by their names, so it has one if the others do.
+        name = name if form.type is None or _EVENT_LINE.search(entry.data) else ""
+        identity = identity if form.cursor is None else None
+    return event_frame(name, orjson.dumps(document | fault.data), identity)
 
 
 def _data_values(frame: bytes) -> list[tuple[int, int]]:

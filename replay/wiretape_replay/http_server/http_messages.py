@@ -2,14 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 import orjson
 
-from wiretape.agent_sessions import OPERATIONS
 from wiretape.observations import Headers, reason_phrase
 
 LARGEST_BODY = 4 * 1024 * 1024
@@ -120,32 +119,45 @@ NO_BODY = read_body(())
 
 @dataclass(frozen=True, slots=True)
 class RequestPattern:
-    """Matches requests by their method and the last segments of their path."""
+    """Matches requests by the name of their operation, or by their method and the last segments of their path."""
 
     name: str
     """The pattern as it was written."""
-    method: str
-    segments: tuple[str | None, ...]
-    """None matches any segment."""
+    method: str = ""
+    segments: tuple[str | None, ...] = ()
+    """None matches any segment; empty for the name of an operation."""
 
     @classmethod
-    def of(cls, name: str) -> "RequestPattern":
-        """Parse the name of an operation (`stream`) or `METHOD /path/{any}/*`.  Raises ValueError."""
-        operation = OPERATIONS.get(name)
-        pattern = f"{operation.method} {operation.path}" if operation else name
-        match = _PATTERN.fullmatch(pattern)
+    def of(cls, name: str, operations: Collection[str]) -> "RequestPattern":
+        """Parse the name of one of the operations, or `METHOD /path/{any}/*`.  Raises ValueError."""
+        if name in operations:
+            return cls(name)
+        match = _PATTERN.fullmatch(name)
         if match is None or "?" in match[2]:
-            raise ValueError(f"expected {', '.join(OPERATIONS)} or METHOD /path, for example POST /v1/sessions")
+            raise ValueError(f"expected {', '.join(operations)} or METHOD /path, for example POST /v1/items")
         segments = match[2].removeprefix("/").split("/")
         return cls(name, match[1], tuple(None if _ANY_SEGMENT.fullmatch(segment) else segment for segment in segments))
 
-    def matches(self, method: str, target: str) -> bool:
+    def matches(self, method: str, target: str, operation: str | None = None) -> bool:
         """Whether a request matches.  The path may have any prefix, such as the path of a base URL."""
+        if not self.segments:
+            return self.name == operation
         segments = target.partition("?")[0].partition("#")[0].split("/")[1:][-len(self.segments) :]
         if method != self.method or len(segments) != len(self.segments):
             return False
         pairs = zip(self.segments, segments, strict=True)
         return all(segment if expected is None else segment == expected for expected, segment in pairs)
+
+    def overlaps(self, operation: str, request: str) -> bool:
+        """Whether it may match a request of an operation, such as `GET /items/{item}`."""
+        method, _, path = request.partition(" ")
+        if not self.segments or method == "*":
+            return self.name == operation or method == "*"
+        segments = path.split("/")[1:][-len(self.segments) :]
+        pairs = zip(reversed(self.segments), reversed(segments), strict=False)
+        return method == self.method and all(
+            expected in {None, segment} or _ANY_SEGMENT.fullmatch(segment) for expected, segment in pairs
+        )
 
 
 _LINE_BREAK = re.compile(r"\r?\n(?![ \t])|\r(?!\n)|(?<!\r)\n|\0")
@@ -198,11 +210,18 @@ class HttpResponse:
     headers: Headers = ()
     """Headers besides Content-Type and Content-Length."""
     content_type: str = "application/json"
+    code: str | None = None
+    """The code of an error, for the log."""
+
+    @property
+    def outcome(self) -> str:
+        """What the log says about it."""
+        return str(self.status) if self.code is None else f"{self.status} {self.code}"
 
     @classmethod
-    def from_json(cls, status: int, document: object, headers: Headers = ()) -> "HttpResponse":
+    def from_json(cls, status: int, document: object, headers: Headers = (), code: str | None = None) -> "HttpResponse":
         """Return a response with a JSON document; equal documents give equal bytes."""
-        return cls(status, orjson.dumps(document) + b"\n", headers)
+        return cls(status, orjson.dumps(document) + b"\n", headers, code=code)
 
     def head(self, framing: BodyFraming = BodyFraming.LENGTH) -> ResponseHead:
         """The head of the response."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from wiretape import observations
 from wiretape.config import INCONCLUSIVE, NEVER, Config, find_config, threshold_of
+from wiretape.contract import Contract
 from wiretape.errors import RecordingError
 from wiretape.labels import count_of
 from wiretape.observations import Ending, Headers
@@ -96,7 +97,7 @@ class ReceivedRequest:
 class RequestCollector(ClientChecker):
     """A client checker that collects the requests, and writes its recording only when `keep` is called."""
 
-    def __init__(self, settings: Settings, record: Path) -> None:
+    def __init__(self, settings: Callable[[Sequence[Contract]], Settings], record: Path) -> None:
         """Raises RecordingError if `record` cannot be written."""
         super().__init__(settings, record=record, deferred=True)
         self.requests: list[ReceivedRequest] = []
@@ -227,7 +228,7 @@ class CheckedServer:
         lines = [f"{problems[0].upper()}{problems[1:]}."] if problems else []
         lines += [_CHECKS_FAILED.format(printable(failed))] if failed else []
         # The report has a line about inconclusive rules.
-        lines += ["", *report] if report else inconclusive_lines(inconclusive)
+        lines += ["", *report] if report else inconclusive_lines(inconclusive, self._collector.catalogue)
         return "\n".join([*lines, *_list_misses(misses), recording])
 
     def summary(self) -> Iterator[str]:
@@ -237,7 +238,7 @@ class CheckedServer:
             yield failure
         else:
             yield "The client passed the checks."
-            yield from inconclusive_lines(self.inconclusive)
+            yield from inconclusive_lines(self.inconclusive, self._collector.catalogue)
             yield self.keep_recording()
         yield "Requests:"
         if len(self.lines) > _MOST_LINES:
@@ -376,8 +377,7 @@ class ServerGroup:
 
     def replay(self, recording: Path | str, options: dict[str, Any]) -> CheckedReplay:
         """Start a replay.  Raises InputError."""
-        if options.get("mode") != "verbatim":
-            options = {"contract": self._config.contracts} | options
+        options = {"contract": self._config.contracts} | options
         replay_options = select_options(ReplayOptions, options, self._find, "A replay")
         path = self._find(Path(recording))
         return self._start(CheckedReplay, options, partial(start_replay, path, replay_options))
@@ -394,11 +394,12 @@ class ServerGroup:
         options: Mapping[str, Any],
         start: Callable[..., AbstractContextManager[Replay | Service]],
     ) -> _Checked:
-        criteria = ClientCriteria.of(options, self._config)
         number = len(self.servers) + 1
         record = self._folder / ("replayed.db" if number == 1 else f"replayed-{number}.db")
-        collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
+        config, lines = self._config, list[str]()
+        collector = RequestCollector(lambda each: config.with_contracts(each).settings, record)
         running = self._stack.enter_context(start(checker=collector, log=lines.append))
+        criteria = ClientCriteria.of(options, config.with_contracts(running.contracts.checked))
         server = type_(running, collector, criteria, record, lines)
         self.servers.append(server)
         return server

@@ -11,7 +11,7 @@ from wiretape.input_validation import choices_hint
 from wiretape.rules import Finding, Severity, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape.toml_files import is_toml_text
-from wiretape_replay.client_verdict.client_report import CLIENT_RULES
+from wiretape_replay.client_verdict.client_report import client_rules
 from wiretape_replay.server_options import ReplayOptions, check_choice, string_list
 from wiretape_replay.stand_in import ServeOptions
 
@@ -82,9 +82,10 @@ def _resolve(name: str, value: Any, find: Callable[[Path], Path]) -> Any:
 
 
 def _rules(allowed: object, config: Config) -> tuple[str, ...]:
+    catalogue = config.settings.catalogue
     try:
-        allowed_codes = {code for prefix in string_list("allow", allowed) for code in codes_of(prefix)}
+        allowed_codes = {code for prefix in string_list("allow", allowed) for code in codes_of(prefix, catalogue)}
     except UnknownCodeError as error:
         raise InputError(f"allow: {printable(str(error).replace('Unknown', 'unknown', 1))}") from None
     codes = config.rule_codes() - allowed_codes
-    return tuple(code for code in CLIENT_RULES if code in codes)
+    return tuple(code for code in client_rules(catalogue) if code in codes)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
-from wiretape.agent_sessions import ENVELOPE_KEY
 from wiretape.bounded_dict import put_bounded
+from wiretape.contract.service_terms import ErrorWriter
 from wiretape.labels import count_of
 from wiretape.observations import (
     BytesArrived,
@@ -20,13 +20,13 @@ from wiretape.observations import (
     header,
 )
 from wiretape.recording import Exchange, Recording
+from wiretape_replay.access.error_responses import error_response, plain_response
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import (
     NO_BODY,
     BodyFraming,
     BodyReader,
     HttpRequest,
-    HttpResponse,
     RequestBody,
     ResponseHead,
 )
@@ -40,7 +40,7 @@ _LARGEST_SMALL = 16 * 1024
 """Bytes of a response that is kept in memory."""
 _MOST_SMALL = 1000
 NO_MATCH = "wiretape_no_match"
-"""Error code of the response to a request that was not recorded.  The service has no such code."""
+"""Error code of the response to a request that was not recorded.  No service has such a code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +211,13 @@ class VerbatimPlayer:
         includes: Callable[[Exchange], bool] = lambda _: True,
         target_of: Callable[[RequestStarted], str] = attrgetter("target"),
         request_ids: RequestIdCounter | None = None,
+        errors_of: Callable[[HttpRequest], ErrorWriter | None] = lambda _: None,
     ) -> None:
         """`speed` is a multiple of the recorded speed; infinity: at once.
 
         `includes` selects the exchanges; `target_of` returns the target of a request as it is compared.
-        `request_ids` are for responses that were not recorded.  Raises RecordingError if the recording is damaged.
+        `request_ids` are for responses that were not recorded, and `errors_of` returns their format.
+        Raises RecordingError if the recording is damaged.
         """
         self.served: list[ServedRequest] = []
         self.missed: list[UnmatchedRequest] = []
@@ -227,6 +229,7 @@ class VerbatimPlayer:
         self._small: dict[int, _SmallResponse] = {}
         """Those of the last exchanges, by number."""
         self._request_ids = request_ids or RequestIdCounter()
+        self._errors_of = errors_of
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Handle a request."""
@@ -295,8 +298,11 @@ class VerbatimPlayer:
         target = without_secrets(request, self.queues.secret_parameters).target
         self.missed.append(UnmatchedRequest(request.method, target, message))
         writer.log_outcome(request, "no match, 501")
-        error = {"code": NO_MATCH, "message": message, "request_id": self._request_ids.next()}
-        await writer.respond(HttpResponse.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),)))
+        errors, headers, request_id = self._errors_of(request), (("X-Wiretape", "no-match"),), self._request_ids.next()
+        if errors is None:
+            await writer.respond(plain_response(501, message, headers))
+        else:
+            await writer.respond(error_response(errors, NO_MATCH, message, request_id, headers=headers, status=501))
 
 
 def _outcome(exchange: Exchange) -> str:

@@ -5,13 +5,15 @@ Most are settings of the table `[assumed]` or part of scenarios.  No check of wi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.agent_sessions import LIMITS, OPERATIONS
+from wiretape.agent_sessions import OPERATIONS, SESSIONS
+from wiretape.contract import load_contract
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 from wiretape.input_validation import Source, validate
@@ -20,15 +22,17 @@ from wiretape.toml_files import read_toml
 from wiretape_contracts.agent_sessions.stand_in.service_routes import Route
 from wiretape_replay.access.access_settings import (
     ASSUMED,
-    CREATE_RUN,
-    CREATE_SESSION,
     DEFAULT_TENANT,
     AccessPolicy,
+    AccessSettings,
     ApiKey,
-    decode_access_policy,
 )
+from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import toml_document
 
+CREATE_SESSION = f"POST {SESSIONS}"
+CREATE_RUN = f"POST {SESSIONS}/{{session_id}}/runs"
+"""The requests that create sessions and runs.  An assumption, which the contract makes, too."""
 DEFAULT_KEY = "wiretape-key"
 """The valid key if no file defines others."""
 _RESERVED_HEADERS = frozenset(
@@ -143,7 +147,8 @@ def read_settings(service: object) -> ServiceSettings:
 
 def default_settings() -> ServiceSettings:
     """The settings without a file: one key, and the published limits."""
-    return ServiceSettings(AccessPolicy(keys={DEFAULT_KEY: ApiKey(DEFAULT_TENANT)}, limits=LIMITS), Assumptions())
+    keys = {DEFAULT_KEY: ApiKey(DEFAULT_TENANT)}
+    return ServiceSettings(AccessPolicy(keys=keys, limits=_contracts().limits), Assumptions())
 
 
 def decode_settings(document: Mapping[str, Any], name: str) -> ServiceSettings:
@@ -153,7 +158,12 @@ def decode_settings(document: Mapping[str, Any], name: str) -> ServiceSettings:
     for key, problem in assumed.problems():
         raise source.error((ASSUMED, key), problem)
     moved = {CREATE_SESSION: assumed.create_session, CREATE_RUN: assumed.create_run}
-    return ServiceSettings(decode_access_policy(document, name, moved), assumed)
+    return ServiceSettings(AccessSettings.decode(document, name).policy(_contracts(), moved), assumed)
+
+
+@cache
+def _contracts() -> ReplayedContracts:
+    return ReplayedContracts([load_contract("agent-sessions")])
 
 
 def _key(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.observations import Ending
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry, event_frame
 
@@ -82,8 +83,8 @@ class EventEmitter:
             id=document.get("id"),
             type=type_,
             sequence=document.get("sequence"),
-            run_id=run_id,
-            tool_call_id=data.get("tool_call_id"),
+            keys={"run": run_id} | ({"tool_call": call} if (call := data.get("tool_call_id")) else {}),
+            is_optional=type_ in DELTA_TYPES,
         )
         self.pending.append(entry)
 

@@ -60,7 +60,7 @@ class LiveSessions:
             seed=self.seed,
             epoch=self.clock.epoch,
         )
-        session = PlayableChannel(ChannelLog(session_id), _HEAD, _KEEP_ALIVE)
+        session = PlayableChannel(ChannelLog(session_id, noun="session"), _HEAD, _KEEP_ALIVE)
         live = LiveSession(session_id, tenant, workspace, self.clock.now_ns(), engine, session)
         self.by_id[session_id] = live
         self.logs[session_id] = session.log

@@ -6,17 +6,33 @@ application failed), or `input` (anything) if the run waits for input.  Other ke
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
 from wiretape.agent_sessions import INVALID_REQUEST, TOOL_INPUT_INVALID
-from wiretape_contracts.agent_sessions.stand_in.tool_schemas import ANY_OBJECT, ToolSchema, UnusableSchemaError
-from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
+from wiretape.contract.service_terms import ErrorWriter
+from wiretape_contracts.agent_sessions.stand_in.tool_schemas import (
+    ANY_OBJECT,
+    ErrorDetail,
+    ToolSchema,
+    UnusableSchemaError,
+)
+from wiretape_replay.access.error_responses import error_response
+from wiretape_replay.http_server.http_messages import HttpResponse
 
 _LONGEST_NAME = 200
 _MOST_TOOLS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRun:
+    """The run that keeps a session busy."""
+
+    session_id: str
+    run_id: str
+    status: str
 
 
 class Refusal(Exception):  # noqa: N818 - a normal response, not an error of the program
@@ -30,6 +46,16 @@ class Refusal(Exception):  # noqa: N818 - a normal response, not an error of the
         self.message = message
         self.active = active
         self.reasons = reasons
+
+    def respond(self, errors: ErrorWriter, request_id: str) -> HttpResponse:
+        """Return the response."""
+        active, fields, values = self.active, dict[str, Any](), dict[str, object]()
+        if active is not None:
+            fields, values = {"active_run_status": active.status}, {"session_id": active.session_id}
+            values["run_id"] = active.run_id
+        if self.reasons:
+            fields["details"] = [asdict(reason) for reason in self.reasons]
+        return error_response(errors, self.code, self.message, request_id, values=values, fields=fields)
 
 
 def invalid_field(path: str, reason: str, code: str = INVALID_REQUEST) -> Refusal:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from wiretape.contract.service_terms import ErrorWriter
 from wiretape_contracts.agent_sessions.stand_in.assumptions import ServiceSettings, list_assumptions, read_settings
 from wiretape_contracts.agent_sessions.stand_in.live_sessions import LiveSessions
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import find_scenario, list_scenarios
@@ -20,6 +21,7 @@ from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.offline_server import OfflineServer
+from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.service_clock import Clock, VirtualClock
 from wiretape_replay.stand_in import ServeOptions, Service, StandIn
 
@@ -49,11 +51,12 @@ async def serve_scenario(
     playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
     sessions = LiveSessions(options.seed, clock, parsed, playheads)
     ids = RequestIdCounter("req")
-    server = OfflineServer(options.script, log=log, checker=checker, token=token, ids=ids)
-    streams = ChannelStreams(playheads, ids, server.faulty_sender)
-    access = AccessControl(options.settings.access, ids.next)
-    operations = ServiceOperations(sessions, streams, access, options.settings.assumed, ids)
-    control = _control(sessions, streams)
+    contracts, settings = options.contracts, options.settings
+    server = OfflineServer(options.script, contracts, log=log, checker=checker, token=token, ids=ids)
+    streams = ChannelStreams(playheads, ids, contracts, server.faulty_sender)
+    access = AccessControl(settings.access, contracts, ids.next)
+    operations = ServiceOperations(sessions, streams, access, settings.assumed, errors=_errors_of(contracts), ids=ids)
+    control = _control(sessions, streams, contracts)
     if checker is not None:
         checker.use_clock(clock.checker_ns)
     try:
@@ -71,7 +74,8 @@ async def serve_scenario(
                 faults=server.faults,
                 control=control,
                 token=server.token,
-                key=_valid_key(options.settings),
+                contracts=contracts,
+                key=_valid_key(settings),
                 scenario=parsed,
                 clock=clock,
                 sessions=sessions,
@@ -84,6 +88,13 @@ async def serve_scenario(
         clock.stop()
 
 
+def _errors_of(contracts: ReplayedContracts) -> ErrorWriter:
+    errors = contracts.main.errors
+    if errors is None:
+        raise ValueError("The contract has no errors.")
+    return errors
+
+
 def _valid_key(settings: ServiceSettings) -> str:
     """A valid key, with all scopes if there is one."""
     keys = settings.access.keys
@@ -92,7 +103,7 @@ def _valid_key(settings: ServiceSettings) -> str:
     return next((text for text, key in keys.items() if key.scopes is None), next(iter(keys)))
 
 
-def _control(sessions: LiveSessions, streams: ChannelStreams) -> PlayheadControl:
+def _control(sessions: LiveSessions, streams: ChannelStreams, contracts: ReplayedContracts) -> PlayheadControl:
     """The control of the playheads."""
 
     def requests() -> RequestSummary:
@@ -106,6 +117,7 @@ def _control(sessions: LiveSessions, streams: ChannelStreams) -> PlayheadControl
     return PlayheadControl(
         sessions.playheads,
         sessions.logs,
+        contracts,
         connected=streams.connected,
         requests=requests,
         # Sessions keep their events: a reset ends streams and moves playheads back.
@@ -115,6 +127,7 @@ def _control(sessions: LiveSessions, streams: ChannelStreams) -> PlayheadControl
 
 
 STAND_IN = StandIn(
+    contract="agent-sessions",
     serve=serve_scenario,
     default_scenario="hello",
     scenarios=list_scenarios,

@@ -19,6 +19,7 @@ from wiretape.agent_sessions import (
     RESUME,
     STREAM,
 )
+from wiretape.contract.service_terms import ErrorWriter
 from wiretape.http_headers import LAST_EVENT_ID, is_preflight
 from wiretape.safe_text import shorten
 from wiretape_contracts.agent_sessions.stand_in.assumptions import Assumptions
@@ -29,12 +30,13 @@ from wiretape_contracts.agent_sessions.stand_in.run_interpreter import ResumePoi
 from wiretape_contracts.agent_sessions.stand_in.service_routes import RouteMatch, find_route
 from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKind
 from wiretape_replay.access.access_settings import ANY_KEY, ApiKey
-from wiretape_replay.access.auth_and_rate_limits import AccessControl, session_not_found
-from wiretape_replay.access.error_envelope import error_response
+from wiretape_replay.access.auth_and_rate_limits import AccessControl
+from wiretape_replay.access.error_responses import error_response
 from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, HttpResponse, read_body
 from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.replayed_contracts import channel_not_found
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class ServiceOperations:
         streams: ChannelStreams,
         access: AccessControl,
         assumptions: Assumptions,
+        *,
+        errors: ErrorWriter,
         ids: RequestIdCounter,
     ) -> None:
         """`access` knows the tenants of keys."""
@@ -71,6 +75,7 @@ class ServiceOperations:
         self._streams = streams
         self._access = access
         self._assumptions = assumptions
+        self._errors = errors
         self._ids = ids
         self._stored: dict[tuple[str, str], tuple[bytes, HttpResponse]] = {}
         """The responses to requests with an idempotency key, by tenant and key, and the digests of the requests."""
@@ -98,9 +103,7 @@ class ServiceOperations:
                     return
                 response = self._operations[match.route.name](routed)
         except Refusal as refusal:
-            response = error_response(
-                refusal.code, refusal.message, self._ids.next(), active=refusal.active, reasons=refusal.reasons
-            )
+            response = refusal.respond(self._errors, self._ids.next())
         writer.log_outcome(request, str(response.status))
         await writer.respond(response)
 
@@ -110,9 +113,9 @@ class ServiceOperations:
             return HttpResponse(200, b"", (("Allow", allowed),))
         path = shorten(request.target.partition("?")[0])
         if not allowed:
-            return error_response(RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids.next())
-        message = f"{path} allows {allowed}."
-        return error_response(INVALID_REQUEST, message, self._ids.next(), headers=(("Allow", allowed),))
+            return error_response(self._errors, RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids.next())
+        message, headers = f"{path} allows {allowed}.", (("Allow", allowed),)
+        return error_response(self._errors, INVALID_REQUEST, message, self._ids.next(), headers=headers)
 
     def _find_session(self, request: ServiceRequest) -> LiveSession:
         """The session in the path of a request.
@@ -122,7 +125,7 @@ class ServiceOperations:
         session_id = request.match.ids["session_id"]
         live, key = self._sessions.by_id.get(session_id), request.key
         if live is None or live.tenant != key.tenant or key.workspace not in {None, live.workspace}:
-            raise Refusal(RESOURCE_NOT_FOUND, session_not_found(shorten(session_id)))
+            raise Refusal(RESOURCE_NOT_FOUND, channel_not_found("session", shorten(session_id)))
         return live
 
     def _create_session(self, request: ServiceRequest) -> HttpResponse:

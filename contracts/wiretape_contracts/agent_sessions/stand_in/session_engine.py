@@ -25,6 +25,7 @@ from wiretape.agent_sessions import (
 from wiretape.safe_text import shorten
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import EventEmitter
 from wiretape_contracts.agent_sessions.stand_in.run_commands import (
+    ActiveRun,
     CreateBody,
     Refusal,
     RegisteredTool,
@@ -45,8 +46,7 @@ from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     Scenario,
     walk_steps,
 )
-from wiretape_contracts.agent_sessions.stand_in.tool_schemas import ANY_OBJECT, ToolSchema
-from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail
+from wiretape_contracts.agent_sessions.stand_in.tool_schemas import ANY_OBJECT, ErrorDetail, ToolSchema
 from wiretape_replay.channel.channel_log import LogEntry
 
 _OBJECT = ToolSchema(ANY_OBJECT)

@@ -5,16 +5,24 @@ Where its message about a schema is unclear, this module has its own.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 
 from wiretape.safe_text import shorten
-from wiretape_replay.access.error_envelope import ErrorDetail
 
 _MOST_REASONS = 20
 _TYPES = "array, boolean, integer, null, number, object, string"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDetail:
+    """An invalid part of a request, and the reason."""
+
+    path: str
+    reason: str
 
 
 class UnusableSchemaError(ValueError):

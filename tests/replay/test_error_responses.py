@@ -3,12 +3,14 @@
 from urllib.parse import quote
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from service_contracts import SERVICE
 
-from wiretape.agent_sessions import ERROR_CODES, LIMITS
+from wiretape.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
 from wiretape.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
+from wiretape.contract.contract_tables import ErrorCase
+from wiretape.contract.service_terms import Limit
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -19,16 +21,17 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
-from wiretape_replay.access.error_envelope import ActiveRun, ErrorDetail, error_response
+from wiretape_replay.access.auth_and_rate_limits import limit_values
+from wiretape_replay.access.error_responses import error_response, refuse
 from wiretape_replay.generated_ids import RequestIdCounter
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"
-RUN = ActiveRun("s1", "r1")
+ERRORS = SERVICE.main.errors
 CLOSED = {BUSY, LIMITED, "SANDBOX_PROVISION_FAILED"}
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 ids = st.text(st.sampled_from("aZ_%/~ ?ü\n") | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-reason = st.builds(ErrorDetail, text, text)
+details = st.lists(st.fixed_dictionaries({"path": text, "reason": text}), min_size=1, max_size=3)
 
 
 def found_in(answer, target="/v1/anything", key="Bearer k"):
@@ -53,29 +56,35 @@ def against_the_service(answer, **asked):
 @given(
     code=st.sampled_from(list(ERROR_CODES)),
     message=st.none() | text,
-    active=st.builds(ActiveRun, ids, ids, ids, st.sampled_from(["", "/agents"])),
+    session=ids,
+    run=st.none() | ids,
+    base=st.sampled_from(["", "/agents"]),
     limit=st.sampled_from(list(LIMITS.values())),
-    retry_after=st.none() | st.integers(0, 10_000),
-    reasons=st.lists(reason, max_size=3),
+    retry_after=st.integers(0, 10_000),
+    details=st.none() | details,
 )
-def test_whatever_it_is_asked_to_say_it_keeps_the_schemas_and_every_rule(
-    code, message, active, limit, retry_after, reasons
+def test_errors_of_the_service_keep_its_schemas_and_every_rule(
+    code, message, session, run, base, limit, retry_after, details
 ):
-    reasons = [] if code in CLOSED else reasons
-    answer = error_response(code, message, "q", active=active, limit=limit, retry_after=retry_after, reasons=reasons)
+    values = {
+        "session_id": session,
+        "base": base,
+        **limit_values(limit, retry_after),
+        **({"run_id": run} if run else {}),
+    }
+    fields = {"details": details} if details and code not in CLOSED else {}
+    answer = error_response(ERRORS, code, message, "q", values=values, fields=fields)
     document = orjson.loads(answer.body)
     assert (answer.status, document["error"]["code"]) == (ERROR_CODES[code].status, code)
     assert document["error"]["message"]
     assert ERROR_SCHEMAS.get(code, ERROR_ENVELOPE).violations(document) == ()
-    target = f"/v1/sessions/{quote(active.session_id, safe='')}/runs"
+    target = f"/v1/sessions/{quote(session, safe='')}/runs"
     assert against_the_service(answer, target=target, key=None if answer.status == 401 else "Bearer k") == []
 
 
 def test_a_busy_session_names_the_run_and_what_can_be_done_about_it():
-    error = orjson.loads(
-        error_response(BUSY, None, "q", active=ActiveRun("s/1", "r 1", "waiting_for_input", "/api")).body
-    )
-    assert error["error"] == {
+    values = {"session_id": "s/1", "run_id": "r 1", "base": "/api"}
+    assert orjson.loads(error_response(ERRORS, BUSY, None, "q", values=values).body)["error"] == {
         "code": BUSY,
         "message": "Session s/1 has an active run: r 1 is waiting_for_input.",
         "request_id": "q",
@@ -90,23 +99,28 @@ def test_a_busy_session_names_the_run_and_what_can_be_done_about_it():
 
 def test_a_message_of_ones_own_about_a_busy_session_is_completed_where_it_names_too_little():
     def message(own):
-        return orjson.loads(error_response(BUSY, own, "q", active=RUN).body)["error"]["message"]
+        values = {"session_id": "s1", "run_id": "r1"}
+        return orjson.loads(error_response(ERRORS, BUSY, own, "q", values=values).body)["error"]["message"]
 
     assert message("s1: r1 waiting_for_input") == "s1: r1 waiting_for_input"
     assert message("Not now.") == "Not now. Session s1 has an active run: r1 is waiting_for_input."
 
 
-@pytest.mark.parametrize(
-    ("code", "more"),
-    [
-        ("session_busy", {}),
-        (BUSY, {}),
-        *((code, {"active": RUN, "reasons": [ErrorDetail("a", "b")]}) for code in sorted(CLOSED - {BUSY})),
-    ],
-)
-def test_what_cannot_be_said_is_not(code, more):
-    with pytest.raises(ValueError, match=r"Unknown error code|needs|takes no reasons"):
-        error_response(code, None, "q", **more)
+def test_the_codes_of_the_contract_are_those_of_the_specification():
+    facts = {code: (row.status, row.recovery) for code, row in ERROR_CODES.items() if code != BUSY}
+    assert {code: (row.status, row.message) for code, row in ERRORS.codes.items() if code != BUSY} == facts
+    assert {name: (each.requests, each.window_seconds) for name, each in SERVICE.limits.items()} == {
+        name: (each.requests, each.window_seconds) for name, each in LIMITS.items()
+    }
+    assert SERVICE.types == list(EVENT_TYPES)
+
+
+def test_without_an_envelope_refusals_are_plain_text():
+    refusal = refuse(None, ErrorCase.NO_KEY, "Send a key.", "q")
+    assert (refusal.status, refusal.body, refusal.content_type) == (401, b"Send a key.\n", "text/plain; charset=utf-8")
+    assert refusal.headers == (("WWW-Authenticate", "Bearer"),)
+    limited = refuse(None, ErrorCase.LIMIT, "Wait.", "q", values=limit_values(Limit(1, 9), 7))
+    assert (limited.status, limited.headers) == (429, (("Retry-After", "7"),))
 
 
 def test_request_ids_are_counted():

@@ -1,0 +1,156 @@
+"""What a contract says about its service apart from streams: errors, limits and scopes.
+
+Replays and stand-ins refuse requests as it says.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from wiretape.contract.contract_tables import CodeTable, ErrorCase, ErrorFormatTable, LimitTable
+from wiretape.observations import Headers, is_header_name
+from wiretape.patterns import Pointer, list_of, set_value
+
+DEFAULT_KEEP_ALIVE_S = 15.0
+_PLACEHOLDER = re.compile(r"(/?)\{(\w+)(?:\|([^{}]*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A number of requests per window, for each tenant."""
+
+    requests: int
+    window_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDocument:
+    """An error response: its status, its JSON and its headers."""
+
+    status: int
+    document: Mapping[str, Any]
+    headers: Headers
+
+
+class ErrorWriter:
+    """The codes of a contract, and how responses state them."""
+
+    def __init__(self, table: ErrorFormatTable) -> None:
+        """The table has a pointer to the code.  Raises ValueError."""
+        self._pointers = {
+            name: Pointer(text) for name in ("code", "message", "request_id") if (text := getattr(table, name))
+        }
+        self._fields = table.object or (table.code or "").rpartition("/")[0]
+        codes = (table.codes or {}).items()
+        self.codes = {code: CodeTable(each) if isinstance(each, int) else each for code, each in codes}
+        self._cases: dict[ErrorCase, str] = {}
+        for code, each in self.codes.items():
+            if each.when is not None and self._cases.setdefault(each.when, code) != code:
+                raise ValueError(f"{self._cases[each.when]} and {code} are both for the case {each.when}")
+            if unfit := [name for name in each.headers if not is_header_name(name)]:
+                raise ValueError(f"expected the name of a header, got {unfit[0]!r}")
+        try:
+            self.write("", "", "", status=500)
+        except (TypeError, AttributeError):
+            raise ValueError("expected pointers to different values as code, message and request_id") from None
+
+    def code_of(self, case: ErrorCase) -> str | None:
+        """Return the code for a case; None if the contract has none."""
+        return self._cases.get(case)
+
+    def write(
+        self,
+        code: str,
+        message: str | None,
+        request_id: str,
+        *,
+        values: Mapping[str, object] | None = None,
+        fields: Mapping[str, Any] | None = None,
+        status: int | None = None,
+    ) -> ErrorDocument:
+        """Return an error with a code, which need not be one of the contract's if its `status` is given.
+
+        `values` replace placeholders, and `fields` those of the contract.
+        """
+        table = self.codes.get(code) or CodeTable(status or 0)
+        values, given = dict(values or {}), fields or {}
+        filled: dict[str, Any] = {}
+        for name, template in {**table.fields, **given}.items():
+            filled[name] = template if name in given else fill(template, values)
+            values[name] = filled[name]
+        text = fill(table.message, values) or code
+        if message is not None:
+            facts = [values.get(found[2], found[3]) for found in _PLACEHOLDER.finditer(table.message)]
+            # What its text states is for clients, so another text has to state it, too.
+            text = message if all(str(fact) in message for fact in facts if fact is not None) else f"{message} {text}"
+        document: dict[str, Any] = {}
+        for name, value in (("code", code), ("message", text), ("request_id", request_id)):
+            if name in self._pointers:
+                set_value(document, self._pointers[name].steps, value)
+        for name, value in filled.items():
+            set_value(document, [*Pointer(self._fields).steps, name] if self._fields else [name], value)
+        headers = tuple((name, str(fill(value, values))) for name, value in table.headers.items())
+        return ErrorDocument(status or table.status, document, headers)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTerms:
+    """What a contract says about its service apart from streams."""
+
+    keep_alive_s: float = DEFAULT_KEEP_ALIVE_S
+    """The interval of keep-alive comments on an open stream."""
+    errors: ErrorWriter | None = None
+    """None if errors are plain text."""
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    counts: Mapping[str, str] = field(default_factory=dict)
+    """Requests, and the limit that they count towards."""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+    """Requests, and the scope that they need."""
+    has_other_types: bool = True
+    """Whether there may be events of types that the contract does not name."""
+    workspace: Pointer | None = None
+    """Where events name the workspace that their channel belongs to."""
+    entity_parameters: Mapping[str, str] = field(default_factory=dict)
+    """The names of the parts of paths that have the key of an entity, by the name of the entity."""
+    key_rules: tuple[str, ...] = ()
+    """The beginnings of the codes of rules that apply only where requests need a key."""
+
+
+def read_limits(tables: Mapping[str, LimitTable]) -> tuple[dict[str, Limit], dict[str, str]]:
+    """Return the limits, and which of them requests count towards."""
+    limits = {name: Limit(table.requests, table.seconds) for name, table in tables.items()}
+    return limits, dict(_by_request({name: table.counts for name, table in tables.items()}))
+
+
+def read_scopes(scopes: Mapping[str, Any]) -> dict[str, str]:
+    """Return the scope that requests need."""
+    return dict(_by_request(scopes))
+
+
+def _by_request(requests: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((request, name) for name, each in requests.items() for request in list_of(each))
+
+
+def fill(template: Any, values: Mapping[str, object]) -> Any:
+    """Return JSON in which `{name}` is replaced by a value, or by what follows `|` if there is none.
+
+    A value in a path is percent-encoded.  One that is a whole text keeps its type, and is left out of an object if
+    there is none.
+    """
+    if isinstance(template, dict):
+        items = ((key, fill(value, values)) for key, value in template.items())
+        return {key: value for key, value in items if value is not None}
+    if isinstance(template, list):
+        return [fill(each, values) for each in template]
+    if not isinstance(template, str):
+        return template
+    if (whole := _PLACEHOLDER.fullmatch(template)) and not whole[1]:
+        return values.get(whole[2], whole[3])
+
+    def replaced(found: re.Match[str]) -> str:
+        value = str(values.get(found[2], found[3] or ""))
+        return f"/{quote(value, safe='')}" if found[1] else value
+
+    return _PLACEHOLDER.sub(replaced, template)
