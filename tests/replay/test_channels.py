@@ -258,7 +258,7 @@ def test_a_contract_in_a_file_defines_channel_cursor_and_durable_events(tickets,
     assert running.get("/tickets/t 1/events?after=1".replace(" ", "%20"), staying=b"\n\n\r\n") == ticket(3, "closed")
     assert running.get("/tickets/t%201/events?after=2", staying=b"\n\n\r\n") == ticket(1) + ticket(3, "closed")
     assert running.get("/tickets/t%201/events", staying=b"\r\n\r\n") == b""
-    assert "channel t 1 from now on, playhead at 3 of 3" in running.lines[-1]
+    assert "ticket t 1 from now on, playhead at 3 of 3" in running.lines[-1]
     assert [type(each) for each in (control.step("durable"),)] == [type(None)]
 
 
@@ -407,7 +407,7 @@ def test_a_status_for_unknown_cursors_is_sent(tickets, replayed, tmp_path):
     running.replay.control.seek(end=True)
     assert running.get("/tickets/t%201/events?after=7") == (
         410,
-        b"The cursor 7 names no persisted event of channel t 1.\n",
+        b"The cursor 7 names no persisted event of ticket t 1.\n",
     )
     assert running.lines[-1] == "GET /tickets/t%201/events → 410"
 
