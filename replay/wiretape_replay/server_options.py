@@ -8,7 +8,7 @@ from typing import Any
 
 from wiretape.contract import CodeUse, Contract, load_contract
 from wiretape.contract.contract_builder import load_recorded
-from wiretape.contract.contract_facts import ContractChoice
+from wiretape.contract.contract_facts import ContractChoice, detected_contracts
 from wiretape.contract.contract_files import BUNDLED
 from wiretape.errors import InputError
 from wiretape.input_validation import Source
@@ -64,7 +64,7 @@ class ReplayOptions:
         "--contract",
         SERVING,
         "Contract of the streams; `wiretape contract list` prints names.  [default: that of the configuration or the "
-        "recording, or the first that comes with wiretape and has an operation in the recording]",
+        "recording, or one that is detected by its operations, or sse]",
         metavar="NAME|FILE",
     )
     speed: str | float = option(
@@ -189,7 +189,7 @@ class ReplayOptions:
         """
         stored, origin = recording.info.contracts, str(recording.path)
         chosen = self.loaded_contracts or load_recorded(stored, origin, CodeUse.SKIP)
-        contracts = ReplayedContracts(chosen or [_suggest_contract(recording)], is_chosen=bool(chosen))
+        contracts = ReplayedContracts(chosen or _detect_contracts(recording), is_chosen=bool(chosen))
         recording.contracts = ContractChoice(contracts.contracts)
         if self._faults_source is not None:
             self.script.check_contracts(self._faults_source, contracts)
@@ -228,12 +228,12 @@ def _load_contract(given: object) -> Contract:
     return given if isinstance(given, Contract) else load_contract(str(given), code=CodeUse.SKIP)
 
 
-def _suggest_contract(recording: Recording) -> Contract:
-    """Return the first contract that comes with wiretape and has an operation in the recording."""
-    *others, any_stream = map(load_contract, BUNDLED)
-    requests = [exchange.request for exchange in recording.exchanges()] if others else []
-    found = (each for each in others if any(each.find_operation(one.method, one.target)[0] for one in requests))
-    return next(found, any_stream)
+def _detect_contracts(recording: Recording) -> Sequence[Contract]:
+    """Return the contracts that are known by their operations in the recording, or else that of any event stream."""
+    detected = detected_contracts()
+    matches = (detected.find(each.request.method, each.request.target) for each in recording.exchanges())
+    names = dict.fromkeys(match.contract.name for match in matches if match is not None)
+    return [load_contract(name) for name in names or BUNDLED]
 
 
 def fault_script(value: object, contracts: ReplayedContracts | None = None) -> FaultScript:

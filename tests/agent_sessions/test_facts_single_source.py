@@ -1,6 +1,7 @@
 """Facts of the specification are defined in `wiretape.agent_sessions` and nowhere else."""
 
 import ast
+import re
 from pathlib import Path
 
 from for_each import for_each
@@ -35,3 +36,14 @@ def test_the_search_covers_all_sources_and_facts():
     assert len(SOURCES) > 50
     assert len(FACTS) == 18 + 16 + 3 + 1
     assert len(SCHEMAS) == 9
+
+
+WORDS = re.compile(r"agent.sessions?\b|session_|run_id|tool_call|invalid_cursor|event_deltas|resync", re.IGNORECASE)
+GENERIC = ["replay"]
+"""Packages that work for every contract."""
+MODULES = [path for folder in GENERIC for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@for_each("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_generic_packages_do_not_know_the_specification(path):
+    assert [line for line in path.read_text("utf-8").splitlines() if WORDS.search(line)] == []

@@ -101,7 +101,7 @@ class StreamFacts:
         if self._format.durable is not None:
             is_durable = cursor is not None and event.is_durable
         else:
-            is_durable = cursor is not None or (sequence is not None and not event.is_delta)
+            is_durable = cursor is not None or (event.is_durable and sequence is not None)
         return LogEntry(
             EntryKind.DURABLE if is_durable and self._has_cursors else EntryKind.EPHEMERAL,
             event.time_ns,
