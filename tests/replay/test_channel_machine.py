@@ -40,6 +40,7 @@ def logs(draw):
             entries.append(LogEntry(EntryKind.ENDING, now_ns, ending=draw(st.sampled_from(list(Ending)))))
         else:
             of = draw(st.sampled_from([DELTA, "reasoning.delta", "session.error"])) if kind == "live" else None
+            more["is_optional"] = of in {DELTA, "reasoning.delta"}
             entries.append(LogEntry(EntryKind.EPHEMERAL, data=data, type=of, **more))
     return entries
 
@@ -90,7 +91,7 @@ class Stream:
     def pass_to(self, entries, position):
         """The playhead has passed the entries before `position`."""
         for entry in entries[self.reached : position]:
-            if not self.ended and (self.deltas or entry.type not in {DELTA, "reasoning.delta"}):
+            if not self.ended and (self.deltas or not entry.is_optional):
                 self.due.append(entry)
                 self.ended = entry.kind is EntryKind.ENDING
         self.reached = max(self.reached, position)
