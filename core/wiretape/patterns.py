@@ -86,6 +86,11 @@ class Pointer:
         return self.text
 
     @property
+    def key(self) -> str | None:
+        """The key of an object, if the pointer is nothing else."""
+        return self._steps[0][0] if len(self._steps) == 1 and self._steps[0][1] is None else None
+
+    @property
     def name(self) -> str:
         """How it is written with dots: `error.details[0].path`."""
         return "".join(f".{step}" if index is None else f"[{index}]" for step, index in self._steps).removeprefix(".")

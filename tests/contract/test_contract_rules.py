@@ -45,6 +45,42 @@ CASES = {
         "Expected `text` to be a string, got the number 7.",
     ),
     "a number that is absent": ('require = "sequence"', ["{}"], "Expected `sequence`, got none."),
+    "a fact of another type": (
+        'require = { "/a" = ["object", "array"], "/a/b" = "string", x = { "/c" = "integer" } }',
+        ['{"type": "x", "a": 1, "c": 1.0}', '{"type": "y"}'],
+        (
+            "Expected `/a` to be an object or an array, got the number 1. "
+            "Expected `/c` to be an integer, got the number 1.0. "
+            "Expected `/a` to be an object or an array, got no value."
+        ),
+    ),
+    "a fact inside of one": (
+        'require = { "/a" = "object", "/a/b" = "string" }',
+        ['{"a": {}}'],
+        "`/a/b` to be a string",
+    ),
+    "a null is none": ('forbid = "/a"', ['{"a": null}'], "pass"),
+    "only events that have a fact": (
+        'require = "/b"\nhaving = "/a"',
+        ['{"a": null}', "id:\ndata: {}"],
+        "not-exercised",
+    ),
+    "a value of several": (
+        'one_of = { fact = ["/a", "/b"], values = [[1, 2], [3, 4]] }',
+        ['{"a": 1, "b": 2}', '{"a": 1, "b": 4}'],
+        "Expected `/a` and `/b` to be `1` and `2` or `3` and `4`, got the number 1 and the number 4.",
+    ),
+    "a value of another type": (
+        'one_of = { fact = "/a", values = [1] }',
+        ['{"a": "1"}', '{"a": true}'],
+        "not-exercised",
+    ),
+    "a time elsewhere": ('utc_time = "/a"', ['{"a": "2026-11-27T01:00:00+02:00"}'], "an ISO 8601 timestamp in UTC"),
+    "another channel": (
+        'match = ["/a", "channel"]',
+        ['{"a": "7"}', '{"a": "8"}'],
+        "Expected `/a` to be `7`, the channel",
+    ),
     "an event without data is none": ('require = "/a"', ["event: x"], "not-exercised"),
     "bytes that are not UTF-8 are inconclusive": ('require = "/a"', [b"data: \xff\n\n"], "inconclusive"),
     "a deep value is inconclusive": ('require = "/a"', [b"data: " + b"[" * 2000 + b"\n\n"], "inconclusive"),

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from wiretape.contract.utc_time import is_utc_time
 from wiretape.rules import Verdict
 from wiretape.rules.catalogue import COMPLEX_JSON, MOST_DEPTH, MOST_DIGITS
-from wiretape.rules.families.event_content import is_utc_timestamp
 from wiretape.rules.finding import format_number, quote, quote_bytes
 
 FAMILIES = {"SSE", "DUR", "EVT", "KAL"}
@@ -301,7 +301,7 @@ def test_a_delta_with_an_id_is_not_a_durable_event(wire):
     ],
 )
 def test_a_timestamp_in_utc_is_recognized(wire, event, text, answer):
-    assert is_utc_timestamp(text) is answer
+    assert is_utc_time(text) is answer
     assert wire.stream(event(1, created_at=text)) == ([] if answer else ["EVT005"])
 
 

@@ -21,18 +21,33 @@ from wiretape.contract.contract_tables import (
     CounterTable,
     ErrorAspect,
     ErrorTable,
+    EventFields,
     Example,
     ExchangeTable,
     HeaderTable,
     JoinedTable,
     LifecycleTable,
+    Names,
     ResumeTable,
     SameTable,
+    SilenceTable,
     TrustedContractTable,
     TrustedRuleTable,
     UniqueTable,
 )
-from wiretape.contract.event_primitives import Facts, Forbid, Match, MatchesSchema, Require, Same, Unique
+from wiretape.contract.error_format import AllowedValues
+from wiretape.contract.event_primitives import (
+    Facts,
+    Forbid,
+    Match,
+    MatchesSchema,
+    OneOf,
+    Require,
+    RequiredFact,
+    Same,
+    Unique,
+    UtcTime,
+)
 from wiretape.contract.facts import Fact
 from wiretape.contract.framing import Framing
 from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue
@@ -57,13 +72,14 @@ from wiretape.input_validation import choices_hint
 from wiretape.observations import header, is_header_name
 from wiretape.patterns import Globs, Pointer, list_of
 from wiretape.rules.catalogue import Check, Explanation, Rule, Scope
+from wiretape.rules.exchange import SilenceLimit
 from wiretape.rules.finding import Party
 from wiretape.rules.vectors import Vector, default_headers, read_headers
 from wiretape.rules.wording import Template, Wording
 
 PRIMITIVES = (
-    *("match", "require", "forbid", "schema", "first", "last", "counter", "unique", "lifecycle", "same", "joined"),
-    *("resume", "silence", "error", "header", "framing"),
+    *("match", "require", "forbid", "one_of", "utc_time", "schema", "first", "last", "counter", "unique"),
+    *("lifecycle", "same", "joined", "resume", "silence", "error", "header", "framing"),
 )
 """The keys of the primitives in a rule."""
 _PlacedRule = tuple[Layer, int, AnyRuleTable]
@@ -142,14 +158,14 @@ class _Builder:
         self._entities: Mapping[str, Entity] = {}
         self._tracked: set[Entity | None] = set()
         self._schemas: dict[str, JsonSchema] = {}
-        self._silence_limits: set[int] = set()
+        self._silence_limits: set[SilenceLimit] = set()
         self._unknown_cursor_status: int | None = None
 
     def build(self) -> Contract:
         """Return the contract."""
         facts = build_facts(self._layers)
         self._entities, self._event_format = facts.entities, facts.format
-        self._errors = facts.errors
+        self._errors, self._types = facts.errors, facts.types
         for layer in self._layers:
             for name, type_ in layer.table.types.items():
                 if type_.schema is not None:
@@ -248,7 +264,7 @@ class _Builder:
         if len(given) != 1:
             got = " and ".join(given) or "none"
             raise layer.source.error(path, f"expected exactly one of {', '.join(PRIMITIVES)} or python, got {got}")
-        for key in ("on", "kinds") if given[0] in _NOT_ABOUT_EVENTS else ():
+        for key in ("on", "kinds", "having") if given[0] in _NOT_ABOUT_EVENTS else ():
             if getattr(table, key):
                 raise layer.source.error((*path, key), f"{given[0]} is not about events, so it cannot have {key}")
         for key in ("expected", "got") if given[0] == "python" else ():
@@ -281,14 +297,21 @@ class _Builder:
 
     def _primitive(self, layer: Layer, key: str, table: AnyRuleTable, path: tuple[str | int, ...]) -> Primitive:
         """Return the primitive of a rule.  Raises ValueError and InputError."""
-        on = EventSelection(Globs(table.on or "*"), frozenset(table.kinds))
+        having = tuple(map(self._fact, list_of(table.having)))
+        on = EventSelection(Globs(table.on or "*"), frozenset(table.kinds), having)
         value: Any = getattr(table, key)
         if isinstance(value, str) and key in _TABLES:
             value = _TABLES[key](value)
         makers: dict[str, Callable[[], Primitive]] = {
-            "match": lambda: Match(on, *map(self._fact, value)),
-            "require": lambda: Require(on, Facts(map(self._fact, list_of(value)))),
+            "match": lambda: Match(on, self._fact(value[0]), None if value[1] == "channel" else self._fact(value[1])),
+            "require": lambda: Require(on, tuple(self._required(value))),
             "forbid": lambda: Forbid(on, Facts(map(self._fact, list_of(value)))),
+            "one_of": lambda: OneOf(
+                on,
+                Facts(map(self._fact, list_of(value.fact))),
+                AllowedValues(list(self._types) if value.values == "types" else value.values),
+            ),
+            "utc_time": lambda: UtcTime(on, self._fact(value)),
             "schema": lambda: MatchesSchema(
                 on, self._schemas_of_types() if value == "types" else _schema(layer, value, path), self._schema_share
             ),
@@ -307,7 +330,7 @@ class _Builder:
             "silence": lambda: self._silence(value),
             "error": lambda: ErrorEnvelope(value, self._errors),
             "header": lambda: HeaderValue(value, self._errors),
-            "framing": lambda: Framing(value),
+            "framing": lambda: Framing(value, frozenset(self._types)),
             "python": lambda: _python_rule(on, table.code, value, layer.files),
         }
         return makers[key]()
@@ -319,6 +342,17 @@ class _Builder:
         if name == "text":
             self._require_text()
         return Fact(name)
+
+    def _required(self, value: Names | EventFields) -> Iterator[RequiredFact]:
+        """Yield the facts that events have.  Raises ValueError."""
+        if not isinstance(value, dict):
+            yield from (RequiredFact(self._fact(name)) for name in list_of(value))
+            return
+        for name, types in value.items():
+            if isinstance(types, dict):
+                yield from (RequiredFact(self._fact(each), list_of(of), Globs(name)) for each, of in types.items())
+            else:
+                yield RequiredFact(self._fact(name), list_of(types))
 
     def _require_text(self) -> None:
         if not self._event_format.texts:
@@ -344,10 +378,10 @@ class _Builder:
         aspects = frozenset(map(Aspect, list_of(table.aspects))) or frozenset(Aspect) - {Aspect.CLOSES}
         return Lifecycle(on, self._tracked_entity(table.entity), aspects)
 
-    def _silence(self, seconds: float) -> LongestSilence:
-        silence = LongestSilence(seconds)
-        self._silence_limits.add(silence.limit_ns)
-        return silence
+    def _silence(self, value: float | SilenceTable) -> LongestSilence:
+        limit = SilenceLimit(value.every, is_interval=True) if isinstance(value, SilenceTable) else SilenceLimit(value)
+        self._silence_limits.add(limit)
+        return LongestSilence(limit)
 
 
 def _wording(layer: Layer, path: tuple[str | int, ...], table: AnyRuleTable, primitive: Primitive) -> Wording | None:

@@ -11,6 +11,7 @@ from wiretape.contract.service_terms import ServiceTerms
 from wiretape.event_format import Entity
 from wiretape.rules.catalogue import Rule, catalogue_of
 from wiretape.rules.engine import Engine, RuleBook
+from wiretape.rules.exchange import SilenceLimit
 from wiretape.rules.traffic import Traffic
 from wiretape.rules.vectors import Vector, vectors_of
 
@@ -33,8 +34,8 @@ class Contract(ContractFacts):
     title: str = ""
     source: str = ""
     """The specification that it follows."""
-    silence_limits: tuple[int, ...] = ()
-    """The longest silences of its rules, in nanoseconds."""
+    silence_limits: tuple[SilenceLimit, ...] = ()
+    """The longest silences of its rules."""
     unknown_cursor_status: int | None = field(default=None, kw_only=True)
     """The status of the response to an unknown cursor, if one of its rules says."""
     service: ServiceTerms = field(default=ServiceTerms(), kw_only=True)
@@ -77,7 +78,7 @@ class Contract(ContractFacts):
         """Return the traffic of one recording; the engine runs the rules on it."""
         if self.traffic is not None:
             return self.traffic(engine, rules, settings, upstream)
-        return ContractTraffic(self, RuleBook(engine, rules))
+        return ContractTraffic(self, RuleBook(engine, rules), settings.keep_alive_tolerance_s)
 
     def __reduce__(self) -> Any:
         if self.rebuild is None:

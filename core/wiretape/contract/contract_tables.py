@@ -23,8 +23,12 @@ _ErrorStatus = Annotated[int, Meta(ge=400, le=599)]
 _Several = Annotated[list[_Short], Meta(min_length=1, max_length=100)]
 Names = _Short | _Several
 """One text, or a list of them."""
+_Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
 JsonType = Literal["string", "integer", "number", "boolean", "object", "array", "null"]
-FieldTypes = Names | Annotated[dict[_Short, JsonType | list[JsonType]], Meta(min_length=1, max_length=100)]
+_Types = JsonType | list[JsonType]
+EventFields = Annotated[dict[_Short, _Types | dict[_Short, _Types]], Meta(min_length=1, max_length=100)]
+"""The type of each fact; a table has those of some types of events."""
+FieldTypes = Names | Annotated[dict[_Short, _Types], Meta(min_length=1, max_length=100)]
 """Pointers to fields, or a table with the type of each."""
 
 
@@ -242,6 +246,9 @@ class Requirement(StrEnum):
     USABLE_RETRY = "usable-retry"
     ID_FITS_HEADER = "id-fits-header"
     NO_BLANK_AFTER_COMMENT = "no-blank-after-comment"
+    COMMENT_KEEP_ALIVE = "comment-keep-alive"
+    JSON_OBJECT = "json-object"
+    UNIQUE_KEYS = "unique-keys"
 
 
 Value = str | int | bool
@@ -251,12 +258,22 @@ class OneOfTable(Struct, forbid_unknown_fields=True):
     """Facts, and the values that they can have, all at once if there are several facts."""
 
     fact: Names
-    values: Annotated[list[Value | list[Value]], Meta(min_length=1, max_length=1000)]
+    values: Annotated[list[Value | list[Value]], Meta(min_length=1, max_length=1000)] | Literal["types"]
+    """`types` stands for the names of the tables `types`."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.values, str):
+            return
         rows = [len(value) if isinstance(value, list) else 1 for value in self.values]
         if set(rows) != {1 if isinstance(self.fact, str) else len(self.fact)}:
             raise ValueError("expected as many values in each item as there are facts")
+
+
+class SilenceTable(Struct, forbid_unknown_fields=True):
+    """How often a stream has bytes."""
+
+    every: _Seconds
+    """The interval of keep-alives, which may be late."""
 
 
 class ErrorFormatTable(Struct, forbid_unknown_fields=True, frozen=True):
@@ -344,8 +361,11 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     on: Names | None = None
     kinds: list[Literal["durable", "delta", "ephemeral"]] = []
     match: tuple[_Short, _Short] | None = None
-    require: Names | None = None
+    having: Names = []
+    require: Names | EventFields | None = None
     forbid: Names | None = None
+    one_of: OneOfTable | None = None
+    utc_time: _Short | None = None
     schema: _Short | dict[str, Any] | None = None
     first: Names | None = None
     last: Names | None = None
@@ -355,7 +375,7 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     same: _Short | SameTable | None = None
     joined: JoinedTable | None = None
     resume: bool | ResumeTable | None = None
-    silence: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
+    silence: _Seconds | SilenceTable | None = None
     error: ErrorAspect | ErrorTable | None = None
     header: _Short | HeaderTable | None = None
     framing: Requirement | None = None

@@ -11,7 +11,7 @@ from wiretape.event_format import shorten_value
 from wiretape.json_codec import UnreadableJson
 from wiretape.observations import RequestStarted, ResponseStarted, header
 from wiretape.patterns import LONGEST, MISSING
-from wiretape.rules.catalogue import LOSS, Scope, Trigger
+from wiretape.rules.catalogue import LOSS, Scope
 from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.traffic import Traffic
@@ -44,7 +44,9 @@ class _Memory:
 class ContractChannel:
     """What several streams of a contract are positions in; findings can be limited to one for each channel."""
 
-    def __init__(self, *, may_be_known: bool = False) -> None:
+    def __init__(self, name: str | None = None, *, may_be_known: bool = False) -> None:
+        self.name = name
+        """The name in the path of its requests, if the operations say where that is."""
         self.memory = _Memory()
         self.streams = 0
         """The number of open streams."""
@@ -107,6 +109,11 @@ class ContractStream(EventStream):
         """Where the last event with data is, with the sequence that the contract reads."""
         return Location(self.exchange, 0) if self.last is None else Location.of(self.last)
 
+    @property
+    def channel_name(self) -> str | None:
+        """The name of its channel in the path of the request."""
+        return self.channel.name
+
     def holder(self, scope: object) -> object:
         """Return itself, or its channel for a finding per channel."""
         return self.channel if scope is Scope.CHANNEL else self
@@ -126,10 +133,6 @@ class ContractStream(EventStream):
             tracker.lose()
 
 
-EVENT: Trigger[[Event, ContractStream]] = Trigger("event", Scope.MESSAGE, 1)
-"""An event with data arrived on a stream of an operation."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """What is done with the events of one type."""
@@ -143,10 +146,12 @@ class _Plan:
 class ContractTraffic(Traffic[ContractExchange, ContractStream]):
     """The exchanges of a contract's operations in one recording."""
 
-    def __init__(self, contract: "Contract", rules: "RuleBook") -> None:
+    def __init__(self, contract: "Contract", rules: "RuleBook", tolerance_s: float = 0) -> None:
+        """Keep-alives may be late by `tolerance_s`."""
         super().__init__(rules)
         self._contract = contract
-        self._plans: dict[str, _Plan] = {}
+        self._tolerance_s = tolerance_s
+        self._plans: dict[tuple[str, tuple[str, ...]], _Plan] = {}
         self._channels: dict[tuple[str, str | int], ContractChannel] = {}
         self._has_dropped = False
         self._exchanges = 0
@@ -174,7 +179,9 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
 
     def open_stream(self, exchange: ContractExchange, response: ResponseStarted) -> ContractStream:
         """Return a stream of a channel."""
-        silences = [SilenceMonitor(response.time_ns, limit) for limit in self._contract.silence_limits]
+        silences = [
+            SilenceMonitor(response.time_ns, limit, self._tolerance_s) for limit in self._contract.silence_limits
+        ]
         return ContractStream(exchange, self._contract, self._find_channel(exchange), silences)
 
     def add_event(self, stream: ContractStream, event: Event) -> None:
@@ -185,7 +192,7 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
         if event.value in _TOO_COMPLEX or not event.is_utf8:
             self.lose(stream, event.time_ns)
             return
-        plan = self._plan(event.type)
+        plan = self._plan(event.type, event.kinds)
         if not stream.has_named_channel:
             pointer = self._contract.format.channel
             if pointer is not None and (value := pointer.read(event.json)) is not MISSING:
@@ -206,21 +213,22 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
         """Count the open streams of the channel."""
         stream.channel.streams -= 1
 
-    def _plan(self, name: str) -> _Plan:
-        """Return what is done with events of a type; it is found once, unless the name is very long."""
-        plan = self._plans.get(name)
+    def _plan(self, name: str, kinds: tuple[str, ...]) -> _Plan:
+        """Return what is done with events of a type and kinds; it is found once, unless the name is very long."""
+        plan = self._plans.get((name, kinds))
         if plan is None:
             entities = tuple(each.name for each in self._contract.tracked_entities if each.is_checked_at(name))
-            plan = _Plan(entities, self.rules.select(name))
+            plan = _Plan(entities, self.rules.select(name, kinds))
             if len(name) <= LONGEST:
-                put_bounded(self._plans, name, plan, _MOST_TYPES)
+                put_bounded(self._plans, (name, kinds), plan, _MOST_TYPES)
         return plan
 
     def _find_channel(self, exchange: ContractExchange) -> ContractChannel:
         """Return the channel that the request alone names, or else one of its own."""
         request, operation = exchange.request, exchange.operation
         if operation.channel is not None:
-            return self._channel(request, shorten_value(exchange.parameters[operation.channel]))
+            name = exchange.parameters[operation.channel]
+            return self._channel(request, shorten_value(name), name)
         if self._contract.format.channel is not None or request.method != "GET":
             return ContractChannel()
         target = request.target if operation.cursor is None else operation.cursor.remove_from(request.target)
@@ -228,10 +236,10 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
         credentials = [header(request.headers, name) for name in ("authorization", "cookie")]
         return self._channel(request, shorten_value([target, *credentials]))
 
-    def _channel(self, request: RequestStarted, name: str | int) -> ContractChannel:
-        key = request.authority, name
+    def _channel(self, request: RequestStarted, value: str | int, name: str | None = None) -> ContractChannel:
+        key = request.authority, value
         channel = self._channels.get(key)
         if channel is None:
             self._has_dropped |= make_room(self._channels, _MOST_CHANNELS, lambda each: not each.streams)
-            channel = self._channels[key] = ContractChannel(may_be_known=self._has_dropped)
+            channel = self._channels[key] = ContractChannel(name, may_be_known=self._has_dropped)
         return channel

@@ -5,7 +5,7 @@ from types import NoneType
 from typing import Any
 
 from wiretape.contract.contract_tables import ErrorFormatTable, FieldTypes, Value
-from wiretape.patterns import MISSING, Pointer, list_of
+from wiretape.patterns import Pointer, list_of
 
 _MOST_SHOWN = 5
 _NAMES: dict[str, tuple[str, tuple[type, ...]]] = {
@@ -62,7 +62,8 @@ class RequiredFields:
     def __init__(self, fields: FieldTypes | None) -> None:
         """Raises ValueError."""
         typed = fields if isinstance(fields, dict) else dict.fromkeys(list_of(fields), ())
-        self._fields = [(_split(text), list_of(types)) for text, types in typed.items()]
+        listed = [(text, list_of(types)) for text, types in typed.items()]
+        self._fields = [(_split(text), name_types(types), classes_of(types)) for text, types in listed]
 
     def __bool__(self) -> bool:
         return bool(self._fields)
@@ -73,11 +74,11 @@ class RequiredFields:
         Those inside of one of them are left out.
         """
         unfit: tuple[str, ...] = ()
-        for path, types in self._fields:
+        for path, wanted, classes in self._fields:
             for name, value in _read_all(document, path, ""):
-                if not has_type(value, types) and not name.startswith(unfit):
+                if type(value) not in classes and not name.startswith(unfit):
                     unfit += (f"{name}.", f"{name}[")
-                    yield name, name_types(types), value
+                    yield name, wanted, value
 
 
 def _split(text: str) -> tuple[Pointer | None, ...]:
@@ -101,7 +102,7 @@ def _read_all(value: Any, path: Sequence[Pointer | None], name: str) -> Iterator
 class AllowedValues:
     """Values that some facts can have; values of other JSON types are not checked."""
 
-    def __init__(self, values: Sequence[Value | Sequence[Value]]) -> None:
+    def __init__(self, values: Sequence[Value | list[Value]]) -> None:
         rows = [tuple(row) if isinstance(row, list) else (row,) for row in values]
         self._rows = frozenset(rows)
         self._types = frozenset(tuple(map(type, row)) for row in rows)
@@ -114,9 +115,9 @@ class AllowedValues:
         return row in self._rows if tuple(map(type, row)) in self._types else None
 
 
-def has_type(value: Any, types: Sequence[str]) -> bool:
-    """Whether a JSON value has one of these types; without any, whether it is there."""
-    return value is not MISSING and (not types or any(type(value) in _NAMES[name][1] for name in types))
+def classes_of(types: Sequence[str]) -> frozenset[type]:
+    """Return the Python types of values that have one of these JSON types; without any, of all values."""
+    return frozenset(each for name in types or _NAMES for each in _NAMES[name][1])
 
 
 def name_types(types: Sequence[str]) -> str:

@@ -1,18 +1,21 @@
 """Primitives about the facts of single events: match, require, forbid, schema, unique, same."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
 from wiretape.contract.contract_traffic import ContractStream
+from wiretape.contract.error_format import AllowedValues, classes_of, name_types
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
-from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, SeenValues
+from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, SeenValues, is_damaged
+from wiretape.contract.utc_time import is_utc_time
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
-from wiretape.patterns import MISSING
+from wiretape.patterns import MISSING, Globs
 from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, mismatch
-from wiretape.rules.finding import describe
+from wiretape.rules.finding import describe, quote
 
 
 class Facts(tuple[Fact, ...]):
@@ -26,35 +29,90 @@ class Facts(tuple[Fact, ...]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Match(EventPrimitive):
-    """Two facts of an event agree, if it has both."""
+    """Two facts of an event agree, if it has both, or one agrees with the channel in the path of the request."""
 
     on: EventSelection
     first: Fact
-    second: Fact
-    summary = "The facts `{0.first}` and `{0.second}` of an event differ."
+    second: Fact | None
+    """None for the channel."""
+    placeholders = ("channel",)
 
-    def check(self, event: Event, _stream: ContractStream) -> Outcome:
+    def describe(self) -> str:
+        """Return what breaks it."""
+        if self.second is None:
+            return f"The fact `{self.first}` of an event is not the channel in the path of the request."
+        return f"The facts `{self.first}` and `{self.second}` of an event differ."
+
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare them."""
+        if self.second is None:
+            return self._check_channel(event, stream.channel_name)
         first, second = self.first.read(event), self.second.read(event)
         if first is MISSING or second is MISSING:
             return None
         if shorten_value(first) == shorten_value(second):
             return HELD
+        if is_damaged(event, first, second):
+            return None
         return [mismatch(f"`{self.second}` to be {describe(first)} as `{self.first}`", describe(second), event=event)]
+
+    def _check_channel(self, event: Event, channel: str | None) -> Outcome:
+        value = self.first.read(event)
+        if type(value) is not str or channel is None:
+            return None
+        if value == channel:
+            return HELD
+        if is_damaged(event, value):
+            return None
+        expected = f"`{self.first}` to be {quote(channel)}, the channel of the request"
+        return [mismatch(expected, describe(value), event=event, channel=channel)]
+
+
+class RequiredFact:
+    """A fact that events have, of one of some JSON types, or of any."""
+
+    def __init__(self, fact: Fact, types: Sequence[str] = (), of: Globs | None = None) -> None:
+        """Only events of the types `of` have it; None for all."""
+        self.fact = fact
+        self.types, self.of = types, of
+        self.read = fact.read_required if str(fact) == "id" else fact.read
+        self.classes = classes_of(types)
+        """The Python types of its values."""
+
+    def report(self, event: Event) -> Problem:
+        """Return the problem of an event that lacks it."""
+        fact, value = self.fact, self.fact.read_unfit(event)
+        wanted = name_types(self.types or fact.types)
+        is_missing = not self.types and value in (MISSING, "")
+        expected = f"`{fact}`" if is_missing else f"`{fact}` to be {wanted}"
+        got = describe(value) if not is_missing else "none" if value is MISSING else "an empty one"
+        values = {"fact": str(fact), "name": fact.name, "wanted": wanted, "value": value}
+        return mismatch(expected, got, subject=str(fact), event=event, **values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Require(EventPrimitive):
-    """An event has all of these facts."""
+    """An event has all of these facts; those inside one that it lacks are not checked."""
 
     on: EventSelection
-    facts: Facts
-    summary = "An event lacks {0.facts}."
+    required: tuple[RequiredFact, ...]
+    placeholders = ("fact", "name", "wanted", "value")
+
+    def describe(self) -> str:
+        """Return what breaks it."""
+        return f"An event lacks {Facts(each.fact for each in self.required)}."
 
     def check(self, event: Event, _stream: ContractStream) -> Outcome:
         """Find those that are missing."""
-        missing = [fact for fact in self.facts if fact.read(event) is MISSING]
-        return [Problem(fact.describe_lack(event), subject=str(fact)) for fact in missing]
+        problems: list[Problem] = []
+        lacking: tuple[str, ...] = ()
+        for each in self.required:
+            if type(each.read(event)) in each.classes or (each.of is not None and not each.of.matches(event.type)):
+                continue
+            if not str(each.fact).startswith(lacking):
+                lacking += (f"{each.fact}/",)
+                problems.append(each.report(event))
+        return problems
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,11 +126,55 @@ class Forbid(EventPrimitive):
 
     def check(self, event: Event, _stream: ContractStream) -> Outcome:
         """Find those that are there."""
-        found = [(fact, value) for fact in self.facts if (value := fact.read(event)) is not MISSING]
+        found = [(fact, value) for fact in self.facts if (value := fact.read(event)) not in (MISSING, None)]
         return [
             mismatch(f"no `{fact}`", describe(value), subject=str(fact), event=event, fact=str(fact), value=value)
             for fact, value in found
         ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf(EventPrimitive):
+    """A fact has one of some values, or several facts have them together."""
+
+    on: EventSelection
+    facts: Facts
+    allowed: AllowedValues
+    summary = "The values of {0.facts} are not allowed."
+    placeholders = ("value",)
+
+    def check(self, event: Event, _stream: ContractStream) -> Outcome:
+        """Check the values."""
+        row = tuple(fact.read(event) for fact in self.facts)
+        is_allowed = self.allowed.allow(row)
+        if is_allowed is None or is_allowed:
+            return is_allowed and HELD
+        if is_damaged(event, *row):
+            return None
+        got = " and ".join(map(describe, row))
+        expected = f"{' and '.join(f'`{fact}`' for fact in self.facts)} to be {self.allowed.text}"
+        return [mismatch(expected, got, event=event, value=row[0])]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UtcTime(EventPrimitive):
+    """A fact that is a text is a time in UTC."""
+
+    on: EventSelection
+    fact: Fact
+    summary = "The fact `{0.fact}` is not an ISO 8601 timestamp in UTC, with `Z` or `+00:00`."
+    placeholders = ("value",)
+
+    def check(self, event: Event, _stream: ContractStream) -> Outcome:
+        """Check the text."""
+        text = self.fact.read(event)
+        if type(text) is not str:
+            return None
+        if is_utc_time(text):
+            return HELD
+        if is_damaged(event, text):
+            return None
+        return [mismatch(f"`{self.fact}` to be an ISO 8601 timestamp in UTC", quote(text), event=event, value=text)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ from typing import Any
 from wiretape.event import Event
 from wiretape.event_format import Entity
 from wiretape.patterns import MISSING, Pointer
-from wiretape.rules.finding import describe, quote
+from wiretape.rules.finding import quote
 
 
 class Fact:
@@ -18,33 +18,48 @@ class Fact:
             names = ", ".join(_NAMED)
             raise ValueError(f"expected {names}, or a JSON pointer such as /response/id, got {text!r}")
         self._text = text
+        self.name = text
+        """How messages call it: a pointer is written with dots."""
         self.read: Callable[[Event], Any]
         """Returns its value in an event, or MISSING."""
         if (named := _NAMED.get(text)) is not None:
             self.read = lambda event: MISSING if (value := named(event)) is None else value
         else:
             pointer = Pointer(text)
-            self.read = lambda event: pointer.read(event.json)
+            self.name = pointer.name
+            key = pointer.key
+            if key is None:
+                self.read = lambda event: pointer.read(event.value)
+            else:
+                self.read = lambda event: event.document.get(key, MISSING)
 
     def __str__(self) -> str:
         return self._text
 
-    def describe_lack(self, event: Event) -> str:
-        """Return what an event that lacks the fact has instead, as a sentence for people."""
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The JSON types that it can have; empty for all."""
+        return _TYPES.get(self._text, ())
+
+    def read_required(self, event: Event) -> Any:
+        """Return its value where it is required: an empty id does not count as one."""
+        value = self.read(event)
+        return MISSING if value == "" and self._text == "id" else value
+
+    def read_unfit(self, event: Event) -> Any:
+        """Return what is where an event has the fact, also if it is of another type; otherwise MISSING."""
         event_format = event.format
         pointers = {"sequence": event_format.sequence, "cursor": event_format.cursor, "text": event.event_type.text}
         pointer = pointers.get(self._text)
-        unfit = MISSING if pointer is None else pointer.read(event.json)
-        if unfit is MISSING:
-            return f"Expected `{self}`, got none."
-        return f"Expected `{self}` to be {_TYPES[self._text]}, got {describe(unfit)}."
+        return self.read(event) if pointer is None else pointer.read(event.json)
 
 
-_TYPES = {"sequence": "an integer", "cursor": "a string or an integer", "text": "a string"}
+_TYPES = {"sequence": ("integer",), "cursor": ("string", "integer"), "text": ("string",)}
 _NAMED: dict[str, Callable[[Event], Any]] = {
     "event": lambda event: None if event.event_line is None else event.name,
-    "id": lambda event: event.id,
+    "id": lambda event: None if event.id_line is None else event.id_line.decode("utf-8", "replace"),
     "type": lambda event: event.type,
+    "kind": lambda event: event.kind,
     "cursor": lambda event: event.cursor,
     "sequence": lambda event: event.sequence,
     "text": lambda event: event.text,

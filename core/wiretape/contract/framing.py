@@ -1,29 +1,38 @@
 """The primitive framing: how the lines of a stream have to be.  "WHATWG" is the HTML standard, "Server-sent events"."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from wiretape.contract.contract_tables import Requirement
 from wiretape.contract.primitive import Primitive
-from wiretape.event import LONGEST_ID, Event, is_header_safe
+from wiretape.event import LONGEST_ID, Event, Shape, decode_id, is_header_safe
+from wiretape.json_codec import UnreadableJson, find_repeated_keys
 from wiretape.observations import header
 from wiretape.rules.catalogue import (
     AFTER_COMMENT,
+    ANY_SHAPE,
+    COMPLEX_JSON,
     EVENT,
     HELD,
     LOST_EVENTS,
     STREAM_END,
     STREAM_RESPONSE,
+    WITH_DATA,
+    WITH_OBJECT,
     Check,
     Outcome,
     Trigger,
     mismatch,
 )
 from wiretape.rules.exchange import EventStream, Exchange, StreamEnd
-from wiretape.rules.finding import Location, quote, quote_bytes
+from wiretape.rules.finding import Location, describe, quote, quote_bytes
 from wiretape.sse import FrameKind, is_event_stream
 
 _RETRY_LIMIT = 2**31
+_KEEP_ALIVE_NAMES = frozenset({"ping", "keepalive", "heartbeat"})
+_SEPARATORS = str.maketrans("", "", "-_. ")
 _UNCODED = frozenset({"", "identity"})
 
 
@@ -31,25 +40,38 @@ _CHECKS: dict[Requirement, Check[Any]] = {}
 
 
 class Framing(Primitive):
-    """The lines of a stream fulfil a requirement."""
+    """The lines of a stream, or of its events, fulfil a requirement."""
 
-    def __init__(self, requirement: Requirement) -> None:
-        self._check = _CHECKS[requirement]
+    def __init__(self, requirement: Requirement, types: Collection[str]) -> None:
+        """`types` are those of the contract."""
+        check = _CHECKS[requirement]
+        self._about = (check.function.__doc__ or "").strip()
+        if requirement is Requirement.COMMENT_KEEP_ALIVE:
+            check = replace(check, function=partial(check.function, types))
+        self._check = check
 
     def describe(self) -> str:
         """Return what breaks it."""
-        return (self._check.function.__doc__ or "").strip()
+        return self._about
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its function."""
         return (self._check,)
 
 
-def _declare(requirement: Requirement, on: Trigger[Any] = EVENT) -> Callable[[Callable[..., Outcome]], None]:
-    """Let the decorated function check a requirement; its docstring says what breaks it."""
+def _declare(
+    requirement: Requirement, on: Trigger[Any] = EVENT, *, shapes: Collection[Shape] = ANY_SHAPE
+) -> Callable[[Callable[..., Outcome]], None]:
+    """Let the decorated function check a requirement; its docstring says what breaks it.
+
+    For events of all shapes, it has the same outcome if nothing about their lines is remarkable.
+    """
 
     def add(function: Callable[..., Outcome]) -> None:
-        _CHECKS[requirement] = Check(on, function, fast_path=on is EVENT, reads_lines=on is EVENT)
+        is_event = on is EVENT
+        _CHECKS[requirement] = Check(
+            on, function, shapes, fast_path=is_event and shapes == ANY_SHAPE, reads_lines=is_event
+        )
 
     return add
 
@@ -149,7 +171,7 @@ def _is_usable_retry(value: bytes) -> bool:
 @_declare(Requirement.ID_FITS_HEADER)
 def _check_id(event: Event, _stream: EventStream) -> Outcome:
     """An id does not survive a `Last-Event-ID` header unchanged."""
-    identity = event.cursor
+    identity = decode_id(event.id_line)
     if identity is None:
         return None
     if is_header_safe(identity):
@@ -176,3 +198,48 @@ def _check_after_comment(_stream: EventStream, following: FrameKind) -> Outcome:
     if following is not FrameKind.BLANK:
         return HELD
     return [mismatch("no blank line after a comment", "one, which makes some clients dispatch an event")]
+
+
+@_declare(Requirement.COMMENT_KEEP_ALIVE, shapes=WITH_DATA)
+def _check_keep_alive(types: Collection[str], event: Event, _stream: EventStream) -> Outcome:
+    """A keep-alive is an event (`ping`, `keepalive`, `heartbeat`) instead of a comment."""
+    if not event.has_data:
+        return None
+    names = {event.name, event.type}
+    if not names.isdisjoint(types) or not any(map(_is_keep_alive_name, names)):
+        return HELD
+    return [mismatch("a comment as keep-alive", f"the event {quote(event.name or event.type)}")]
+
+
+def _is_keep_alive_name(name: str) -> bool:
+    return len(name) < 20 and name.translate(_SEPARATORS).lower() in _KEEP_ALIVE_NAMES
+
+
+@_declare(Requirement.JSON_OBJECT, shapes=WITH_DATA)
+def _check_object(event: Event, _stream: EventStream) -> Outcome:
+    """The data of an event is not exactly one JSON object."""
+    value = event.value
+    if type(value) is dict:
+        return HELD
+    if not event.has_data:
+        return None
+    if value is UnreadableJson.TOO_COMPLEX:
+        return COMPLEX_JSON
+    if value is UnreadableJson.NOT_AN_OBJECT:
+        got = "text that does not begin with `{`"
+    elif value is UnreadableJson.NOT_JSON:
+        got = "text that is not JSON" if event.data else "an empty `data` line"
+    else:
+        got = describe(value)
+    return [mismatch("one JSON object as data", got)]
+
+
+@_declare(Requirement.UNIQUE_KEYS, shapes=WITH_OBJECT)
+def _check_keys(event: Event, _stream: EventStream) -> Outcome:
+    """The JSON object repeats a key at its top level; parsers differ in which value they use."""
+    if type(event.value) is not dict:
+        return None
+    keys = find_repeated_keys(event.data, event.document)
+    if keys is None:
+        return COMPLEX_JSON
+    return [mismatch(f"the key {quote(key)} once", "it more than once", subject=key) for key in keys]

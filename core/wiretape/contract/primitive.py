@@ -4,16 +4,16 @@ What a primitive has to remember is in the memory of a stream or a channel, so t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.contract.contract_traffic import EVENT, ContractStream
+from wiretape.contract.contract_traffic import ContractStream
 from wiretape.contract.facts import Fact
-from wiretape.event import Event
-from wiretape.patterns import Globs
-from wiretape.rules.catalogue import LOSS, LOST_EVENTS, Check, Inconclusive, Outcome, Scope
+from wiretape.event import Event, Shape
+from wiretape.patterns import MISSING, Globs
+from wiretape.rules.catalogue import EVENT, LOSS, LOST_EVENTS, WITH_DATA, Check, Inconclusive, Outcome, Scope
 from wiretape.rules.finding import Party
 from wiretape.rules.wording import Reader, Values
 
@@ -64,15 +64,29 @@ class EventSelection:
     types: Globs
     kinds: frozenset[str]
     """Empty for all."""
+    having: tuple[Fact, ...] = ()
+    """The facts that they have."""
 
     @property
     def is_every_event(self) -> bool:
         """Whether it selects all events."""
-        return not self.kinds and self.types.patterns == ("*",)
+        return not (self.kinds or self.having) and self.types.patterns == ("*",)
 
-    def has_kind(self, event: Event, _stream: ContractStream) -> bool:
-        """Whether an event has one of the kinds."""
-        return not self.kinds.isdisjoint(event.kinds)
+    def check(self, function: Callable[..., Outcome], concerns: Callable[[str], bool]) -> Check[Any]:
+        """Return the check with which a function runs on these events, if it concerns their type."""
+        types, kinds, having = self.types, self.kinds, self.having
+
+        def has_facts(event: Event, _stream: object) -> bool:
+            return all(fact.read_required(event) not in (MISSING, None) for fact in having)
+
+        return Check(
+            EVENT,
+            function,
+            shapes={Shape[kind.upper()] for kind in kinds} or WITH_DATA,
+            types=None if any("*" in each for each in types.patterns) else types.patterns,
+            when=has_facts if having else None,
+            concerns=lambda name, of: types.matches(name) and not (kinds and kinds.isdisjoint(of)) and concerns(name),
+        )
 
 
 class EventPrimitive(Primitive):
@@ -82,12 +96,7 @@ class EventPrimitive(Primitive):
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions: one for events, and one for lost bytes, in which there may have been events."""
-
-        def concerns(name: str) -> bool:
-            return self.on.types.matches(name) and self.concerns(name)
-
-        when = self.on.has_kind if self.on.kinds else None
-        return (Check(EVENT, self.check, when=when, concerns=concerns), Check(LOSS, self.lose))
+        return (self.on.check(self.check, self.concerns), Check(LOSS, self.lose))
 
     def reader_of(self, name: str) -> Reader:
         """Return what reads a value for its words: one of its own, or a fact of the event."""
@@ -112,6 +121,11 @@ class EventPrimitive(Primitive):
     def lose(self, _stream: ContractStream) -> Outcome:
         """Return the outcome for lost bytes."""
         return LOST_EVENTS
+
+
+def is_damaged(event: Event, *values: Any) -> bool:
+    """Whether one of these values of an event may have been damaged by bytes that are not UTF-8 (SSE001)."""
+    return any(type(value) is str and event.is_damaged(value) for value in values)
 
 
 class SeenValues:

@@ -24,7 +24,7 @@ from wiretape.rules.catalogue import (
     Scope,
     mismatch,
 )
-from wiretape.rules.exchange import Silence, StreamEnd
+from wiretape.rules.exchange import EventStream, Silence, SilenceLimit, StreamEnd
 from wiretape.rules.finding import Location, quote
 
 _CUT_BY_OTHERS = Inconclusive("the stream was still open when the client, the proxy or the recording ended it")
@@ -376,29 +376,26 @@ class Resume(EventPrimitive):
 class LongestSilence(Primitive):
     """No silence on a stream is longer than this."""
 
-    seconds: float
-    summary = "A stream is silent for more than {0.seconds:g} seconds."
+    limit: SilenceLimit
+    summary = "A stream is silent for more than {0.limit.seconds:g} seconds."
     placeholders = ("seconds",)
-
-    @property
-    def limit_ns(self) -> int:
-        """The limit in nanoseconds."""
-        return round(self.seconds * 1e9)
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions."""
         return (Check(SILENCE, self.check),)
 
-    def check(self, silence: Silence, _stream: ContractStream) -> Outcome:
+    def check(self, silence: Silence, _stream: EventStream) -> Outcome:
         """Check one silence, or the end of a stream without any."""
-        if silence.limit_ns != self.limit_ns:
+        if silence.limit != self.limit:
             return None
         if not silence.is_too_long:
             return HELD
         if silence.has_losses:
             return LOST_EVENTS
-        length = f"{silence.length_ns / 1e9:.1f}"
-        return [mismatch(f"no more than {self.seconds:g} s without bytes", f"{length} s", seconds=length)]
+        seconds, longest = f"{silence.length_ns / 1e9:.1f}", f"{self.limit.seconds:g} s"
+        if self.limit.is_interval:
+            return [mismatch(f"a byte at least every {longest}", f"none for {seconds} s", seconds=seconds)]
+        return [mismatch(f"no more than {longest} without bytes", f"{seconds} s", seconds=seconds)]
 
 
 def _type(event: Event) -> str:

@@ -218,8 +218,8 @@ class Check(Generic[P]):
     """For responses: what it needs to be decided; examined after `when`."""
     codes: Collection[str] | None = None
     """For responses: it runs only on errors with these codes, which needs the whole body; None for all."""
-    concerns: Callable[[str], bool] | None = None
-    """For events of a rule set: whether it runs on those of a type, which is asked once for each; None for all."""
+    concerns: Callable[[str, Collection[str]], bool] | None = None
+    """For events of a contract: whether it runs on those of a type and of these kinds, which is asked once for each."""
     reads_lines: bool = False
     """For the trigger EVENT: whether it only reads the lines of events, of all of them, also without readable data."""
 

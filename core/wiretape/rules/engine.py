@@ -299,8 +299,11 @@ class RuleBook:
         if entries:
             self._engine.run(entries, arguments, location)
 
-    def select(self, name: str) -> RunRules:
-        """Return what runs the rules that concern events of the type `name`, without those that `run_common` runs."""
+    def select(self, name: str, kinds: Collection[str]) -> RunRules:
+        """Return what runs the rules that concern events of a type and of these kinds.
+
+        Those that `run_common` runs are not among them.
+        """
         own = [entry for entry in self._on_event if not entry.check.reads_lines]
-        found = [entry for entry in own if entry.check.concerns is None or entry.check.concerns(name)]
+        found = [entry for entry in own if entry.check.concerns is None or entry.check.concerns(name, kinds)]
         return partial(self._engine.run, found)

@@ -43,12 +43,23 @@ class ScopeCount:
 
 
 @dataclass(frozen=True, slots=True)
+class SilenceLimit:
+    """The longest time without bytes that a rule allows."""
+
+    seconds: float
+    is_interval: bool = False
+    """Whether it is the interval of keep-alives, which may be late."""
+
+
+@dataclass(frozen=True, slots=True)
 class Silence:
     """A time without bytes on a stream."""
 
     ended_ns: int
     length_ns: int
     limit_ns: int
+    """The longest time, with the tolerance."""
+    limit: SilenceLimit
     has_losses: bool = False
     """Whether bytes were lost during it, so that there may have been no silence."""
 
@@ -61,9 +72,11 @@ class Silence:
 class SilenceMonitor:
     """Measures the silences of one stream, from the response headers on, by the arrival times of its chunks."""
 
-    def __init__(self, begun_ns: int, limit_ns: int) -> None:
+    def __init__(self, begun_ns: int, limit: SilenceLimit, tolerance_s: float = 0) -> None:
+        """Keep-alives may be late by `tolerance_s`."""
         self._begun_ns = self._last_ns = begun_ns
-        self._limit_ns = limit_ns
+        self._limit = limit
+        self._limit_ns = round((limit.seconds + (tolerance_s if limit.is_interval else 0)) * 1e9)
         self._lost = False
         self._has_reported = False
 
@@ -86,7 +99,7 @@ class SilenceMonitor:
         silence = self._silence(time_ns)
         if silence is not None or self._has_reported or time_ns - self._begun_ns <= self._limit_ns:
             return silence
-        return Silence(time_ns, 0, self._limit_ns)
+        return Silence(time_ns, 0, self._limit_ns, self._limit)
 
     def _silences(self, span: BytesArrived) -> Iterator[Silence]:
         before = span.start
@@ -98,7 +111,7 @@ class SilenceMonitor:
                 self._last_ns, self._lost, before = time_ns, False, end
 
     def _silence(self, until_ns: int) -> Silence | None:
-        silence = Silence(until_ns, until_ns - self._last_ns, self._limit_ns, self._lost)
+        silence = Silence(until_ns, until_ns - self._last_ns, self._limit_ns, self._limit, self._lost)
         if not silence.is_too_long:
             return None
         self._has_reported = True

@@ -11,7 +11,7 @@ from wiretape.json_codec import find_repeated_keys
 from wiretape.observations import RequestStarted, ResponseStarted, header
 from wiretape.rules.catalogue import ANY_SHAPE, LOST_EVENTS, Rule
 from wiretape.rules.engine import Engine, RuleBook
-from wiretape.rules.exchange import ScopeCount, SilenceMonitor
+from wiretape.rules.exchange import ScopeCount, SilenceLimit, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wiretape.rules.selection import Settings
 
 
+_KEEP_ALIVE = SilenceLimit(KEEP_ALIVE_SECONDS, is_interval=True)
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
@@ -107,7 +108,7 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
         super().__init__(SessionRules(engine, rules))
         self._paths = ServicePaths(settings.base, upstream)
         self._idempotency_header = settings.idempotency_header
-        self._silence_ns = round((KEEP_ALIVE_SECONDS + settings.keep_alive_tolerance_s) * 1e9)
+        self._tolerance_s = settings.keep_alive_tolerance_s
         self._clients = ClientRegistry()
         self.request_ids = RequestIds()
         self.sessions = SessionRegistry()
@@ -138,7 +139,7 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
 
     def open_stream(self, exchange: ExchangeState, response: ResponseStarted) -> StreamState | None:
         """Return the stream of a session."""
-        return exchange.open_stream(SilenceMonitor(response.time_ns, self._silence_ns))
+        return exchange.open_stream(SilenceMonitor(response.time_ns, _KEEP_ALIVE, self._tolerance_s))
 
     def open_body(self, exchange: ExchangeState, response: ResponseStarted) -> ErrorBody | None:
         """Return a body that may have an error envelope, or name a new session."""

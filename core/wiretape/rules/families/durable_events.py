@@ -3,7 +3,7 @@
 Deltas and sequences of the wrong type do not take part in the order.
 """
 
-from wiretape.agent_sessions import EVENT_DELTAS, STORED_TYPES
+from wiretape.agent_sessions import EVENT_DELTAS
 from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
 from wiretape.rules.catalogue import (
@@ -11,82 +11,15 @@ from wiretape.rules.catalogue import (
     EVENT,
     HELD,
     LOST_EVENTS,
-    NOT_DELTA,
     WITH_OBJECT,
     Outcome,
     check,
     problem,
 )
-from wiretape.rules.finding import describe, format_number, quote
+from wiretape.rules.finding import format_number, quote
 from wiretape.rules.state.stream_state import StreamState
 
-durable_check = check(EVENT, fast_path=True, shapes={Shape.DURABLE})
-delta_check = check(EVENT, fast_path=True, shapes={Shape.DELTA})
 order_check = check(EVENT, shapes={Shape.DURABLE})
-
-
-@durable_check
-def id_without_sequence(event: Event, _stream: StreamState) -> Outcome:
-    """An event has an SSE id, but its JSON has no `sequence`."""
-    if not event.has_id:
-        return None
-    if "sequence" in event.document:
-        # A null is a `sequence` of the wrong type (EVT004).
-        return HELD
-    return problem(f"Expected a JSON `sequence` in the event with the SSE id {_quote_id_line(event)}, got none.")
-
-
-@durable_check
-def sequence_without_id(event: Event, _stream: StreamState) -> Outcome:
-    """The JSON of an event has a `sequence`, but the event has no `id` line or an empty one."""
-    if not event.has_sequence:
-        return None
-    if event.has_id:
-        return HELD
-    got = "none" if event.id_line is None else "an empty one"
-    sequence = describe(event.document["sequence"])
-    return problem(f"Expected an SSE id with the JSON `sequence`, which is {sequence}, got {got}.")
-
-
-@durable_check
-def id_disagrees(event: Event, _stream: StreamState) -> Outcome:
-    """The JSON `id` of an event differs from its SSE id."""
-    identity = event.cursor
-    if identity is None or "id" not in event.document:
-        return None
-    other = event.document["id"]
-    if other == identity:
-        return HELD
-    if type(other) is str and event.is_damaged(other):
-        return None
-    return problem(f"Expected the SSE id {quote(identity)} as JSON `id`, got {describe(other)}.")
-
-
-@delta_check
-def delta_with_id(event: Event, _stream: StreamState) -> Outcome:
-    """A delta has an `id` line; even an empty one resets the cursor of every client."""
-    if event.id_line is None:
-        return HELD
-    got = f"the id {_quote_id_line(event)}" if event.id_line else "an empty one"
-    return problem(f"Expected no `id` line in a {event.type}, got {got}.")
-
-
-@delta_check
-def delta_with_sequence(event: Event, _stream: StreamState) -> Outcome:
-    """A delta has a `sequence`."""
-    if not event.has_sequence:
-        return HELD
-    return problem(f"Expected no `sequence` in a {event.type}, got {describe(event.document['sequence'])}.")
-
-
-@check(EVENT, fast_path=True, shapes=NOT_DELTA)
-def stored_event_without_id(event: Event, _stream: StreamState) -> Outcome:
-    """An event of a stored type has neither an id nor a sequence."""
-    if event.type not in STORED_TYPES:
-        return None
-    if event.is_durable:
-        return HELD
-    return problem(f"Expected an SSE id and a JSON `sequence` in a {event.type}, got neither.")
 
 
 @check(EVENT, steady=True, shapes=WITH_OBJECT)
@@ -99,10 +32,6 @@ def unrequested_delta(event: Event, stream: StreamState) -> Outcome:
     if not event.is_delta:
         return HELD
     return problem(f"Expected no deltas without `{EVENT_DELTAS}=true` in the request, got a {event.type}.")
-
-
-def _quote_id_line(event: Event) -> str:
-    return quote((event.id_line or b"")[:400].decode("utf-8", "replace"))
 
 
 @order_check

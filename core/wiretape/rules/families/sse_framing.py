@@ -7,32 +7,19 @@ SSE006), and the media type (SSE007).
 
 from http import HTTPStatus
 
-from wiretape.event import Event
 from wiretape.rules.catalogue import (
-    EVENT,
     HELD,
     INCOMPLETE_BODY,
     STREAM_RESPONSE,
     SUCCESS_RESPONSE,
-    WITH_DATA,
     Outcome,
     check,
     problem,
 )
-from wiretape.rules.finding import quote, quote_or_none
+from wiretape.rules.finding import quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import SuccessBody
-from wiretape.rules.state.stream_state import StreamState
 from wiretape.sse import EVENT_STREAM, is_event_stream
-
-
-@check(EVENT, fast_path=True, shapes=WITH_DATA)
-def missing_event_line(event: Event, _stream: StreamState) -> Outcome:
-    """An event with data has no `event` line."""
-    if event.event_line is not None:
-        return HELD
-    wanted = f"the line {quote(f'event: {event.type}')}" if event.type else "an `event` line"
-    return problem(f"Expected {wanted}, got none.")
 
 
 @check(STREAM_RESPONSE)

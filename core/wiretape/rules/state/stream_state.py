@@ -164,6 +164,7 @@ class StreamState(EventStream):
     ) -> None:
         super().__init__(request.exchange, traffic, [silence])
         self.session = session
+        self.channel_name = session.id
         self.reader = reader
         self.opened_ns = request.time_ns
         """When it was requested."""
