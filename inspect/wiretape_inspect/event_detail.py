@@ -13,7 +13,7 @@ from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
-from wiretape.rules.state.client_state import may_be_unread
+from wiretape.rules.exchange import may_be_unread
 from wiretape.sse import FrameKind
 from wiretape.units import format_integer, format_size, format_time
 from wiretape_inspect.rule_output import reason_lines, recorded_rules

@@ -17,7 +17,7 @@ from wiretape.json_codec import UnreadableJson, dump_json, members_of, read_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding, Rule, explanation_of
-from wiretape.rules.state.client_state import may_be_unread
+from wiretape.rules.exchange import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks

@@ -189,7 +189,7 @@ def test_the_beginning_of_a_success_body_may_decide_the_rule(wire, body, ending,
 def test_a_success_body_is_kept_only_as_long_as_needed(wire):
     wire.begin(request="GET /v1/sessions/x", status=200, headers={"content-encoding": "gzip"})
     wire.body(gzip.compress(b"x" * 50_000_000))
-    assert not wire.checker._open[1].body._body
+    assert not wire.checker._open[1].body.body
     wire.end()
     assert wire.verdict("ERR010") is Verdict.PASS
 

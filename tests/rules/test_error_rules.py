@@ -119,7 +119,7 @@ def test_a_body_over_the_limit_is_inconclusive_and_not_kept(wire):
     wire.begin(request="GET /v1/sessions/x", status=500)
     for _ in range(5):
         wire.body(b"x" * 500_000)
-    assert not wire.checker._open[1].body._body
+    assert not wire.checker._open[1].body.body
     wire.end()
     assert wire.codes == []
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE

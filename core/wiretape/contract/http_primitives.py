@@ -27,7 +27,7 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.exchange import Exchange
 from wiretape.rules.finding import Party, describe, quote, quote_or_none
-from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.response_body import ResponseBody
 from wiretape.rules.wording import Reader
 
 _LONGEST_NUMBER = 1000
@@ -69,7 +69,7 @@ class ErrorEnvelope(HttpPrimitive):
         """Return its functions."""
         return (Check(ERROR_RESPONSE, self.check, needs=Need.WHOLE_BODY),)
 
-    def check(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
+    def check(self, body: ResponseBody, _exchange: Exchange) -> Outcome:
         """Check the body of an error response."""
         document, status = body.document, int(body.response.status)
         fields, code = self._errors.find_object(document), self._errors.read_code(document)
@@ -120,7 +120,7 @@ class ErrorEnvelope(HttpPrimitive):
             expected = f"the status {wanted} with {quote(code)}"
             yield mismatch(expected, f"{status}", subject="code", **values, wanted=wanted)
 
-    def _report_object(self, body: ErrorBody, values: dict[str, Any]) -> Problem:
+    def _report_object(self, body: ResponseBody, values: dict[str, Any]) -> Problem:
         """Report a body without the object that has the fields of an error."""
         document, pointer = body.document, self._errors.object
         if body.is_empty:
@@ -198,7 +198,7 @@ class HeaderValue(HttpPrimitive):
             return None
         return self._check(response.headers, status=int(response.status))
 
-    def check_error(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
+    def check_error(self, body: ResponseBody, _exchange: Exchange) -> Outcome:
         """Check the header of an error response, and compare it with the body."""
         response, document = body.response, body.document
         is_chosen = response.status in self._statuses
@@ -224,22 +224,22 @@ class HeaderValue(HttpPrimitive):
             return HELD if refused is not None and refused.status is None else None
         return self._misanswer(f"the status {status}", "accepted", status=status)
 
-    def check_status(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
+    def check_status(self, body: ResponseBody, _exchange: Exchange) -> Outcome:
         """Report an error with another status."""
         status, code = int(body.response.status), self._errors.read_code(body.document) if body.is_whole else None
         return self._misanswer(f"the status {status}", code, status=status, code=code)
 
-    def check_code(self, body: ErrorBody, _exchange: Exchange) -> Outcome:
+    def check_code(self, body: ResponseBody, _exchange: Exchange) -> Outcome:
         """Report an error with the right status and another code."""
         code, refused = self._errors.read_code(body.document), self._refused
         if code is None or refused is None or refused.code is None:
             return None if code is None else HELD
         return HELD if code == refused.code else self._misanswer(quote(code), code, status=refused.status, code=code)
 
-    def _has_status(self, body: ErrorBody, exchange: Exchange) -> bool:
+    def _has_status(self, body: ResponseBody, exchange: Exchange) -> bool:
         return self._is_lacking(exchange) and self._refused is not None and body.response.status == self._refused.status
 
-    def _has_other_status(self, body: ErrorBody, exchange: Exchange) -> bool:
+    def _has_other_status(self, body: ResponseBody, exchange: Exchange) -> bool:
         return self._is_lacking(exchange) and not self._has_status(body, exchange)
 
     def _misanswer(self, got: str, subject: str | None, **values: Any) -> Outcome:
@@ -273,7 +273,7 @@ class HeaderValue(HttpPrimitive):
         to_be = " to be whole digits" if self._is_integer else f" to be {self._value}" if self._value else ""
         return [mismatch(f"the header `{self.name}`{to_be}", quote_or_none(got), **others, value=got)]
 
-    def _compare(self, body: ErrorBody, values: dict[str, Any]) -> Outcome:
+    def _compare(self, body: ResponseBody, values: dict[str, Any]) -> Outcome:
         wanted = MISSING if self._agrees is None else self._agrees.read(body.document)
         text = header(body.response.headers, self.name)
         got = _read_number(text or "") if self._is_integer else text

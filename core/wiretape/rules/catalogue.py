@@ -27,7 +27,6 @@ from wiretape.event import Shape
 from wiretape.observations import Ending
 from wiretape.rules.exchange import Silence, StreamEnd
 from wiretape.rules.finding import Location, Party, Severity
-from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.vectors import Vector
 from wiretape.rules.wording import Values, Wording
 from wiretape.sse import FrameKind
@@ -160,7 +159,7 @@ class Trigger(Generic[P]):
     """Which parameter knows its stream, session or channel: findings can be limited to one for each."""
 
 
-# Events, exchanges and streams are Any here: each contract has classes of its own.
+# Events, bodies, exchanges and streams are Any here: each contract has classes of its own.
 EVENT: Trigger[[Any, Any]] = Trigger("event", Scope.MESSAGE, 1)
 """An event arrived on a stream."""
 LOSS: Trigger[[Any]] = Trigger("loss", Scope.STREAM, 0)
@@ -171,9 +170,9 @@ RESPONSE: Trigger[[Any]] = Trigger("response", Scope.EXCHANGE)
 """The headers of a response arrived."""
 STREAM_RESPONSE: Trigger[[Any]] = Trigger("stream response", Scope.EXCHANGE)
 """The headers of a response arrived that is an event stream, or should be one."""
-ERROR_RESPONSE: Trigger[[ErrorBody, Any]] = Trigger("error response", Scope.EXCHANGE)
+ERROR_RESPONSE: Trigger[[Any, Any]] = Trigger("error response", Scope.EXCHANGE)
 """A response with a status of 400 or above ended."""
-SUCCESS_RESPONSE: Trigger[[SuccessBody, Any]] = Trigger("success response", Scope.EXCHANGE)
+SUCCESS_RESPONSE: Trigger[[Any, Any]] = Trigger("success response", Scope.EXCHANGE)
 """A 2xx response ended that has a body and is not an event stream."""
 AFTER_COMMENT: Trigger[[Any, FrameKind]] = Trigger("after comment", Scope.STREAM, 0)
 """A frame of that kind followed a comment on a stream."""

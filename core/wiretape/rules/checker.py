@@ -34,7 +34,6 @@ from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, Silence, StreamEnd
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
 from wiretape.rules.selection import Settings
-from wiretape.rules.state.response_body import SuccessBody
 from wiretape.rules.traffic import OtherTraffic, Traffic
 from wiretape.sse import FrameKind
 
@@ -231,7 +230,7 @@ class Checker:
             self._end_stream(exchange.stream, ended, read.frames, location)
         elif exchange.body is not None:
             exchange.body.close(ended.ending)
-            trigger = SUCCESS_RESPONSE if isinstance(exchange.body, SuccessBody) else ERROR_RESPONSE
+            trigger = ERROR_RESPONSE if exchange.body.response.status >= 400 else SUCCESS_RESPONSE
             rules.run(trigger, (exchange.body, exchange), location)
             exchange.after_body(exchange.body)
         rules.run(EXCHANGE_END, (exchange, ended.ending), location)

@@ -11,8 +11,19 @@ from wiretape.frame_reader import Undecodable
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.observations import header as find_header
 from wiretape.rules.finding import Location
-from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.response_body import ResponseBody
 from wiretape.sse import DEFAULT_LIMIT, Frame, FrameKind, is_event_stream
+
+IN_FLIGHT_NS = 1_000_000_000
+"""If a connection breaks, the client may not have read what was sent this shortly before.
+
+Chromium, for example, discards what its page has not handled yet.
+"""
+
+
+def may_be_unread(sent_ns: int, ending: Ending, ended_ns: int | None) -> bool:
+    """Whether a client may not have read what was sent, because its connection ended shortly afterwards."""
+    return ended_ns is not None and ending is not Ending.COMPLETE and ended_ns - sent_ns <= IN_FLIGHT_NS
 
 
 class ScopeReason(StrEnum):
@@ -210,7 +221,7 @@ class Exchange:
         self.response: ResponseStarted | None = None
         self.stream: EventStream | None = None
         """Its event stream, which may belong to other traffic."""
-        self.body: ErrorBody | None = None
+        self.body: ResponseBody | None = None
         """The body of its response, if rules may read it."""
         self.lost: dict[Side, BytesLost] = {}
         """The lost bytes of its bodies: the first location, and the count of all."""
@@ -247,7 +258,7 @@ class Exchange:
     def after_response_started(self) -> None:
         """Remember the headers of the response, after the rules about them have run."""
 
-    def after_body(self, body: ErrorBody) -> None:
+    def after_body(self, body: Any) -> None:
         """Remember the body of the response, after the rules about it have run."""
 
     def after_end(self, ending: Ending) -> None:

@@ -11,7 +11,7 @@ from wiretape.errors import InputError
 from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
 from wiretape.rules.default_rules import CATALOGUE
 from wiretape.rules.finding import Severity
-from wiretape.rules.state.service_traffic import ServiceBase
+from wiretape.rules.service_base import ServiceBase
 from wiretape.safe_text import closest_match
 
 EVERY = "ALL"

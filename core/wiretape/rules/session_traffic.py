@@ -15,7 +15,7 @@ from wiretape.rules.exchange import ScopeCount, SilenceLimit, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
-from wiretape.rules.state.response_body import ErrorBody, SuccessBody
+from wiretape.rules.state.service_body import ErrorBody, SuccessBody
 from wiretape.rules.state.service_traffic import ServicePaths
 from wiretape.rules.state.session_state import OVERLAP, SessionRegistry
 from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamState

@@ -13,7 +13,7 @@ from wiretape.observations import RequestStarted, ResponseStarted
 from wiretape.rules.engine import RuleBook
 from wiretape.rules.exchange import EventStream, Exchange, ScopeCount
 from wiretape.rules.finding import Location
-from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.response_body import ResponseBody
 
 S = TypeVar("S", bound=EventStream)
 E = TypeVar("E", bound=Exchange)
@@ -45,10 +45,10 @@ class Traffic(ABC, Generic[E, S]):
         """Whether the response of an exchange begins a stream of the contract."""
         return exchange.has_event_stream
 
-    def open_body(self, exchange: E, response: ResponseStarted) -> ErrorBody | None:
+    def open_body(self, exchange: E, response: ResponseStarted) -> ResponseBody | None:
         """Return the body of a response, if rules may read it."""
         is_error = response.status >= 400 and exchange.request.method != "HEAD"
-        return ErrorBody(response) if is_error else None
+        return ResponseBody(response) if is_error else None
 
     def lose(self, stream: S, time_ns: int) -> None:
         """Bytes of a stream were lost, could not be decoded, or are too large to be read."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wiretape.event import Event, Shape, TimedFrame
+from wiretape.json_equality import json_hash
 from wiretape.observations import BytesArrived, BytesLost, Ending
 from wiretape.recording import Exchange
-from wiretape.rules import json_hash
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry
 from wiretape_replay.channel.log_warnings import LogWarnings

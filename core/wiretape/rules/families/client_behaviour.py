@@ -31,7 +31,7 @@ from wiretape.rules.finding import quote, quote_or_none
 from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, ReadPosition, SessionReader
 from wiretape.rules.state.event_log import KnownEvent
 from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.state.service_body import ErrorBody
 from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import StreamState
 

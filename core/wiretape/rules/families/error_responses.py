@@ -33,7 +33,7 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import Severity, describe, describe_violation, quote
 from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.response_body import ErrorBody, SuccessBody
+from wiretape.rules.state.service_body import ErrorBody, SuccessBody
 
 _BUSY_SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _IN_NAME = "[0-9A-Za-z_-]"

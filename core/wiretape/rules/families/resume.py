@@ -4,6 +4,7 @@ from wiretape.agent_sessions import INVALID_CURSOR
 from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
 from wiretape.http_headers import LAST_EVENT_ID
+from wiretape.json_equality import json_hash
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
@@ -19,9 +20,8 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import format_number, quote
-from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.state.service_body import ErrorBody
 from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamState
 from wiretape.sse import is_event_stream
 

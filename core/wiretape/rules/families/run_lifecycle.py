@@ -28,8 +28,8 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import quote
 from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.runs import RUN_EVENT_TYPES, Overlap, Run
+from wiretape.rules.state.service_body import ErrorBody
 from wiretape.rules.state.session_state import OVERLAP, SessionState
 from wiretape.rules.state.stream_state import StreamState
 

@@ -18,7 +18,7 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.response_body import SuccessBody
+from wiretape.rules.state.service_body import SuccessBody
 from wiretape.sse import EVENT_STREAM, is_event_stream
 
 

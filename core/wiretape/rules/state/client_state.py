@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.observations import Ending, RequestStarted, header
+from wiretape.rules.exchange import IN_FLIGHT_NS, may_be_unread
 
 ClientKey = tuple[str, str | None]
 """Address and credential, which identify a client."""
@@ -24,17 +25,7 @@ _MOST_UNREAD = 1000
 """Ids of a stream that are kept because the client may not have read them."""
 _MOST_RUNS = 1000
 _MOST_RESYNCS = 20
-_IN_FLIGHT_NS = 1_000_000_000
-"""If a connection breaks, the client may not have read what was sent this shortly before.
-
-Chromium, for example, discards what its page has not handled yet.
-"""
 _UNKNOWN_END = frozenset({Ending.OPEN, Ending.PROXY_STOPPED})
-
-
-def may_be_unread(sent_ns: int, ending: Ending, ended_ns: int | None) -> bool:
-    """Whether a client may not have read what was sent, because its connection ended shortly afterwards."""
-    return ended_ns is not None and ending is not Ending.COMPLETE and ended_ns - sent_ns <= _IN_FLIGHT_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +252,7 @@ class SessionReader:
         incomplete = None if ending in _UNKNOWN_END else delivered.incomplete
         if last is None and not delivered.is_unsure and incomplete is None:
             return None
-        since_ns = time_ns if ending is Ending.COMPLETE else time_ns - _IN_FLIGHT_NS
+        since_ns = time_ns if ending is Ending.COMPLETE else time_ns - IN_FLIGHT_NS
         possible, may_be_other = delivered.since(since_ns, cursor)
         position = ReadPosition(
             last,
@@ -314,7 +305,7 @@ class DeliveredIds:
         self.last = identity
         self.is_unsure = False
         recent = self._recent
-        while len(recent) > 1 and recent[1][0] < time_ns - _IN_FLIGHT_NS:
+        while len(recent) > 1 and recent[1][0] < time_ns - IN_FLIGHT_NS:
             recent.popleft()
         recent.append((time_ns, identity))
 

@@ -30,8 +30,8 @@ from wiretape.rules.state.client_state import (
     SameKeyRetry,
     SessionReader,
 )
-from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.runs import Run
+from wiretape.rules.state.service_body import ErrorBody, SuccessBody
 from wiretape.rules.state.session_state import SessionRegistry, SessionState
 from wiretape.rules.state.stream_state import StreamState
 

@@ -16,12 +16,13 @@ from wiretape.agent_sessions import (
 )
 from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
+from wiretape.json_equality import json_hash
 from wiretape.observations import Ending, RequestStarted
 from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.exchange import EventStream, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
-from wiretape.rules.state.event_log import LEAST_EVENTS, EventLog, KnownEvent, json_hash
+from wiretape.rules.state.event_log import LEAST_EVENTS, EventLog, KnownEvent
 from wiretape.rules.state.runs import Position, StreamRuns
 from wiretape.rules.state.session_state import SessionState
 from wiretape.sse import Frame

@@ -1,16 +1,11 @@
-"""Bodies of responses that may contain an error envelope."""
+"""Bodies of responses of the service, which may contain an error envelope."""
 
-from functools import cached_property
 from typing import Any
 
 from wiretape.agent_sessions import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
-from wiretape.content_encoding import DecodingError, decoder
-from wiretape.json_codec import UnreadableJson, read_json
-from wiretape.observations import BytesArrived, Ending, ResponseStarted, header
+from wiretape.observations import BytesArrived, ResponseStarted
+from wiretape.rules.response_body import ResponseBody
 
-_LARGEST_BODY = 1 << 20
-# A body is decoded in small steps, so that a small one that decompresses to a huge one does no harm.
-_STEP = 1 << 10
 _OPENING = b"{"
 _ID_KEYS = ("id", "session", "name")
 _MOST_OBJECTS = 100
@@ -18,54 +13,8 @@ _LONGEST_ID = 1000
 _FIRST_KEY = f'"{ENVELOPE_KEY}"'.encode()
 
 
-class ErrorBody:
-    """The body of an error response, decoded and collected up to 1 MiB."""
-
-    def __init__(self, response: ResponseStarted) -> None:
-        self.response = response
-        self.is_whole = False
-        """Whether the whole body was recorded and could be decoded; False before the end."""
-        self._body = bytearray()
-        self._incomplete = False
-        try:
-            self._decoder = decoder(header(response.headers, "content-encoding"))
-        except DecodingError:
-            self.give_up()
-
-    def feed(self, span: BytesArrived) -> None:
-        """Add more bytes of the body."""
-        for begin in range(0, len(span.data), _STEP):
-            if self._incomplete:
-                return
-            try:
-                self._add(self._decoder.feed(span.data[begin : begin + _STEP]))
-            except DecodingError:
-                self.give_up()
-
-    def give_up(self) -> None:
-        """Drop the body, because a part of it is unknown."""
-        self._incomplete = True
-        self._body.clear()
-
-    def close(self, ending: Ending) -> None:
-        """The exchange ended."""
-        self.is_whole = ending is Ending.COMPLETE and not self._incomplete
-
-    def _add(self, data: bytes) -> None:
-        self._body += data
-        if len(self._body) > _LARGEST_BODY:
-            self.give_up()
-
-    @cached_property
-    def document(self) -> Any:
-        """The JSON value of the body, or an `UnreadableJson`."""
-        is_text = bool(self._body) and (self._body.isascii() or self._is_utf8())
-        return read_json(bytes(self._body)) if is_text else UnreadableJson.NOT_JSON
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no body."""
-        return not self._body
+class ErrorBody(ResponseBody):
+    """The body of an error response."""
 
     @property
     def envelope(self) -> dict[str, Any] | None:
@@ -85,13 +34,6 @@ class ErrorBody:
         request_id = (self.envelope or {}).get("request_id") if self.is_whole else None
         return request_id if type(request_id) is str else None
 
-    def _is_utf8(self) -> bool:
-        try:
-            self._body.decode()
-        except UnicodeDecodeError:
-            return False
-        return True
-
 
 class SuccessBody(ErrorBody):
     """The body of a 2xx response, kept only as long as it may be an error envelope, or may name a new session."""
@@ -107,17 +49,18 @@ class SuccessBody(ErrorBody):
         if not self.is_ruled_out:
             super().feed(span)
 
-    def _add(self, data: bytes) -> None:
+    def add_decoded(self, data: bytes) -> None:
+        """Add decoded bytes, unless the beginning rules out an envelope."""
         if self.is_ruled_out:
             return
-        super()._add(data)
+        super().add_decoded(data)
         if self._may_name_session:
             return
-        first = bytes(self._body).lstrip()
+        first = bytes(self.body).lstrip()
         key = first.removeprefix(_OPENING).lstrip()[: len(_FIRST_KEY)]
         if first and not (first.startswith(_OPENING) and _FIRST_KEY.startswith(key)):
             self.is_ruled_out = True
-            self._body.clear()
+            self.body.clear()
 
     @property
     def may_be_error(self) -> bool:
