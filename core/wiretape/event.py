@@ -250,7 +250,9 @@ class Event(TimedFrame):
     def preview(self) -> str:
         """The whole text of a delta; of any other event, the beginning of its content."""
         text = self.text
-        return content_preview(self.type, self.value, self.data) if text is None else text
+        if text is not None:
+            return text
+        return content_preview(self.value, self.data, self.keys.values(), self.format.envelope)
 
     @property
     def final_text(self) -> str:

@@ -108,6 +108,7 @@ class EventFormat:
         texts: Mapping[str, str] | None = None,
         durable_types: Mapping[str, bool] | None = None,
         entities: Sequence[Entity] = (),
+        envelope: str | Sequence[str] | None = None,
         event_class: type | None = None,
     ) -> None:
         """`durable_types` are those whose durability is declared one by one.  Raises ValueError."""
@@ -123,6 +124,8 @@ class EventFormat:
         """Where deltas of which types have their text; the first one that fits counts."""
         self.entities = tuple(entities)
         """The entities whose keys events have, those inside others after them."""
+        self.envelope = frozenset(list_of(envelope))
+        """Fields that previews leave out."""
         self._durable_types = durable_types or {}
         self.event_class = event_class
         """The class of its events, if their facts are read in Python."""

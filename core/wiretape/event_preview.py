@@ -1,16 +1,13 @@
 """Events of recorded streams, and what they say about themselves: type, kind, ids, sequence and text."""
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import orjson
 
-from wiretape.agent_sessions import TOOL_TYPES
-
 PREVIEW = 400
 """Characters in a preview: enough for a wide screen, few enough for a million rows."""
-
-_ENVELOPE = frozenset({"id", "sequence", "type", "workspace_id", "session_id", "run_id", "created_at"})
 
 
 def is_utf8(data: bytes) -> bool:
@@ -47,18 +44,23 @@ def truncate(text: str) -> str:
     return text if len(text) <= PREVIEW else f"{text[: PREVIEW - 1]}…"
 
 
-def content_preview(type_: str, value: Any, data: bytes) -> str:
-    """Return the beginning of the content of an event, whose data has this JSON value."""
+def content_preview(value: Any, data: bytes, keys: Collection[str], envelope: Collection[str]) -> str:
+    """Return the beginning of the content of an event, whose data has this JSON value.
+
+    Leaves out the `keys` of entities, and the fields in the `envelope`, which are not content.
+    """
     fields = value if isinstance(value, dict) else None
     if fields is None:
         return preview_of(data)
-    text = _tool_preview(fields) if type_ in TOOL_TYPES else _blocks_preview(fields)
+    text = _blocks_preview(fields)
     if text is not None:
         return text
     if "content" in fields or "data" in fields:
         content = fields.get("content") or fields.get("data")
+        if isinstance(content, dict):
+            return _object_preview(content, keys)
         return compact_json(content) if content else ""
-    rest = {key: value for key, value in fields.items() if key not in _ENVELOPE}
+    rest = {key: value for key, value in fields.items() if key not in envelope}
     return compact_json(rest) if rest else ""
 
 
@@ -75,11 +77,9 @@ def block_texts(fields: dict[str, Any]) -> list[str]:
     return [block["text"] for block in blocks if isinstance(block, dict) and isinstance(block.get("text"), str)]
 
 
-def _tool_preview(fields: dict[str, Any]) -> str | None:
-    """Return `name(input)` for a starting tool call, otherwise the content without the tool call id."""
-    content = fields.get("content")
-    if not isinstance(content, dict):
-        return None
+def _object_preview(content: dict[str, Any], keys: Collection[str]) -> str:
+    """Return `name(input)` for content with both, otherwise the content without the keys of entities."""
     if isinstance(content.get("name"), str) and "input" in content:
         return f"{content['name']}({compact_json(content['input'])})"
-    return compact_json({key: value for key, value in content.items() if key != "tool_call_id"})
+    rest = {name: value for name, value in content.items() if not (isinstance(value, str) and value in keys)}
+    return compact_json(rest) if rest else ""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from wiretape.agent_sessions import operation_of
 from wiretape.content_encoding import is_identity
+from wiretape.contract.contract_facts import ContractChoice, ContractFacts, detected_contracts
 from wiretape.errors import InputError
 from wiretape.frame_reader import StreamReaders
 from wiretape.observations import (
@@ -163,7 +163,7 @@ def minimize(
     def holds(observations: Iterable[Observation]) -> bool:
         return find_finding(observations, finding, settings, upstream=upstream) is not None
 
-    numbers = _needed_exchanges(read_until_finding, finding, holds)
+    numbers = _needed_exchanges(read_until_finding, finding, holds, _contracts_of(settings))
     kept = [seen for seen in read_until_finding() if seen.exchange in numbers]
     split = split_streams(kept)
     observations = kept
@@ -230,10 +230,18 @@ def _identity(finding: Finding) -> Finding:
     return replace(finding, event=event, byte_offset=None, time_ns=time_ns, message=message)
 
 
+def _contracts_of(settings: Settings | None) -> ContractChoice:
+    found = [each for each in (settings.contracts if settings is not None else ()) if isinstance(each, ContractFacts)]
+    return ContractChoice(found) if found else detected_contracts()
+
+
 def _needed_exchanges(
-    read: ObservationReader, finding: Finding, shows_finding: Callable[[Iterable[Observation]], bool]
+    read: ObservationReader,
+    finding: Finding,
+    shows_finding: Callable[[Iterable[Observation]], bool],
+    contracts: ContractChoice,
 ) -> frozenset[int]:
-    """The exchanges that the finding needs; tries those of its session first."""
+    """The exchanges that the finding needs; tries those of its channel first."""
     requests = {seen.exchange: seen for seen in read() if isinstance(seen, RequestStarted)}
 
     def holds(numbers: Iterable[int]) -> bool:
@@ -241,19 +249,14 @@ def _needed_exchanges(
         return shows_finding(seen for seen in read() if seen.exchange in kept)
 
     others = [number for number in requests if number != finding.exchange]
-    same_session = [number for number in others if _same_session(requests[number], requests[finding.exchange])]
+    channels = {number: contracts.channel_in(request.target) for number, request in requests.items()}
+    same_channel = [number for number in others if channels[number] == channels[finding.exchange] is not None]
     budget = Budget(_MAX_TRIES // 4, _MAX_FRAMES)
-    for candidates in ([], same_session):
+    for candidates in ([], same_channel):
         if budget.spend(1) and holds(candidates):
             others = candidates
             break
     return frozenset(reduce_items(others, holds, budget)) | {finding.exchange}
-
-
-def _same_session(one: RequestStarted, other: RequestStarted) -> bool:
-    """Whether two requests are about the same session."""
-    first, second = (operation_of(each.method, each.target) for each in (one, other))
-    return first is not None and second is not None and first.session_id == second.session_id
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from wiretape.agent_sessions import STREAM
+from wiretape.contract.contract_facts import NO_CONTRACTS, choose_contracts
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, Observation
 from wiretape.recording import Capture, RecordingMetadata
@@ -167,6 +167,7 @@ class RecoveredRows:
         create_schema(connection)
         self._db.execute("CREATE INDEX segment_time ON segment (time_ns, id)")
         self._db.execute("CREATE INDEX lost_place ON lost (exchange_id, response)")
+        self._contracts = NO_CONTRACTS
         self.unused_rows = 0
         """Rows that are not valid even for their own table, or repeat another."""
         self._wrong_times = 0
@@ -207,6 +208,7 @@ class RecoveredRows:
     def repair(self) -> RecordingMetadata | None:
         """Make the rows valid, and return the metadata of their recording; None if there is no exchange."""
         metadata = self._metadata()
+        self._contracts = choose_contracts(metadata.contracts)
         self._max_ns = MAX_UNIX_NS - metadata.started_unix_ns - _SHIFT_NS
         for table, column in (("segment", "time_ns"), ("exchange", "started_ns")):
             self._wrong_times += self._db.execute(_CORRECT_TIME.format(table=table, column=column)).rowcount
@@ -309,7 +311,7 @@ class RecoveredRows:
         headers = orjson.dumps([("Content-Type", EVENT_STREAM)] if is_stream else []).decode()
         self._db.execute(_COMPLETE_RESPONSE, {"id": number, "headers": headers})
         if is_stream:
-            target = STREAM.path.replace("{session_id}", f"recovered-{number}")
+            target = self._contracts.stream_target(f"recovered-{number}")
             statement = "UPDATE exchange SET target = ? WHERE id = ? AND authority = 'unknown' AND label = ''"
             self._db.execute(statement, (target, number))
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Thread
 
-from wiretape.agent_sessions import operation_of
 from wiretape.errors import RecordingError, describe_failure
 from wiretape.frame_reader import ReadObservation
 from wiretape.labels import count_of, ending_label, finding_line
@@ -74,11 +73,6 @@ class _Exchange:
     last_ns: int = 0
     """When the last byte of the response arrived."""
     findings: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def session(self) -> str | None:
-        match = operation_of(self.request.method, self.request.target)
-        return match.session_id if match is not None else None
 
     def summary(self, ended: ExchangeEnded) -> str:
         """Return the log line about its end; empty if nothing about it is notable."""
@@ -345,7 +339,7 @@ class LiveChecker:
         number = exchange.request.exchange
         return OpenStream(
             exchange=number,
-            session=exchange.session,
+            channel=self._tables.contracts.channel_in(exchange.request.target),
             events=exchange.events,
             sequence=self._checker.sequence_of(number),
             idle_seconds=max(0.0, (now_ns - exchange.last_ns) / 1e9),

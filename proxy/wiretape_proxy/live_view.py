@@ -25,7 +25,7 @@ _NARROW_COLUMNS = 64
 """On a narrower screen, optional columns are left out."""
 _UNCHECKED_SHOWN = 1_000_000
 """Fewer unchecked bytes are normal, and not shown."""
-_COLUMNS = ("exchange", "idle", "sequence", "events", "events/s", "session")
+_COLUMNS = ("exchange", "idle", "sequence", "events", "events/s", "channel")
 _OPTIONAL_COLUMNS = (3, 4)
 _TITLE = Style(bold=True)
 _HEADING = Style(dim=True)
@@ -99,7 +99,7 @@ class LiveView:
             "" if stream.sequence is None else str(stream.sequence),
             f"{stream.events:,}",
             self._rate(stream),
-            printable(stream.session or ""),
+            printable(stream.channel or ""),
         )
 
 

@@ -115,7 +115,7 @@ class OpenStream(_Message, frozen=True):
     """An event stream that is open."""
 
     exchange: int
-    session: str | None
+    channel: str | None
     events: int
     sequence: int | None
     """The last one on this stream."""

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -87,10 +88,11 @@ async def test_the_script_executes_the_steps(serve, probe_file, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_script_ends_all_its_programs_although_its_parent_died(serve, probe_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduction_script, "_SHORTEST_LIMIT_S", 0)
+async def test_a_script_ends_all_its_programs_although_its_parent_died(serve, probe_file, tmp_path):
+    facts = replace(SUITE.script, shortest_limit_s=0)
     async with serve() as service:
-        lines = [*curl_lines(probe_file(service.url), [*UNTIL_CALL, Read("stream-1", ("never",))], None, 1)]
+        steps = [*UNTIL_CALL, Read("stream-1", ("never",))]
+        lines = [*reproduction_script.curl_lines(facts, probe_file(service.url), steps, None, 1)]
         lines = ["echo begins", *lines]
         process = await start_script(lines, service.url, tmp_path, "sh", "-c", '"$@"; exit', "sh")
         assert await asyncio.wait_for(process.stdout.readline(), 30) == b"begins\n"

@@ -9,10 +9,11 @@ from invoke import succeed
 from tables import read_tables
 from vector_text import vector_text
 
+from wiretape.contract.contract_facts import detected_contracts
 from wiretape.recording import open_recording
 from wiretape.rules.vectors import observations_of
 from wiretape_inspect.report import baseline, check_recording
-from wiretape_inspect.report.baseline import expected_pattern, fingerprint_of, request_template
+from wiretape_inspect.report.baseline import expected_pattern, fingerprint_of, names_of, request_template
 from wiretape_inspect.report.evidence import split_message
 from wiretape_inspect.report.finding_location import locate
 
@@ -220,7 +221,7 @@ def test_a_message_is_split_into_expected_and_actual(message, parts):
     TABLES["kinds"],
 )
 def test_a_defect_kind_excludes_recorded_values(message, kind):
-    assert expected_pattern(message) == kind
+    assert expected_pattern(message, names_of(detected_contracts())) == kind
 
 
 @pytest.mark.parametrize(
@@ -229,4 +230,4 @@ def test_a_defect_kind_excludes_recorded_values(message, kind):
 )
 def test_a_request_template_excludes_identifiers(request_, path):
     method, _, target = request_.partition(" ")
-    assert request_template(method, target) == path
+    assert request_template(method, target, detected_contracts()) == path

@@ -195,6 +195,7 @@ class _Builder:
             self._traffic(),
             unknown_cursor_status=self._unknown_cursor_status,
             joined_texts=facts.joined_texts,
+            names=facts.names,
             service=self._service_terms(),
         )
 

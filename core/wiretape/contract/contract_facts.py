@@ -1,9 +1,10 @@
 """The facts of a contract: its operations, and how events are read.  They are known without building its rules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TypeVar
@@ -30,7 +31,7 @@ from wiretape.errors import InputError
 from wiretape.event_format import PLAIN, Entity, EventFormat
 from wiretape.input_validation import choices_hint
 from wiretape.observations import RequestStarted, header, is_header_name
-from wiretape.patterns import RequestFlag, RequestPattern
+from wiretape.patterns import RequestFlag, RequestPattern, list_of
 
 _MOST_PARAMETERS = 1000
 T = TypeVar("T", bound=msgspec.Struct)
@@ -124,6 +125,9 @@ class ContractFacts:
     joined_texts: Mapping[str, TextTable] = field(default_factory=dict, kw_only=True)
     """The texts that clients join from deltas, by name."""
 
+    names: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Names of its specification: what messages quote besides these may be a recorded value."""
+
     def is_named_in_paths(self, entity: str) -> bool:
         """Whether the path of an operation names an entity."""
         return any({entity, f"{entity}_id"}.intersection(each.pattern.parameters) for each in self.operations)
@@ -181,6 +185,12 @@ class ContractChoice:
         found = next(streams, None)
         return "/" if found is None else found.example or found.pattern.example().partition(" ")[2]
 
+    def stream_target(self, channel: str) -> str:
+        """Return the target of a GET request for a stream of a channel; see `example_target`."""
+        target = self.example_target.partition("?")[0]
+        example = self.channel_in(target)
+        return target if example is None else target.replace(f"/{example}", f"/{channel}", 1)
+
     def find(self, method: str, target: str) -> RequestFacts | None:
         """Return what the contract of a request says about it; None if it belongs to none."""
         for contract in self.contracts:
@@ -188,6 +198,16 @@ class ContractChoice:
             if operation is not None:
                 return RequestFacts(contract, operation, parameters)
         return None
+
+    def channel_in(self, target: str) -> str | None:
+        """Return the channel that a path names, whether or not it is that of an operation."""
+        found = (contract.find_channel(target) for contract in self.contracts)
+        return next((each.name for each in found if each is not None), None)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the specifications of the contracts."""
+        return frozenset().union(*(each.names for each in self.contracts))
 
     def find_format(self, method: str, target: str) -> EventFormat:
         """Return the format of the events in the response to a request."""
@@ -307,8 +327,24 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
         types,
         errors,
         joined_texts=texts,
+        names=frozenset(_names(layers)),
         is_detected=top.table.detect,
     )
+
+
+def _names(layers: Sequence[Layer]) -> Iterator[str]:
+    """Yield the names of types, codes, fields and headers in a contract."""
+    for layer in layers:
+        table = layer.table
+        yield from [*table.names, *table.types, *(table.error.codes or ())]
+        for entity in table.entity.values():
+            yield from chain(*map(list_of, (entity.opens, entity.closes, entity.continues)))
+        pointers = [*(list_of(entity.key) for entity in table.entity.values()), list_of(table.event.sequence)]
+        for pointer in chain(*pointers, list_of(table.error.code), list_of(table.error.object)):
+            yield from pointer.split("/")[1:]
+        for type_ in table.types.values():
+            if isinstance(type_.schema, dict):
+                yield from type_.schema.get("properties", ())
 
 
 def find_entity(entities: Mapping[str, Entity], name: str, *, of: str = "") -> Entity:
@@ -347,6 +383,7 @@ def _event_format(
         texts={"*": texts} if isinstance(texts, str) else texts,
         durable_types=durable_types,
         entities=entities,
+        envelope=table.envelope,
         event_class=event_class,
     )
 

@@ -62,6 +62,7 @@ class EventTable(Struct, forbid_unknown_fields=True, frozen=True):
     channel: _Short | None = None
     durable: Names | None = None
     delta: DeltaTable | None = None
+    envelope: Names | None = None
 
 
 class TypeTable(Struct, forbid_unknown_fields=True):
@@ -417,6 +418,7 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     contract: _Kebab
     title: _Prose = ""
     source: _Prose = ""
+    names: Annotated[list[_Short], Meta(max_length=1000)] = []
     extends: _Short | None = None
     detect: bool = False
     keep_alive: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None

@@ -7,6 +7,7 @@ from typing import Literal
 from wiretape.json_diff import Difference
 from wiretape.json_path import JsonPath
 from wiretape.recording import Exchange
+from wiretape_inspect.view.recording_vocabulary import Keys
 
 DeltaComparison = Literal["text", "pieces", "none"]
 """text: the text that deltas join to.  pieces: also where it is cut.  none: deltas are not compared."""
@@ -66,8 +67,8 @@ class DiffEntry:
     id: str | None = None
     """The SSE id of an event; that of the first recording if it is there."""
     sequence: int | None = None
-    run_id: str | None = None
-    """The run of a text."""
+    keys: Keys = field(default_factory=dict)
+    """The keys of the entities of a text."""
     fields: tuple[Difference, ...] = ()
     """The values that changed.
 

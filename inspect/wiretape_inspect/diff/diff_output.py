@@ -12,6 +12,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.units import format_delay, format_integer
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffLocation, DiffTotal, ExchangeDiff, Kind
 from wiretape_inspect.styled_line import Line, labelled, wrapped
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""
@@ -57,7 +58,7 @@ def _line(entry: DiffEntry) -> Line:
     parts = [subjects[entry.subject]]
     parts += [entry.id] if entry.id else []
     parts += [f"seq {format_integer(entry.sequence)}"] if entry.sequence is not None else []
-    parts += [f"run {entry.run_id}"] if entry.run_id else []
+    parts += [f"{name.replace('_', ' ')} {key}" for name, key in entry.keys.items()]
     if entry.later_ns is not None:
         parts.append(format_delay(entry.later_ns))
     columns = " ".join(f"{location:<10}" for location in locations)
@@ -88,7 +89,7 @@ def total_lines(total: DiffTotal, *, ids: bool) -> Iterator[Line]:
     compared = f"{count_of(total.exchanges, 'pair')} of exchanges, {count_of(first, 'event')} of A, {second:,} of B"
     yield labelled((headline, "head"), f"  (compared: {compared})")
     if not ids and total.unpaired["missing"] and total.unpaired["added"]:
-        yield wrapped("--normalize ids pairs exchanges whose session and run ids differ.")
+        yield wrapped("--normalize ids pairs exchanges whose ids differ.")
 
 
 def json_lines(
@@ -142,7 +143,8 @@ def _documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:
             "request": _request(exchange),
             "type": entry.type or None,
             "fields": [_field(difference) for difference in entry.fields],
-            **members_of(entry, "id", "sequence", "run_id", "later_ns"),
+            **members_of(entry, "id", "sequence", "later_ns"),
+            **({} if exchange is None else vocabulary_for(exchange).columns(entry.keys)),
         }
 
 

@@ -5,12 +5,11 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from wiretape.agent_sessions import operation_of, session_in
 from wiretape.content_encoding import decode_beginning
 from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 from wiretape.json_diff import MISSING, Difference
 from wiretape.json_path import JsonPath
-from wiretape.observations import BytesArrived, Headers, RequestStarted, Side
+from wiretape.observations import BytesArrived, Headers, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.diff.alignment import Key, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff
@@ -37,8 +36,8 @@ class RecordingDiff:
         """Compare all exchanges, in the order of the first recording; those that only the second has come last."""
         first, second = self._recordings
         ids = self._options.ids
-        sessions = _pair_sessions(_session_ids(first.exchanges()), _session_ids(second.exchanges()), ids=ids)
-        for here, there in _pair_exchanges(first.exchanges(), second.exchanges(), sessions, ids=ids):
+        channels = _pair_channels(_channels(first.exchanges()), _channels(second.exchanges()), ids=ids)
+        for here, there in _pair_exchanges(first.exchanges(), second.exchanges(), channels, ids=ids):
             one = first.exchange(here) if here is not None else None
             other = second.exchange(there) if there is not None else None
             yield self.compare_pair(one, other) if one and other else self._unpaired(one, other)
@@ -83,7 +82,7 @@ class RecordingDiff:
         here, there = first.request, second.request
         if here.method != there.method:
             yield Difference("request method", here.method, there.method)
-        if self._values.differences(*(_target_document(request, ids=self._options.ids) for request in (here, there))):
+        if self._values.differences(*(_target_document(each, ids=self._options.ids) for each in (first, second))):
             yield Difference("request target", here.target, there.target)
         cursors = (request_cursor(first), request_cursor(second))
         if not self._values.is_same_id(*cursors):
@@ -146,18 +145,18 @@ class _ExchangeKey(NamedTuple):
     """Whether it is a stream, its status, and its cursor."""
 
 
-def _session_ids(exchanges: Iterable[Exchange]) -> list[str]:
-    """The sessions that requests name, in order of their first request."""
-    found = (session_in(exchange.request.target) for exchange in exchanges)
-    return list(dict.fromkeys(session for session in found if session is not None))
+def _channels(exchanges: Iterable[Exchange]) -> list[str]:
+    """The channels that requests name, in order of their first request."""
+    found = (exchange.contracts.channel_in(exchange.request.target) for exchange in exchanges)
+    return list(dict.fromkeys(channel for channel in found if channel is not None))
 
 
-def _pair_sessions(first: Sequence[str], second: Sequence[str], *, ids: bool) -> tuple[dict[str, int], dict[str, int]]:
-    """A number for each session that both recordings have.
+def _pair_channels(first: Sequence[str], second: Sequence[str], *, ids: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """A number for each channel that both recordings have.
 
-    Sessions with the same id are paired; with `ids` the others are paired in their order.
+    Channels with the same id are paired; with `ids` the others are paired in their order.
     """
-    pairs = [(session, session) for session in dict.fromkeys(first) if session in set(second)]
+    pairs = [(channel, channel) for channel in dict.fromkeys(first) if channel in set(second)]
     if ids:
         here, there = ([name for name in names if (name, name) not in pairs] for names in (first, second))
         pairs += zip(here, there, strict=False)
@@ -170,23 +169,23 @@ def _pair_sessions(first: Sequence[str], second: Sequence[str], *, ids: bool) ->
 def _pair_exchanges(
     first: Iterable[Exchange],
     second: Iterable[Exchange],
-    sessions: tuple[Mapping[str, int], Mapping[str, int]],
+    channels: tuple[Mapping[str, int], Mapping[str, int]],
     *,
     ids: bool,
 ) -> list[tuple[int | None, int | None]]:
-    """Pair the numbers of exchanges of the same session, method and path: first those with the same outcome.
+    """Pair the numbers of exchanges of the same channel, method and path: first those with the same outcome.
 
     They are in the order of the first recording; those that only the second has come last.
     """
     keys: list[Key[_ExchangeKey]] = [lambda item: item[1:], lambda item: item[1:4], lambda item: item[1:3]]
     unpaired: tuple[list[_ExchangeKey], list[_ExchangeKey]] = ([], [])
-    items = [_keys(exchanges, names, ids=ids) for exchanges, names in zip((first, second), sessions, strict=True)]
+    items = [_keys(exchanges, names, ids=ids) for exchanges, names in zip((first, second), channels, strict=True)]
     pairs = pair_items(items[0], items[1], keys, lambda item: item.number, unpaired=unpaired)
     here = sorted([*((one.number, other.number) for one, other in pairs), *((one.number, None) for one in unpaired[0])])
     return [*here, *((None, other.number) for other in unpaired[1])]
 
 
-def _keys(exchanges: Iterable[Exchange], sessions: Mapping[str, int], *, ids: bool) -> Iterator[_ExchangeKey]:
+def _keys(exchanges: Iterable[Exchange], channels: Mapping[str, int], *, ids: bool) -> Iterator[_ExchangeKey]:
     for exchange in exchanges:
         request, cursor = exchange.request, request_cursor(exchange)
         outcome = (
@@ -194,19 +193,19 @@ def _keys(exchanges: Iterable[Exchange], sessions: Mapping[str, int], *, ids: bo
             exchange.response.status if exchange.response else None,
             cursor is not None if ids else cursor,
         )
-        path, query = _path_key(request, sessions, ids=ids), _query_key(request.target, ids=ids)
+        path, query = _path_key(exchange, channels, ids=ids), _query_key(request.target, ids=ids)
         yield _ExchangeKey(exchange.number, request.method, path, query, outcome)
 
 
-def _path_key(request: RequestStarted, sessions: Mapping[str, int], *, ids: bool) -> Hashable:
-    session = session_in(request.target)
+def _path_key(exchange: Exchange, channels: Mapping[str, int], *, ids: bool) -> Hashable:
+    channel = exchange.contracts.channel_in(exchange.request.target)
 
     def key(part: str) -> Hashable:
-        if part == session:
-            return sessions.get(part, part)
+        if part == channel:
+            return channels.get(part, part)
         return None if ids else without_fingerprints(part)
 
-    return tuple(_path_segments(request, key))
+    return tuple(_path_segments(exchange, key))
 
 
 def _query_key(target: str, *, ids: bool) -> Hashable:
@@ -216,18 +215,18 @@ def _query_key(target: str, *, ids: bool) -> Hashable:
     )
 
 
-def _path_segments(request: RequestStarted, replace_id: Callable[[str], Any]) -> list[Any]:
+def _path_segments(exchange: Exchange, replace_id: Callable[[str], Any]) -> list[Any]:
     """The segments of the path of a request, percent-decoded; those that may be ids are replaced."""
-    match = operation_of(request.method, request.target)
-    ids = {session_in(request.target), match.run_id if match else None}
-    parts = map(unquote, request.target.partition("#")[0].partition("?")[0].split("/"))
+    target, facts = exchange.request.target, exchange.facts
+    ids = {exchange.contracts.channel_in(target), *(facts.parameters.values() if facts else ())}
+    parts = map(unquote, target.partition("#")[0].partition("?")[0].split("/"))
     return [replace_id(part) if part in ids or may_be_id(part) else part for part in parts]
 
 
-def _target_document(request: RequestStarted, *, ids: bool) -> Any:
+def _target_document(exchange: Exchange, *, ids: bool) -> Any:
     """What is compared of a target, in the form of JSON."""
-    path = _path_segments(request, lambda part: {"id": part} if ids else part)
-    return [path, [{name: value} for name, value in _query_parameters(request.target)]]
+    path = _path_segments(exchange, lambda part: {"id": part} if ids else part)
+    return [path, [{name: value} for name, value in _query_parameters(exchange.request.target)]]
 
 
 def _query_parameters(target: str) -> list[tuple[str, str]]:

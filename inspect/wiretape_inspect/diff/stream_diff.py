@@ -23,6 +23,7 @@ from wiretape.sse import FrameKind
 from wiretape_inspect.diff.alignment import Key, find_delays, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff, Kind
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, is_time
+from wiretape_inspect.view.recording_vocabulary import Keys
 
 MAX_TEXT_LENGTH = 1_000_000
 """Characters of a delta text that are kept; the rest is compared by its length."""
@@ -133,11 +134,11 @@ def _without(value: Any, data: bytes, ignored: tuple[JsonPath, ...]) -> Any:
 
 @dataclass(slots=True, eq=False)
 class DeltaText:
-    """The joined deltas of one type and run of an exchange."""
+    """The joined deltas of one type, about the same entities, of an exchange."""
 
     exchange: int
     type: str
-    run_id: str | None
+    keys: Keys
     length: int = 0
     events: "array[int]" = field(default_factory=lambda: array("q"))
     """The event number of each delta."""
@@ -173,7 +174,7 @@ class StreamItems:
 
     def __init__(self, recording: Recording, exchange: Exchange, options: DiffOptions) -> None:
         self.exchange = exchange
-        self.texts: dict[tuple[str, str | None], DeltaText] = {}
+        self.texts: dict[tuple[str, tuple[tuple[str, str], ...]], DeltaText] = {}
         self.event_count = 0
         self.is_cut = False
         """Whether the stream ends in the middle of an event."""
@@ -202,8 +203,11 @@ class StreamItems:
             self.event_count += 1
             text = event.text
             if text is not None and self._options.deltas != "none":
-                key = (event.type, event.run_id)
-                self.texts.setdefault(key, DeltaText(self.exchange.number, *key)).add(event, text)
+                keys = event.keys
+                found = self.texts.setdefault(
+                    (event.type, tuple(keys.items())), DeltaText(self.exchange.number, event.type, keys)
+                )
+                found.add(event, text)
             # A delta with an id or a sequence breaks a rule; it is compared as an event as well.
             if text is None or event.id is not None or event.sequence is not None:
                 yield EventItem.of(event, self._options.ignored)
@@ -319,27 +323,33 @@ def _entry(
 
 
 def compare_texts(first: StreamItems, second: StreamItems, values: ValueComparison, diff: ExchangeDiff) -> None:
-    """Add the differences of the joined deltas of each type and run to `diff`; with `pieces` also how they are cut."""
+    """Add the differences of the joined deltas of each type and entities to `diff`; with `pieces` also their cuts."""
     unpaired: tuple[list[DeltaText], list[DeltaText]] = ([], [])
-    # The texts of the first stream are looked up by the counterparts of their runs.
-    runs = {id(text): values.counterpart(text.run_id) or text.run_id for text in first.texts.values()}
-    keys: list[Key[DeltaText]] = [lambda text: (text.type, runs.get(id(text), text.run_id))]
+    # The texts of the first stream are looked up by the counterparts of their keys.
+    own = {
+        id(text): {name: values.counterpart(key) or key for name, key in text.keys.items()}
+        for text in first.texts.values()
+    }
+    keys: list[Key[DeltaText]] = [lambda text: (text.type, tuple(own.get(id(text), text.keys).items()))]
     if values.options.ids:
         keys.append(lambda text: text.type)
     pairs = pair_items(
         first.texts.values(), second.texts.values(), keys, lambda text: text.events[0], unpaired=unpaired
     )
     for one, other in pairs:
-        is_same_run = values.is_same_id(one.run_id, other.run_id)
-        run = () if is_same_run else (Difference("run_id", one.run_id, other.run_id),)
+        changed = [
+            Difference(f"{name}_id", one.keys.get(name), other.keys.get(name))
+            for name in dict.fromkeys([*one.keys, *other.keys])
+            if not values.is_same_id(one.keys.get(name), other.keys.get(name))
+        ]
         offset, fields = _compare(values, one, other)
-        if run or fields:
+        if changed or fields:
             locations = (one.location(offset), other.location(offset))
-            diff.add(DiffEntry("changed", "text", locations, one.type, run_id=one.run_id, fields=(*run, *fields)))
+            diff.add(DiffEntry("changed", "text", locations, one.type, keys=one.keys, fields=(*changed, *fields)))
     for text in unpaired[0]:
-        diff.add(DiffEntry("missing", "text", (text.location(0), None), text.type, run_id=text.run_id))
+        diff.add(DiffEntry("missing", "text", (text.location(0), None), text.type, keys=text.keys))
     for text in unpaired[1]:
-        diff.add(DiffEntry("added", "text", (None, text.location(0)), text.type, run_id=text.run_id))
+        diff.add(DiffEntry("added", "text", (None, text.location(0)), text.type, keys=text.keys))
 
 
 def _compare(values: ValueComparison, first: DeltaText, second: DeltaText) -> tuple[int, tuple[Difference, ...]]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.http_headers import AUTHORIZATION, LAST_EVENT_ID
 from wiretape.rules import CATALOGUE
 from wiretape_inspect.probe.probe_client import ProbeTarget
@@ -58,6 +57,8 @@ class ScriptFacts:
     """Values of the events of a response that steps can name, besides ids."""
     run: str
     """The run of an event."""
+    shortest_limit_s: float
+    """The least time to wait for something: longer than any pause of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def curl_lines(
 
     It ends with status 1 if the service has the defect, 0 if it does not, and 2 if the steps are not possible.
     """
-    limit = math.ceil(max(limit_s, _SHORTEST_LIMIT_S))
+    limit = math.ceil(max(limit_s, facts.shortest_limit_s))
     yield f"( SERVICE=${{SERVICE:-{shlex.quote(target.origin)}}}"
     variables = sorted({target.key_variable(step.key) or "" for step in steps if isinstance(step, Send) and step.key})
     yield from (f'[ "${name}" ] || {{ echo "{name} is not set." >&2; exit 2; }}' for name in variables)
@@ -257,7 +258,6 @@ _LARGE = 1000
 """Bytes of a body."""
 _ONLY_AT_THE_END = "SSE002"
 """The rule about the end of a stream, which the script may not close."""
-_SHORTEST_LIMIT_S = KEEP_ALIVE_SECONDS + 3
 
 
 def _variable(name: str) -> str:

@@ -9,17 +9,17 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 import msgspec
 
-from wiretape import agent_sessions
-from wiretape.agent_sessions import TOOL_TYPES, operation_of
+from wiretape.contract.contract_facts import ContractChoice
 from wiretape.errors import InputError
+from wiretape.event import Event
 from wiretape.files import check_writable, path_exists, read_error
 from wiretape.http_headers import AUTHORIZATION, LAST_EVENT_ID, RETRY_AFTER
 from wiretape.input_validation import Source, validate
@@ -39,6 +39,11 @@ _NUMBER = re.compile(r"\d[\d.,]*(?<![.,])")
 _INDEX = re.compile(r"\[\d+\]")
 _VERSION = re.compile(r"v\d+")
 _LONG_SEGMENT = 20
+_COMMON_NAMES = frozenset(
+    {LAST_EVENT_ID, AUTHORIZATION, RETRY_AFTER, "Content-Type"}
+    | {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
+)
+"""Names that messages about any API quote."""
 # A recording with many findings has few kinds of them.
 _CACHE_SIZE = 4096
 
@@ -248,9 +253,19 @@ def _entry_of(located: LocatedFinding) -> Entry:
     about = event.type if event is not None else ""
     if finding.event is None and exchange.response is not None and not exchange.is_stream:
         about = f"status {exchange.response.status}"
-    request = request_template(exchange.request.method, exchange.request.target)
-    tool = (getattr(event, "tool_name", None) or "") if event is not None and event.type in TOOL_TYPES else ""
-    return _entry(finding.code, request, about, tool, expected_pattern(finding.message))
+    contracts = exchange.contracts
+    request = request_template(exchange.request.method, exchange.request.target, contracts)
+    tool = _title_of(event) if event is not None else ""
+    return _entry(finding.code, request, about, tool, expected_pattern(finding.message, names_of(contracts)))
+
+
+def _title_of(event: Event) -> str:
+    """Return what people call the entity that an event opens or closes."""
+    for entity in event.format.entities:
+        if entity.title is not None and (entity.opens.matches(event.type) or entity.closes.matches(event.type)):
+            title = entity.title.read(event.value)
+            return title if isinstance(title, str) else ""
+    return ""
 
 
 @lru_cache(_CACHE_SIZE)
@@ -261,18 +276,27 @@ def _entry(code: str, request: str, about: str, tool: str, expected: str) -> Ent
 
 
 @lru_cache(_CACHE_SIZE)
-def expected_pattern(message: str) -> str:
-    """Return what was expected, or the whole message, without recorded values and numbers."""
+def expected_pattern(message: str, names: frozenset[str]) -> str:
+    """Return what was expected, or the whole message, without recorded values and numbers.
+
+    `names` are those of the specification, which are not recorded values.
+    """
+
+    def generalize(quoted: re.Match[str]) -> str:
+        name = _INDEX.sub("[]", quoted[1])
+        is_name = name in names or all(part in names for part in name.replace("[]", "").split("."))
+        return f"`{name}`" if is_name else "`…`"
+
     parts = split_message(message)
-    return _NUMBER.sub("#", _QUOTED.sub(_generalize, parts[0] if parts else message)).replace("# bytes", "# byte")
+    return _NUMBER.sub("#", _QUOTED.sub(generalize, parts[0] if parts else message)).replace("# bytes", "# byte")
 
 
 @lru_cache(_CACHE_SIZE)
-def request_template(method: str, target: str) -> str:
-    """Return a request with its identifiers replaced: `GET /v1/sessions/{session_id}/events/stream`."""
-    match = operation_of(method, target)
-    if match is not None:
-        return f"{method} {match.operation.path}"
+def request_template(method: str, target: str, contracts: ContractChoice) -> str:
+    """Return a request with its identifiers replaced: `GET /chats/{chat}/events`."""
+    found = contracts.find(method, target)
+    if found is not None:
+        return f"{method} {found.operation.pattern.route}"
     path = target.partition("?")[0].partition("#")[0]
     return f"{method} {'/'.join(map(_segment, path.split('/')))}"
 
@@ -283,25 +307,7 @@ def _segment(segment: str) -> str:
     return "{}" if len(segment) >= _LONG_SEGMENT or any(map(str.isdigit, segment)) else segment
 
 
-def _generalize(quoted: re.Match[str]) -> str:
-    """Keep a name of the specification; anything else may be a recorded value."""
-    name = _INDEX.sub("[]", quoted[1])
-    is_name = name in _vocabulary() or all(part in _vocabulary() for part in name.replace("[]", "").split("."))
-    return f"`{name}`" if is_name else "`…`"
-
-
-@cache
-def _vocabulary() -> frozenset[str]:
-    """Return the names that the specification gives to types, codes, fields and headers."""
-    names = {*agent_sessions.EVENT_TYPES, *agent_sessions.ERROR_CODES, *agent_sessions.ENVELOPE_FIELDS}
-    names |= {agent_sessions.ENVELOPE_KEY, LAST_EVENT_ID, AUTHORIZATION}
-    names |= {RETRY_AFTER, "Content-Type"}
-    names |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
-
-    def add_properties(schema: dict[str, Any]) -> dict[str, Any]:
-        names.update(schema.get("properties", ()))
-        return schema
-
-    for path in Path(agent_sessions.__file__).parent.rglob("*.json"):
-        json.loads(path.read_text("utf-8"), object_hook=add_properties)
-    return frozenset(names)
+@lru_cache(_CACHE_SIZE)
+def names_of(contracts: ContractChoice) -> frozenset[str]:
+    """Return the names that specifications give to types, codes, fields and headers."""
+    return contracts.names | _COMMON_NAMES

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from wiretape import agent_sessions
+from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.http_headers import RETRY_AFTER
 from wiretape.sse import EVENT_STREAM
 from wiretape.toml_files import read_toml
@@ -54,7 +55,9 @@ def _read_script_facts() -> ScriptFacts:
         return DefectCheck(_WRAPPED.get(kind) or Scope[kind.upper()], expand(wrapped))
 
     checks = {code: read_check(*item) for code, row in document["checks"].items() for item in row.items()}
-    return ScriptFacts(checks=checks, values={"call": expand("<calls>")}, run=".data.run_id?")
+    return ScriptFacts(
+        checks=checks, values={"call": expand("<calls>")}, run=".data.run_id?", shortest_limit_s=KEEP_ALIVE_SECONDS + 3
+    )
 
 
 def _fact_as_json(name: str) -> str:
