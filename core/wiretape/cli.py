@@ -55,7 +55,7 @@ _TABLE = {
         "probe": (f"{_INSPECT}.probe:probe", "Test a service in every situation that the specification describes."),
         "rule": (f"{_INSPECT}.rule:rule", "Explain the rules that recordings are checked against."),
         "contract": (f"{_INSPECT}.contract:contract", "List, show, test and begin contracts of APIs."),
-        "sessions": (f"{_INSPECT}.sessions:sessions", "List the sessions of a recording."),
+        "channels": (f"{_INSPECT}.channels:channels", "List the channels of a recording."),
         "show": (f"{_INSPECT}.show:show", "Show a recording as a timeline."),
         "debug": (f"{_INSPECT}.debug:debug", "Inspect a recording in a browser, event by event."),
         "diff": (f"{_INSPECT}.diff:diff", "Show the differences between two recordings."),

@@ -1,4 +1,4 @@
-"""Select the part of a recording that options name: by session, exchange and time."""
+"""Select the part of a recording that options name: by channel, exchange and time."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -9,26 +9,28 @@ from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Observation, last_time_ns
 from wiretape.recording import Capture, Exchange, Recording
 from wiretape.safe_text import printable
+from wiretape_inspect.view.recording_vocabulary import vocabularies_of
 
 ObservationReader = Callable[[], Iterator[Observation]]
 """Reads the selected observations in order of time; may be called repeatedly."""
 _MAX_LISTED = 5
-"""Number of sessions or streams that an error message lists."""
+"""Number of channels or streams that an error message lists."""
 
 
 def select_exchanges(
-    recording: Recording, *, session: str | None = None, number: int | None = None
+    recording: Recording, *, channel: str | None = None, number: int | None = None
 ) -> Iterator[Exchange]:
-    """Return all exchanges, those of a session, or one.  Raises InputError, at once, if there are none."""
+    """Return all exchanges, those of a channel, or one.  Raises InputError, at once, if there are none."""
     if number is not None:
         return iter([recording.exchange(number)])
-    if session is None:
+    if channel is None:
         return recording.exchanges()
-    selected = (exchange for exchange in recording.exchanges() if exchange.channel == session)
+    selected = (exchange for exchange in recording.exchanges() if exchange.channel == channel)
     first = next(selected, None)
     if first is None:
-        problem = f"There is no session {printable(session)} in this recording"
-        raise _selection_error(problem, "session", "sessions", _session_names(recording))
+        name = vocabularies_of(recording)[0].channel.replace("_", " ") if vocabularies_of(recording) else "channel"
+        problem = f"There is no {name} {printable(channel)} in this recording"
+        raise _selection_error(problem, name, f"{name}s", _channel_names(recording))
     return chain([first], selected)
 
 
@@ -45,7 +47,7 @@ def select_stream(recording: Recording, number: int | None) -> Exchange:
     return found[0]
 
 
-def _session_names(recording: Recording) -> list[str]:
+def _channel_names(recording: Recording) -> list[str]:
     names = dict.fromkeys(exchange.channel for exchange in recording.exchanges() if exchange.channel)
     return [printable(name) for name in names]
 
@@ -57,7 +59,7 @@ def _no_stream_error(recording: Recording, problem: str) -> InputError:
 
 
 def _selection_error(problem: str, singular: str, plural: str, names: list[str]) -> InputError:
-    """Return an error that lists what the recording has: `PROBLEM; the sessions are s1, s2 and 3 more`."""
+    """Return an error that lists what the recording has: `PROBLEM; the channels are c1, c2 and 3 more`."""
     if not names:
         return InputError(f"The recording has no {plural}.")
     if len(names) == 1:
@@ -70,7 +72,7 @@ def _selection_error(problem: str, singular: str, plural: str, names: list[str])
 class RecordingPart:
     """What to keep; None or empty for everything."""
 
-    session: str | None = None
+    channel: str | None = None
     numbers: tuple[int, ...] = ()
     since_ns: int | None = None
     until_ns: int | None = None
@@ -79,7 +81,7 @@ class RecordingPart:
         """The numbers of the exchanges to keep.  Raises InputError if one does not exist, or none is left."""
         for number in self.numbers:
             recording.exchange(number)
-        candidates = select_exchanges(recording, session=self.session)
+        candidates = select_exchanges(recording, channel=self.channel)
         kept = frozenset(exchange.number for exchange in candidates if self._includes(exchange))
         if not kept:
             raise InputError("No exchanges are left: select other exchanges or another time range.")

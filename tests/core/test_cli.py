@@ -20,7 +20,7 @@ from wiretape import __version__, cli
 from wiretape.errors import InputError
 
 _NAMES = (
-    "proxy replay serve control report probe rule contract sessions show debug "
+    "proxy replay serve control report probe rule contract channels show debug "
     "diff export import merge trim recover datasette demo completion doctor"
 )
 COMMANDS = _NAMES.split()

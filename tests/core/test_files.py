@@ -14,8 +14,8 @@ from wiretape.config import find_config
 from wiretape.files import replace_atomically, write_error
 
 COMMANDS = [
-    *("report {}", "show {}", "sessions {}", "debug {}", "diff {} {}", "export {} --format tape", "datasette {}"),
-    *("import {}", "trim {} --session s1 -o made.db", "merge {} other.db -o made.db", "replay {} --no-config"),
+    *("report {}", "show {}", "channels {}", "debug {}", "diff {} {}", "export {} --format tape", "datasette {}"),
+    *("import {}", "trim {} --channel s1 -o made.db", "merge {} other.db -o made.db", "replay {} --no-config"),
 ]
 
 

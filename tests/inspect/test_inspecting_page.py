@@ -37,7 +37,7 @@ def left_out(example, output):
 
 
 def test_sessions(run, judged):
-    assert left_out(OVERVIEW, run("sessions", judged).output) == []
+    assert left_out(OVERVIEW, run("channels", judged).output) == []
 
 
 def test_show(run, judged):

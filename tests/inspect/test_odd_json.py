@@ -20,7 +20,7 @@ OUT_OF_RANGE = '{"type":"message.completed","id":"e1","sequence":7,"content":{"n
 BAD_BYTE = b'{"type":"message.completed","id":"e1","sequence":7,"content":{"n":"\xff"}}'
 LARGE = '{"type":"message.completed","content":"' + "é" * 5_000_000 + '"}'
 VIEWS = (
-    "show,show --json,show --at 1:1,show --at 1:2,show --at 1:6,show --at 1:10,sessions,sessions --json,"
+    "show,show --json,show --at 1:1,show --at 1:2,show --at 1:6,show --at 1:10,channels,channels --json,"
     "export --format events,export --format tape,report --exit-zero --no-config --all"
 )
 
@@ -63,7 +63,7 @@ def test_long_integers_are_integers(run, recorded, sequence):
     assert second(run, path, "show", "--json")["sequence"] == sequence
     event = second(run, path, "export", "--format", "events")
     assert (event["sequence"], event["data"]["content"]["n"]) == (sequence, sequence)
-    last = json.loads(run("sessions", "--json", path).stdout)["sessions"][0]["last_sequence"]
+    last = json.loads(run("channels", "--json", path).stdout)["channels"][0]["last_sequence"]
     assert last == max(sequence, 1)
 
 
@@ -95,7 +95,7 @@ def test_odd_json_breaks_neither_terminal_nor_json(run, recorded, command):
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "\n".join(map(printable, result.stdout.split("\n")))
     if "json" in command:
-        texts = result.stdout.splitlines() if "sessions" not in command else [result.stdout]
+        texts = result.stdout.splitlines() if "channels" not in command else [result.stdout]
         assert all(isinstance(json.loads(text), dict) for text in texts)
 
 

@@ -71,7 +71,7 @@ def test_failures_have_the_style_of_errors(tape, message):
 
 
 def test_one_session_is_shown_alone(run, session):
-    output = run("show", session, "--session", "s1").output
+    output = run("show", session, "--channel", "s1").output
     assert "/v1/runs " not in output
     assert [line[:2] for line in output.splitlines() if line.startswith("#")] == ["#2", "#3", "#4"]
 
@@ -79,7 +79,7 @@ def test_one_session_is_shown_alone(run, session):
 def test_an_unknown_session_error_lists_the_sessions(tape, run):
     for number in range(7):
         tape.exchange(f"/v1/sessions/s{number}/events/stream")
-    result = run("show", tape.close(), "--session", "nope\x1b[2J")
+    result = run("show", tape.close(), "--channel", "nope\x1b[2J")
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == (
@@ -96,7 +96,7 @@ def test_that_nothing_is_shown_is_reported_on_stderr(run, tape, session, new_tap
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", problem)
 
 
-@pytest.mark.parametrize("command", [["show"], ["sessions"], ["report"], ["export", "--format", "sse"]])
+@pytest.mark.parametrize("command", [["show"], ["channels"], ["report"], ["export", "--format", "sse"]])
 @pytest.mark.parametrize("there", [False, True])
 def test_a_hostile_file_name_is_escaped_in_errors(tmp_path, run, command, there):
     path = tmp_path / "a\nb\x1b[2J.db"
@@ -135,7 +135,7 @@ def hostile(tape, message):
 
 def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
     path = hostile(tape, message)
-    views = ["show", "sessions", "show --follow", "show --resume 1:3", "show --calls"]
+    views = ["show", "channels", "show --follow", "show --resume 1:3", "show --calls"]
     views += [f"show --at 1:{event}" for event in range(1, 6)]
     commands = [f"{view}{form}" for view in views for form in ("", " --json")]
     commands += ["export --format tape", "export --format events"]

@@ -64,7 +64,7 @@ def test_documented_examples_leave_the_documented_rows(run, session, written, le
 
 
 def test_options_and_conditions_can_be_mixed(run, session):
-    found = run("show", session, "-kind:delta", "--json", "exchange:2", "--session", "s1", "type:tool.*")
+    found = run("show", session, "-kind:delta", "--json", "exchange:2", "--channel", "s1", "type:tool.*")
     assert [json.loads(line)["row"] for line in found.output.splitlines()] == ["exchange", "event"]
 
 

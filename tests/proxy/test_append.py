@@ -53,7 +53,7 @@ def test_findings_after_restarts_are_those_of_the_report_in_every_command(start_
 
     report = json.loads(succeed("report", first.file, "--format", "json", "--exit-zero", "--no-config").output)
     shown = [json.loads(line) for line in succeed("show", first.file, "--json").output.splitlines()]
-    sessions = json.loads(succeed("sessions", first.file, "--json").output)
+    sessions = json.loads(succeed("channels", first.file, "--json").output)
     with open_recording(first.file) as recording:
         endings = [exchange.ending for exchange in recording.exchanges()]
         page = json.loads(dump_json(recording_document(recording)))
@@ -62,7 +62,7 @@ def test_findings_after_restarts_are_those_of_the_report_in_every_command(start_
     assert [code for code, *_ in reported] == ["RES002"]
     assert count(page["findings"]) == reported
     assert count(found for row in shown for found in row.get("findings", ())) == reported
-    assert sessions["findings"] == sessions["sessions"][0]["findings"] == {"error": 1}
+    assert sessions["findings"] == sessions["channels"][0]["findings"] == {"error": 1}
 
 
 def test_a_finding_that_the_continuation_refutes_is_removed(start_proxy, service):

@@ -109,7 +109,7 @@ def test_every_command_counts_the_same_events(recording):
     file, last = recording
     assert f"{EVENTS} events" in last
     assert f"{EVENTS} events in 5 exchanges" in invoke("report", file, "--no-config").stdout
-    (session,) = json.loads(invoke("sessions", file, "--json").stdout)["sessions"]
+    (session,) = json.loads(invoke("channels", file, "--json").stdout)["channels"]
     assert [session[key] for key in ("streams", "events", "durable", "deltas")] == [3, EVENTS, 0, 0]
     rows = [json.loads(line) for line in invoke("show", file, "--json").stdout.splitlines()]
     ends = [row for row in rows if row["row"] == "end"]

@@ -363,7 +363,7 @@ def _print_next_commands(path: Path) -> None:
         _print(f"  . {_relative(activate)}    (so that the shell finds wiretape)")
     for command in (
         f"wiretape debug {path} --open    (in a browser: n jumps to the next finding, 4 shows what the client knew)",
-        f"wiretape sessions {path}",
+        f"wiretape channels {path}",
         f"wiretape show {path} --exchange 2",
         f"wiretape export {path} --format sse --exchange 2",
         f"wiretape replay {path} --mode verbatim --listen 127.0.0.1:8090",

@@ -45,7 +45,7 @@ _STYLES: dict[Status, str] = {
 
 
 _EXCLUDED = {
-    "--session": ("--exchange", "--at", "--resume"),
+    "--channel": ("--exchange", "--at", "--resume"),
     "--exchange": ("--at", "--resume"),
     "--at": ("--resume", "--calls", "--follow", "a filter"),
     "--resume": ("--calls", "--headers", "--follow", "a filter"),
@@ -69,11 +69,11 @@ def _join_filter(_context: click.Context, _parameter: click.Parameter, condition
 @click.command(cls=_FilterCommand)
 @click.argument("file", type=PATH)
 @click.argument("filter_", metavar="[FILTER]...", nargs=-1, callback=_join_filter)
-@click.option("--session", metavar="ID", help="Show only the exchanges of this session.")
+@click.option("--channel", metavar="ID", help="Show only the exchanges of this channel, such as a session.")
 @click.option("--exchange", "number", type=int, metavar="N", help="Show only this exchange.")
 @click.option("--at", metavar="EXCHANGE:EVENT", help="Show one event in detail, for example 2:57.")
 @click.option(
-    "--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Show two streams of a session side by side, for example 2:3."
+    "--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Show two streams of a channel side by side, for example 2:3."
 )
 @click.option("--calls", is_flag=True, help="Show entities such as runs and tool calls, one per line.")
 @click.option("--headers", is_flag=True, help="Also show the connection, the protocol and all headers.")
@@ -84,7 +84,7 @@ def show(
     file: Path,
     *,
     filter_: str,
-    session: str | None,
+    channel: str | None,
     number: int | None,
     at: str | None,
     pair: str | None,
@@ -117,7 +117,7 @@ def show(
         wiretape show run.db --resume 2:3
         wiretape show run.db --follow
     """
-    given: dict[str, object] = {"--session": session, "--exchange": number, "--at": at, "--resume": pair}
+    given: dict[str, object] = {"--channel": channel, "--exchange": number, "--at": at, "--resume": pair}
     given |= {"--calls": calls or None, "--headers": headers or None, "--follow": follow or None}
     given["a filter"] = filter_.strip() or None
     _check_options([name for name, value in given.items() if value is not None])
@@ -132,7 +132,7 @@ def show(
             lines = _reconnection_lines(recording, pair, as_json=as_json)
         else:
             parsed = parse_filter(filter_, vocabularies_of(recording))
-            selected = select_exchanges(recording, session=session, number=number)
+            selected = select_exchanges(recording, channel=channel, number=number)
             if calls:
                 lines = _activity_lines(recording, selected, as_json=as_json)
             else:
@@ -146,8 +146,8 @@ def _check_options(given: Sequence[str]) -> None:
     for one, other in combinations(given, 2):
         if other in _EXCLUDED.get(one, ()):
             raise click.UsageError(f"{one} and {other} cannot be combined.")
-    if "--follow" in given and {"--session", "--exchange"}.intersection(given):
-        raise click.UsageError("With --follow, use a filter instead: session:ID or exchange:N.")
+    if "--follow" in given and {"--channel", "--exchange"}.intersection(given):
+        raise click.UsageError("With --follow, use a filter instead, such as session:ID or exchange:N.")
 
 
 def _or_explain(lines: Iterable[Line | str], filter_: Filter) -> Iterator[Line | str]:

@@ -40,7 +40,7 @@ def _check_prefix(prefix: str, settings: Settings) -> None:
 
 @click.command()
 @click.argument("file", type=PATH)
-@click.option("--session", metavar="ID", help="Keep only the exchanges of this session.")
+@click.option("--channel", metavar="ID", help="Keep only the exchanges of this channel, such as a session.")
 @click.option(
     "--exchange", "numbers", type=int, multiple=True, metavar="N", help="Keep only this exchange. Repeatable."
 )
@@ -75,7 +75,7 @@ def _check_prefix(prefix: str, settings: Settings) -> None:
 def trim(
     file: Path,
     *,
-    session: str | None,
+    channel: str | None,
     numbers: tuple[int, ...],
     since: int | None,
     until: int | None,
@@ -94,14 +94,14 @@ def trim(
 
     \b
     Examples:
-        wiretape trim run.db --session ses_1 --output ses_1.db
+        wiretape trim run.db --channel ses_1 --output ses_1.db
         wiretape trim run.db --to-first-finding SEQ --output seq.db
         wiretape trim run.db --redact header:X-Tenant --redact 'json:$..password' --output clean.db
     """
-    part = RecordingPart(session, numbers, since, until)
+    part = RecordingPart(channel, numbers, since, until)
     if part == RecordingPart() and prefix is None and targets == RedactionPolicy():
         raise click.UsageError(
-            "Select what to keep (--session, --exchange, --since, --until, --to-first-finding) or what to --redact."
+            "Select what to keep (--channel, --exchange, --since, --until, --to-first-finding) or what to --redact."
         )
     if since is not None and until is not None and since > until:
         raise click.UsageError("--since is later than --until.")

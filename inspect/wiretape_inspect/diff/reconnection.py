@@ -1,4 +1,4 @@
-"""Compare two connections of a session by SSE id: which events the second repeated, changed, moved, delayed or lost."""
+"""Compare two connections of a channel by SSE id: which events the second repeated, changed, moved, delayed or lost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from wiretape.safe_text import printable
 from wiretape_inspect.diff.alignment import find_delays, out_of_order
 from wiretape_inspect.diff.diff_model import TOLERANCE_NS
 from wiretape_inspect.view.client_state_at_event import request_cursor
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 Status = Literal["known", "same", "moved", "delayed", "changed", "repeated", "lost", "pending", "new"]
 """known: on the first connection up to the cursor, and not repeated, as expected.
@@ -78,9 +79,9 @@ class _Event:
 
 
 def compare_connections(recording: Recording, first: Exchange, second: Exchange) -> Reconnection:
-    """Compare two streams of one session.  Memory grows with the number of events that have an id.
+    """Compare two streams of one channel.  Memory grows with the number of events that have an id.
 
-    Raises InputError unless they are two streams of one session, the earlier one first.
+    Raises InputError unless they are two streams of one channel, the earlier one first.
     """
     _check(first, second)
     before, before_again = _events(recording, first)
@@ -106,14 +107,15 @@ def compare_connections(recording: Recording, first: Exchange, second: Exchange)
 
 
 def _check(first: Exchange, second: Exchange) -> None:
+    name = vocabulary_for(first).channel.replace("_", " ")
     for exchange in (first, second):
         if not exchange.is_stream:
-            raise InputError(f"Exchange {exchange.number} is not an event stream: choose two streams of one session.")
+            raise InputError(f"Exchange {exchange.number} is not an event stream: choose two streams of one {name}.")
     if first.channel != second.channel:
         names = " and ".join(printable(exchange.channel or "none") for exchange in (first, second))
         raise InputError(
-            f"Exchanges {first.number} and {second.number} belong to different sessions ({names}): "
-            "choose two streams of the same session."
+            f"Exchanges {first.number} and {second.number} belong to different {name}s ({names}): "
+            f"choose two streams of the same {name}."
         )
     if first.number >= second.number:
         raise InputError(f"Put the earlier connection first: {second.number}:{first.number}.")

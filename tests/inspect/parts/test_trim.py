@@ -92,7 +92,7 @@ def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed(run, tape, parts, t
         ]
 
 
-@pytest.mark.parametrize(("options", "kept"), [(("--since", "2s"), (2, 8)), (("--session", "s2"), (3, 4))])
+@pytest.mark.parametrize(("options", "kept"), [(("--since", "2s"), (2, 8)), (("--channel", "s2"), (3, 4))])
 def test_a_session_or_exchanges_in_progress_are_kept_from_their_beginning(run, tape, tmp_path, options, kept):
     tape.exchange(chunks=[(100, b": a\n")])
     tape.exchange(chunks=[(100, b": a\n"), (5000, b": b\n")])

@@ -1,4 +1,4 @@
-"""`wiretape sessions`."""
+"""`wiretape channels`."""
 
 import json
 
@@ -8,7 +8,7 @@ from invoke import succeed
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.commands.sessions import summary_lines
+from wiretape_inspect.commands.channels import summary_lines
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.terminal import Terminal
 
@@ -35,7 +35,7 @@ def test_other_exchanges_are_counted_by_status(tape, run):
     tape.exchange("/b", status=201, headers=())
     tape.exchange("/c", status=404, headers=())
     tape.exchange("/d", status=None, ending=Ending.SERVICE_UNREACHABLE)
-    output = run("sessions", tape.close()).output
+    output = run("channels", tape.close()).output
 
     assert "other exchanges: 201: 2, 404: 1, no response: 1" in output
 
@@ -46,7 +46,7 @@ def test_findings_are_counted_for_their_session_and_altogether(tape, run, messag
     tape.exchange("/v1/sessions/s2/events/stream", [(1, one)])
     tape.exchange("/other", status=500, headers=())
     tape.find(finding(1), finding(1), finding(1, Severity.NOTE), finding(3))
-    output = run("sessions", tape.close()).output
+    output = run("channels", tape.close()).output
 
     assert [row["findings"] for row in cells(output)] == ["2 errors, 1 note", "-"]
     assert output.endswith("findings: 3 errors, 1 note\n")
@@ -54,25 +54,26 @@ def test_findings_are_counted_for_their_session_and_altogether(tape, run, messag
 
 def test_a_stream_outside_of_any_session_is_listed_too(tape, run, message):
     tape.exchange("/stream", [(1, message("x"))])
-    (row,) = cells(run("sessions", tape.close()).output)
+    (row,) = cells(run("channels", tape.close()).output)
 
     assert (row["session"], row["events"], row["durable"], row["last seq"]) == ("(none)", "1", "0", "-")
 
 
 def test_json_holds_the_same_numbers(run, session):
-    document = json.loads(run("sessions", session, "--json").output)
+    document = json.loads(run("channels", session, "--json").output)
 
     assert document["format"] == 1
     assert document["recording"]["upstream"] == "http://service.test"
     assert document["other_exchanges"] == {"204": 1, "409": 1}
-    (session,) = document["sessions"]
-    assert (session["session_id"], session["streams"], session["requests"], session["events"]) == ("s1", 2, 1, 41)
+    (session,) = document["channels"]
+    assert (session["name"], session["id"]) == ("session", "s1")
+    assert (session["streams"], session["requests"], session["events"]) == (2, 1, 41)
     assert session["endings"] == {"client closed": 1, "service reset in mid-event": 1}
     assert session["first"].endswith("+00:00")
 
 
 def test_an_empty_recording_has_no_table(tape, run):
-    result = succeed("sessions", tape.close())
+    result = succeed("channels", tape.close())
     assert result.output.splitlines()[1:] == ["other exchanges: none", "findings: none"]
 
 

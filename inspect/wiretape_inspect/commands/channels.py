@@ -1,7 +1,7 @@
-"""`wiretape sessions`: the sessions of a recording."""
+"""`wiretape channels`: the channels of a recording."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,23 +24,26 @@ from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.terminal import Terminal
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 from wiretape_inspect.timeline_text import stored_findings
+from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 FORMAT = 1
-"""The version of the JSON that `wiretape sessions --json` prints."""
+"""The version of the JSON that `wiretape channels --json` prints."""
 _COUNTS = ("streams", "events", "durable", "deltas")
-_COLUMNS = ("session", *_COUNTS, "last seq", "first (UTC)", "last (UTC)", "endings", "findings")
+_COLUMNS = ("channel", *_COUNTS, "last seq", "first (UTC)", "last (UTC)", "endings", "findings")
 _RIGHT_ALIGNED = {*_COUNTS, "last seq"}
 _INDENT = " " * 4
 _NONE = "-"
 
 
 @dataclass(slots=True)
-class SessionSummary:
-    """The traffic of one session; replayed events count again."""
+class ChannelSummary:
+    """The traffic of one channel; replayed events count again."""
 
     info: RecordingInfo
+    name: str
+    """What the contract calls such a channel."""
     id: str | None
-    """None for all streams whose path contains no session."""
+    """None for all streams that name no channel."""
     streams: int = 0
     requests: int = 0
     """Exchanges that are not streams."""
@@ -56,7 +59,7 @@ class SessionSummary:
     """By severity."""
 
     def add(self, exchange: Exchange, frames: Iterable[TimedFrame], findings: Iterable[Finding]) -> None:
-        """Add an exchange of this session."""
+        """Add an exchange of this channel."""
         if self.first_ns is None:
             self.first_ns = exchange.request.time_ns
         self.last_ns = max(self.last_ns, exchange.ended_ns or exchange.request.time_ns)
@@ -81,40 +84,43 @@ class SessionSummary:
             self.last_sequence = seen.sequence
 
 
-def summarise(recording: Recording) -> tuple[list[SessionSummary], Counter[str]]:
-    """Return the sessions, and how many exchanges are not streams, by status or `no response`."""
+def summarise(recording: Recording) -> tuple[list[ChannelSummary], Counter[str]]:
+    """Return the channels, and how many exchanges are not streams, by status or `no response`."""
     findings = stored_findings(recording)
-    sessions: dict[str | None, SessionSummary] = {}
+    channels: dict[tuple[str, str | None], ChannelSummary] = {}
     others: Counter[str] = Counter()
     for exchange in recording.exchanges():
         if not exchange.is_stream:
             others[str(exchange.response.status) if exchange.response else "no response"] += 1
             if exchange.channel is None:
                 continue
-        session = sessions.setdefault(exchange.channel, SessionSummary(recording.info, exchange.channel))
+        name = vocabulary_for(exchange).channel
+        summary = ChannelSummary(recording.info, name, exchange.channel)
+        channel = channels.setdefault((name, exchange.channel), summary)
         frames = recording.frames(exchange.number) if exchange.is_stream else ()
-        session.add(exchange, frames, findings.get(exchange.number, ()))
-    return list(sessions.values()), others
+        channel.add(exchange, frames, findings.get(exchange.number, ()))
+    return list(channels.values()), others
 
 
 def summary_document(recording: Recording) -> dict[str, Any]:
-    """Return the sessions of a recording as plain data for JSON."""
+    """Return the channels of a recording as plain data for JSON."""
     info, (found, others) = recording.info, summarise(recording)
     return {
         "format": FORMAT,
         "recording": msgspec.to_builtins(info) | {"contracts": info.contract_names},
-        "sessions": [
+        "channels": [
             {
-                "session_id": session.id,
-                **members_of(session, "streams", "requests", "last_sequence", "endings", "findings"),
-                "events": session.kinds.total(),
-                "durable": session.kinds["durable"],
-                "deltas": session.kinds["delta"],
-                "ephemeral": session.kinds["ephemeral"],
-                "first": info.wall_clock(session.first_ns or 0),
-                "last": info.wall_clock(session.last_ns),
+                "name": channel.name,
+                "id": channel.id,
+                **members_of(channel, "streams", "requests", "last_sequence", "endings", "findings"),
+                "events": channel.kinds.total(),
+                "durable": channel.kinds["durable"],
+                "deltas": channel.kinds["delta"],
+                "ephemeral": channel.kinds["ephemeral"],
+                "first": info.wall_clock(channel.first_ns or 0),
+                "last": info.wall_clock(channel.last_ns),
             }
-            for session in found
+            for channel in found
         ],
         "other_exchanges": dict(sorted(others.items())),
         "findings": _severities(recording),
@@ -122,7 +128,7 @@ def summary_document(recording: Recording) -> dict[str, Any]:
 
 
 def summary_lines(recording: Recording, terminal: Terminal | None) -> Iterator[Line | str]:
-    """Yield the lines of `wiretape sessions`: a table, or blocks if the terminal is too narrow for it."""
+    """Yield the lines of `wiretape channels`: a table, or blocks if the terminal is too narrow for it."""
     info, (found, others) = recording.info, summarise(recording)
     length = f"lasted {format_duration(info.ended_ns)}" if info.ended_ns is not None else "not closed"
     upstream = [f"upstream {info.upstream}"] if info.upstream else []
@@ -143,36 +149,38 @@ def _severities(recording: Recording) -> Counter[str]:
     return Counter(str(finding.severity) for finding in recording.findings())
 
 
-def _table_lines(sessions: Iterable[SessionSummary]) -> Iterator[Line]:
-    rows = [_COLUMNS, *(tuple(map(printable, _cells(session))) for session in sessions)]
+def _table_lines(channels: Sequence[ChannelSummary]) -> Iterator[Line]:
+    names = {channel.name for channel in channels}
+    titles = (printable(names.pop()) if len(names) == 1 else _COLUMNS[0], *_COLUMNS[1:])
+    rows = [titles, *(tuple(map(printable, _cells(channel))) for channel in channels)]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = []
         for name, width, cell in zip(_COLUMNS, widths, row, strict=True):
             space = " " * (width - cell_len(cell))
             cells.append(space + cell if name in _RIGHT_ALIGNED else cell + space)
-        yield Line([("  ".join(cells), "head" if row is _COLUMNS else "")], "keep")
+        yield Line([("  ".join(cells), "head" if row is titles else "")], "keep")
 
 
-def _blocks(sessions: Iterable[SessionSummary]) -> Iterator[Line]:
-    for session in sessions:
-        cells = dict(zip(_COLUMNS, _cells(session), strict=True))
+def _blocks(channels: Iterable[ChannelSummary]) -> Iterator[Line]:
+    for channel in channels:
+        cells = dict(zip(_COLUMNS, _cells(channel), strict=True))
         counts = [f"{cells[name]} {name}" for name in _COUNTS]
-        yield wrapped((cells["session"], "head"))
+        yield wrapped((cells["channel"], "head"))
         yield labelled(_INDENT, " · ".join([*counts, f"last seq {cells['last seq']}"]))
         yield labelled(_INDENT, f"{cells['first (UTC)']} to {cells['last (UTC)']} UTC")
         yield from (labelled(_INDENT, cells[name]) for name in ("endings", "findings") if cells[name] != _NONE)
 
 
-def _cells(session: SessionSummary) -> Iterator[str]:
-    yield session.id if session.id is not None else "(none)"
-    for number in (session.streams, session.kinds.total(), session.kinds["durable"], session.kinds["delta"]):
+def _cells(channel: ChannelSummary) -> Iterator[str]:
+    yield channel.id if channel.id is not None else "(none)"
+    for number in (channel.streams, channel.kinds.total(), channel.kinds["durable"], channel.kinds["delta"]):
         yield f"{number:,}"
-    yield format_integer(session.last_sequence) if session.last_sequence is not None else _NONE
-    for time_ns in (session.first_ns or 0, session.last_ns):
-        yield f"{session.info.wall_clock(time_ns):%H:%M:%S.%f}"[:-3]
-    yield _tally(session.endings) or _NONE
-    yield _count_severities(session.findings) or _NONE
+    yield format_integer(channel.last_sequence) if channel.last_sequence is not None else _NONE
+    for time_ns in (channel.first_ns or 0, channel.last_ns):
+        yield f"{channel.info.wall_clock(time_ns):%H:%M:%S.%f}"[:-3]
+    yield _tally(channel.endings) or _NONE
+    yield _count_severities(channel.findings) or _NONE
 
 
 def _count_severities(counts: Counter[str]) -> str:
@@ -186,14 +194,14 @@ def _tally(counts: Counter[str]) -> str:
 @click.command()
 @click.argument("file", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
-def sessions(file: Path, as_json: bool) -> None:
-    """List the sessions of the recording FILE, with their streams, events, endings and findings.
+def channels(file: Path, as_json: bool) -> None:
+    """List the channels of the recording FILE, with their streams, events, endings and findings.
 
     An event that was replayed after a reconnect is counted twice.
 
     \b
     Example:
-        wiretape sessions run.db
+        wiretape channels run.db
     """
     with open_recording(file) as recording:
         if as_json:
