@@ -1,19 +1,19 @@
-"""The schema files and the two validators that read them."""
+"""The schema files, and the validator that reads them."""
 
 import copy
 
 import jsonschema
 import pytest
+import referencing
+import referencing.jsonschema
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wiretape.agent_sessions import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
 from wiretape.agent_sessions.schemas import (
-    DURABLE_EVENT,
     ERROR_SCHEMAS,
     EVENT_SCHEMAS,
     SCHEMAS,
-    Violation,
     error_fields,
     has_own_details,
     is_closed,
@@ -93,37 +93,41 @@ def test_every_schema_is_valid_json_schema(name):
     assert SCHEMAS[name].document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
+REGISTRY = referencing.Registry().with_resources(
+    (f"{name}.json", referencing.jsonschema.DRAFT202012.create_resource(schema.document))
+    for name, schema in SCHEMAS.items()
+)
+
+
+def pruned(value, depth=6):
+    """Return a value without its deep parts, which jsonschema cannot format, and no schema describes."""
+    if isinstance(value, dict):
+        return {key: pruned(item, depth - 1) for key, item in value.items()} if depth else {}
+    return [pruned(item, depth - 1) for item in value if depth] if isinstance(value, list) else value
+
+
+def is_valid(schema, value):
+    """Whether jsonschema, which shares no code with jsonschema-rs, accepts a value."""
+    return jsonschema.Draft202012Validator(schema.document, registry=REGISTRY).is_valid(pruned(value))
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_both_validators_accept_a_valid_document(name):
+def test_a_valid_document_is_accepted(name):
     assert SCHEMAS[name].is_valid(VALID[name])
-    assert SCHEMAS[name].explain(VALID[name]) == ()
+    assert is_valid(SCHEMAS[name], VALID[name])
 
 
 @given(st.sampled_from(sorted(SCHEMAS)), st.data())
-def test_the_fast_and_the_explaining_validator_agree(name, data):
+def test_another_validator_agrees_about_changed_documents(name, data):
     document = data.draw(documents(name))
-    schema = SCHEMAS[name]
-    violations = schema.explain(document)
-    assert schema.is_valid(document) is (violations == ())
-    assert schema.violations(document) == violations
-    assert len({violation.path for violation in violations}) == len(violations)
-    assert all(has_reported_value(document, violation) for violation in violations)
-
-
-def has_reported_value(document, violation):
-    """Whether the value that a violation reports is at its path."""
-    for step in violation.path:
-        if isinstance(document, dict) and step not in document:
-            return violation.got is ...
-        document = document[step]
-    return violation.got == document or isinstance(document, dict | list)
+    assert SCHEMAS[name].is_valid(document) is is_valid(SCHEMAS[name], document)
 
 
 @given(JSON)
 @example({"error": {"details": [[]]}})
-def test_the_validators_agree_about_any_json(document):
+def test_another_validator_agrees_about_any_json(document):
     for schema in SCHEMAS.values():
-        assert schema.is_valid(document) is (schema.explain(document) == ())
+        assert schema.is_valid(document) is is_valid(schema, document)
 
 
 def nested(depth):
@@ -139,7 +143,7 @@ def nested(depth):
     ids=["surrogate", "key", "deep", "deep element", "deep field", "long", "long negative", "float", "wide"],
 )
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_the_validators_agree_about_odd_values_anywhere(name, odd):
+def test_another_validator_agrees_about_odd_values_anywhere(name, odd):
     schema = SCHEMAS[name]
     for path in list(paths(VALID[name]))[1:]:
         document = copy.deepcopy(VALID[name])
@@ -147,41 +151,7 @@ def test_the_validators_agree_about_odd_values_anywhere(name, odd):
         for step in path[:-1]:
             holder = holder[step]
         holder[path[-1]] = odd
-        assert schema.is_valid(document) is (schema.explain(document) == ())
-
-
-def test_at_most_some_hundred_violations_are_reported():
-    violations = SCHEMAS["validation-details"].violations([1] * 100_000)
-    assert 100 <= len(violations) <= 1000
-
-
-def test_a_violation_has_a_path_an_expected_value_and_the_actual_value():
-    document = envelope("invalid_request", details=[{"path": "a", "reason": "b"}, {"path": 5}])
-    violations = SCHEMAS["error-envelope"].violations(document | {"status": 400})
-    assert {(v.where, v.expected, repr(v.got)) for v in violations} == {
-        ("status", "no value", "400"),
-        ("error.details[1].path", "a string", "5"),
-        ("error.details[1].reason", "a string", "Ellipsis"),
-    }
-    assert Violation((0, "a", 1), "", None).where == "[0].a[1]"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "where", "expected"),
-    [
-        ("durable-event", {"content": [{}, 5]}, "content[1]", "an object"),
-        ("durable-event", {"content": "Hi"}, "content", "an array or an object"),
-        ("durable-event", {"sequence": "1"}, "sequence", "an integer"),
-        ("durable-event", {"sequence": True}, "sequence", "an integer"),
-        ("ephemeral-event", {"sequence": 1}, "sequence", "no value"),
-        ("tool-started", {"type": "tool.failed"}, "type", "`tool.started`"),
-        ("tool-started", {"data": {"name": "x"}}, "data.tool_call_id", "a string"),
-        ("message-delta", {"delta": {"text": None}}, "delta.text", "a string"),
-    ],
-)
-def test_a_violation_names_the_expected_type(name, change, where, expected):
-    (violation,) = SCHEMAS[name].violations(VALID[name] | change)
-    assert (violation.where, violation.expected) == (where, expected)
+        assert schema.is_valid(document) is is_valid(schema, document)
 
 
 def test_schemas_and_tables_name_the_same_types_codes_and_fields():
@@ -197,10 +167,3 @@ def test_an_error_may_have_the_common_fields_and_those_of_its_code(code):
     assert error_fields(code) == {*ENVELOPE_FIELDS, *details, *extra}
     assert is_closed(code) is (code == "SANDBOX_PROVISION_FAILED")
     assert has_own_details(code) is (code in {"SANDBOX_PROVISION_FAILED", "RATE_LIMITED"})
-
-
-def test_all_missing_properties_are_one_error_of_jsonschema():
-    """With an error for each, explaining a flood of broken events takes twice as long."""
-    assert len(list(DURABLE_EVENT._explainer.iter_errors({}))) == 1
-    missing = [violation.path for violation in DURABLE_EVENT.violations({})]
-    assert missing == [(name,) for name in DURABLE_EVENT.document["required"]]

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from wiretape.agent_sessions.event_types import DELTA_TYPES
-from wiretape.agent_sessions.schemas import SchemaErrors, find_event_errors
 from wiretape.event import Event, Shape, decode_id
 from wiretape.event_format import EventType
 from wiretape.event_preview import block_texts
@@ -22,7 +21,7 @@ _NO_DATA, _NO_OBJECT, _EPHEMERAL, _DELTA, _DURABLE = Shape
 class SessionEvent(Event):
     """An event of a session."""
 
-    __slots__ = ("_schema_errors", "created_at", "run_id")
+    __slots__ = ("created_at", "run_id")
 
     def _read_facts(self, document: dict[str, Any], identity: bytes | None) -> None:
         is_object = type(self.value) is dict
@@ -35,7 +34,6 @@ class SessionEvent(Event):
         type_ = type_ if type(type_) is str else self.name
         self.type = type_
         self.cursor = decode_id(identity) if identity else None
-        self._schema_errors: SchemaErrors | None = None
         self.created_at: datetime | None = None
         """The JSON `created_at`, if it is an ISO 8601 timestamp in UTC; always None for a delta."""
         self.is_delta = type_ in DELTA_TYPES and is_object
@@ -94,13 +92,6 @@ class SessionEvent(Event):
     def final_text(self) -> str:
         """The whole text of a durable event: its text blocks, joined; empty if it has none."""
         return "".join(block_texts(self.document))
-
-    def find_schema_errors(self) -> SchemaErrors:
-        """Return where the JSON of a durable event or a delta does not match its schemas."""
-        errors = self._schema_errors
-        if errors is None:
-            errors = self._schema_errors = find_event_errors(self.document, self.type, is_delta=self.is_delta)
-        return errors
 
     def workspace_of(self, session: str) -> str | None:
         """The JSON `workspace_id`, unless the event names another session than `session`."""

@@ -35,7 +35,6 @@ from wiretape.contract.contract_tables import (
     TrustedRuleTable,
     UniqueTable,
 )
-from wiretape.contract.error_format import AllowedValues
 from wiretape.contract.event_primitives import (
     Facts,
     Forbid,
@@ -53,6 +52,7 @@ from wiretape.contract.framing import Framing
 from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue
 from wiretape.contract.installed_contracts import find_installed
 from wiretape.contract.json_schema import JsonSchema
+from wiretape.contract.json_types import AllowedValues
 from wiretape.contract.primitive import EventSelection, Primitive
 from wiretape.contract.python_rule import PythonRule, check_reference, import_function
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts

@@ -1,23 +1,10 @@
-"""Where the errors of an API have their facts, and which JSON types their fields have."""
+"""Where the errors of an API have their facts."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import NoneType
+from collections.abc import Mapping
 from typing import Any
 
-from wiretape.contract.contract_tables import ErrorFormatTable, FieldTypes, Value
-from wiretape.patterns import Pointer, list_of
-
-_MOST_SHOWN = 5
-_NAMES: dict[str, tuple[str, tuple[type, ...]]] = {
-    "string": ("a string", (str,)),
-    "integer": ("an integer", (int,)),
-    "number": ("a number", (int, float)),
-    "boolean": ("a boolean", (bool,)),
-    "object": ("an object", (dict,)),
-    "array": ("an array", (list,)),
-    "null": ("null", (NoneType,)),
-}
-"""For each JSON type how messages call it, and the Python types of its values."""
+from wiretape.contract.contract_tables import ErrorFormatTable
+from wiretape.patterns import Pointer
 
 
 class ErrorFormat:
@@ -54,72 +41,3 @@ class ErrorFormat:
 
 NO_ERROR_FORMAT = ErrorFormat(ErrorFormatTable())
 """Errors without facts: the whole body is the object."""
-
-
-class RequiredFields:
-    """Fields that a JSON value has, and their types; `*` in a pointer stands for each element of an array."""
-
-    def __init__(self, fields: FieldTypes | None) -> None:
-        """Raises ValueError."""
-        typed = fields if isinstance(fields, dict) else dict.fromkeys(list_of(fields), ())
-        listed = [(text, list_of(types)) for text, types in typed.items()]
-        self._fields = [(_split(text), name_types(types), classes_of(types)) for text, types in listed]
-
-    def __bool__(self) -> bool:
-        return bool(self._fields)
-
-    def find_unfit(self, document: Any) -> Iterator[tuple[str, str, Any]]:
-        """Yield the fields that are missing or have another type: the name, the expected type and the value.
-
-        Those inside of one of them are left out.
-        """
-        unfit: tuple[str, ...] = ()
-        for path, wanted, classes in self._fields:
-            for name, value in _read_all(document, path, ""):
-                if type(value) not in classes and not name.startswith(unfit):
-                    unfit += (f"{name}.", f"{name}[")
-                    yield name, wanted, value
-
-
-def _split(text: str) -> tuple[Pointer | None, ...]:
-    """Return the parts of a pointer between its asterisks; None for one that is empty."""
-    parts = f"{text}/".split("/*/")
-    return tuple(Pointer(f"/{part.strip('/')}") if part.strip("/") else None for part in parts)
-
-
-def _read_all(value: Any, path: Sequence[Pointer | None], name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values that a path leads to."""
-    head, *rest = path
-    if head is not None:
-        name, value = f"{name}.{head.name}".removeprefix("."), head.read(value)
-    if not rest:
-        yield name, value
-    elif type(value) is list:
-        for index, each in enumerate(value):
-            yield from _read_all(each, rest, f"{name}[{index}]")
-
-
-class AllowedValues:
-    """Values that some facts can have; values of other JSON types are not checked."""
-
-    def __init__(self, values: Sequence[Value | list[Value]]) -> None:
-        rows = [tuple(row) if isinstance(row, list) else (row,) for row in values]
-        self._rows = frozenset(rows)
-        self._types = frozenset(tuple(map(type, row)) for row in rows)
-        self.text = " or ".join(" and ".join(f"`{value}`" for value in row) for row in rows[:_MOST_SHOWN])
-        if len(rows) > _MOST_SHOWN:
-            self.text += f" or {len(rows) - _MOST_SHOWN} more"
-
-    def allow(self, row: tuple[Any, ...]) -> bool | None:
-        """Whether the values are allowed; None if they have other types."""
-        return row in self._rows if tuple(map(type, row)) in self._types else None
-
-
-def classes_of(types: Sequence[str]) -> frozenset[type]:
-    """Return the Python types of values that have one of these JSON types; without any, of all values."""
-    return frozenset(each for name in types or _NAMES for each in _NAMES[name][1])
-
-
-def name_types(types: Sequence[str]) -> str:
-    """Return how messages call one of these types."""
-    return " or ".join(_NAMES[name][0] for name in types) or "a value"

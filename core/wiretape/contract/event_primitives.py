@@ -6,9 +6,9 @@ from hashlib import blake2b
 from typing import Literal
 
 from wiretape.contract.contract_traffic import ContractStream
-from wiretape.contract.error_format import AllowedValues, classes_of, name_types
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
+from wiretape.contract.json_types import AllowedValues, classes_of, name_types
 from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, SeenValues, is_damaged
 from wiretape.contract.utc_time import is_utc_time
 from wiretape.event import Event

@@ -6,7 +6,8 @@ from itertools import islice
 from typing import Any
 
 from wiretape.contract.contract_tables import ErrorAspect, ErrorTable, HeaderTable, RefusedTable
-from wiretape.contract.error_format import AllowedValues, ErrorFormat, RequiredFields
+from wiretape.contract.error_format import ErrorFormat
+from wiretape.contract.json_types import AllowedValues, RequiredFields
 from wiretape.contract.primitive import Primitive
 from wiretape.http_headers import is_preflight
 from wiretape.json_codec import UnreadableJson

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 
-from wiretape.agent_sessions.schemas import Violation
 from wiretape.event import Event
 from wiretape.safe_text import printable
 
@@ -158,16 +156,3 @@ def describe(value: object) -> str:
 def format_number(value: float) -> str:
     """Return a number in full, unless it is too long for a line."""
     return repr(value) if abs(value) < 10**40 else "of more than 40 digits"
-
-
-def describe_violation(violation: Violation) -> str:
-    """Return a sentence with the value that a schema expected and the actual one."""
-    # A violation with a recorded value may have no hash, and seldom occurs twice.
-    return _describe_missing(violation) if violation.got is ... else _describe_violation(violation)
-
-
-def _describe_violation(violation: Violation) -> str:
-    return f"Expected {violation.expected} as {quote(violation.where)}, got {describe(violation.got)}."
-
-
-_describe_missing = lru_cache(256)(_describe_violation)

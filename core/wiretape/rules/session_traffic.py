@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from wiretape.agent_sessions import EVENT_TYPES, KEEP_ALIVE_SECONDS, RUN_STARTED, TERMINAL_RUN_TYPES, may_create_session
-from wiretape.agent_sessions.schemas import NO_SCHEMA_ERRORS, is_valid_delta
+from wiretape.agent_sessions.schemas import is_valid_delta, is_valid_durable
 from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import is_header_safe
 from wiretape.json_codec import find_repeated_keys
@@ -38,7 +38,7 @@ def is_ordinary(event: Event) -> bool:
     if event.is_delta:
         if event.id_line is not None or not is_valid_delta(event.document):
             return False
-    elif not (event.is_durable and _has_ordinary_id(event) and event.find_schema_errors() is NO_SCHEMA_ERRORS):
+    elif not (event.is_durable and _has_ordinary_id(event) and is_valid_durable(event.document, event.type)):
         return False
     return (event.frame[2].isascii() or event.is_utf8) and find_repeated_keys(event.data, event.document) == []
 

@@ -1,67 +1,20 @@
 """JSON Schema files of the JSON shapes in the specification, and validators for them.
 
-`jsonschema-rs` validates in half a microsecond.  If a value is invalid, `jsonschema` explains why, more than a hundred
-times slower.  Both read the same files, which have no `$id`: a `$ref` is the name of a file in this folder.
-
-The rules check what a schema cannot express: JSON Schema accepts 1.0 as an integer, does not relate error codes to
+The files have no `$id`: a `$ref` is the name of a file in this folder.  What is wrong with a value is for the rules,
+which also check what a schema cannot express: JSON Schema accepts 1.0 as an integer, does not relate error codes to
 HTTP statuses, and sees only the JSON of an event.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from importlib.resources import files
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema_rs
-
-from wiretape.bounded_dict import put_bounded
-
-if TYPE_CHECKING:
-    import jsonschema
 
 _BASE = "json-schema:///"
 """The base URI against which jsonschema-rs resolves file names."""
 _DEEPEST = 6
 """No schema describes values nested deeper than this."""
-_MOST_ERRORS = 200
-_MOST_MISSING = 256
-_MISSING: dict[tuple[int, tuple[str | int, ...], tuple[str, ...]], "tuple[Violation, ...]"] = {}
-"""The violations of missing properties that were made last."""
-_TYPE_NAMES = {"array": "an array", "integer": "an integer", "object": "an object", "string": "a string"}
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One value that does not match its schema."""
-
-    path: tuple[str | int, ...]
-    """Keys and indexes that lead to the value, from the outside in."""
-    expected: str
-    """The expected value as a noun phrase: `a string`."""
-    got: Any
-    """The actual value, with deeply nested containers emptied; `...` if it is missing."""
-
-    @property
-    def where(self) -> str:
-        """The path in dotted form: `error.details[0].path`."""
-        text = "".join(f"[{step}]" if type(step) is int else f".{step}" for step in self.path)
-        return text.removeprefix(".")
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaErrors:
-    """Where the JSON of an event does not match its schemas."""
-
-    general: tuple[Violation, ...] = ()
-    """Violations of the schema of all durable events, or of all deltas."""
-    specific: tuple[Violation, ...] = ()
-    """Violations of the schema of the event's type, without the fields that already violate the general schema."""
-
-
-NO_SCHEMA_ERRORS = SchemaErrors()
 
 
 class Schema:
@@ -80,74 +33,12 @@ class Schema:
             return self._is_valid(value)
         except UnicodeEncodeError:
             # A lone surrogate, which JSON can escape but UTF-8 cannot encode.
-            return not self.explain(value)
-
-    def violations(self, value: Any) -> tuple[Violation, ...]:
-        """Return the violations of a JSON value, one for each path and at most some hundred; empty if it is valid."""
-        return () if self.is_valid(value) else self.explain(value)
-
-    def explain(self, value: Any) -> tuple[Violation, ...]:
-        """Return the violations as `violations` does, without trying the fast validator first."""
-        errors = islice(self._explainer.iter_errors(_pruned(value, _DEEPEST)), _MOST_ERRORS)
-        found = {violation.path: violation for error in errors for violation in _violations_of(error)}
-        return tuple(found.values())
-
-    @cached_property
-    def _explainer(self) -> "jsonschema.Draft202012Validator":
-        # The import takes a tenth of a second, and most runs never need it.
-        import jsonschema  # noqa: PLC0415
-        import referencing.jsonschema  # noqa: PLC0415
-
-        make = referencing.jsonschema.DRAFT202012.create_resource
-        registry = referencing.Registry().with_resources(
-            (f"{name}.json", make(document)) for name, document in _DOCUMENTS.items()
-        )
-
-        def find_missing(
-            _validator: object, names: list[str], value: object, _schema: object
-        ) -> "Iterator[jsonschema.ValidationError]":
-            # One error for all missing properties, where jsonschema has one for each.
-            if isinstance(value, dict) and not value.keys() >= set(names):
-                yield jsonschema.ValidationError("properties are missing")
-
-        with_one_error = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"required": find_missing})
-        return with_one_error(self.document, registry=registry)
-
-
-def _violations_of(error: "jsonschema.ValidationError") -> Iterator[Violation]:
-    """Convert an error of jsonschema."""
-    path = tuple(error.absolute_path)
-    if error.validator == "required":
-        # Many events may lack the same properties.  Schemas are never freed, so their identities are unique.
-        missing = tuple(name for name in error.validator_value if name not in error.instance)
-        key = (id(error.schema), path, missing)
-        if key not in _MISSING:
-            found = tuple(Violation((*path, name), _expected(error.schema, name), ...) for name in missing)
-            put_bounded(_MISSING, key, found, _MOST_MISSING)
-        yield from _MISSING[key]
-    elif error.validator == "additionalProperties":
-        for name in sorted(error.instance.keys() - error.schema.get("properties", {}).keys()):
-            yield Violation((*path, name), "no value", error.instance[name])
-    elif error.validator == "type":
-        yield Violation(path, _any_of(error.validator_value), error.instance)
-    elif error.validator == "const":
-        yield Violation(path, f"`{error.validator_value}`", error.instance)
-    else:
-        yield Violation(path, "no value", error.instance)
-
-
-def _expected(schema: dict[str, Any], name: str) -> str:
-    """Describe a required property by its type in the schema that requires it."""
-    of_property = schema.get("properties", {}).get(name)
-    return _any_of(of_property["type"]) if isinstance(of_property, dict) and "type" in of_property else "a value"
-
-
-def _any_of(types: str | list[str]) -> str:
-    return _TYPE_NAMES[types] if isinstance(types, str) else " or ".join(_TYPE_NAMES[kind] for kind in types)
+            text = json.dumps(_pruned(value, _DEEPEST), ensure_ascii=False)
+            return self._is_valid(json.loads(text.encode("utf-8", "replace")))
 
 
 def _pruned(value: Any, depth: int) -> Any:
-    """Return a copy without deeply nested values: jsonschema formats whole values, and fails on deep ones."""
+    """Return a copy without deeply nested values."""
     if type(value) is dict:
         return {key: _pruned(item, depth - 1) for key, item in value.items()} if depth else {}
     if type(value) is list:
@@ -196,15 +87,9 @@ def is_valid_delta(value: dict[str, Any]) -> bool:
     return (specific or EPHEMERAL_EVENT).is_valid(value)
 
 
-def find_event_errors(document: dict[str, Any], type_: str, *, is_delta: bool) -> SchemaErrors:
-    """Return where the JSON of a delta, or else of a durable event, does not match its schemas."""
-    specific = EVENT_SCHEMAS.get(type_)
-    if is_valid_delta(document) if is_delta else (specific or DURABLE_EVENT).is_valid(document):
-        return NO_SCHEMA_ERRORS
-    violations = (EPHEMERAL_EVENT if is_delta else DURABLE_EVENT).violations(document)
-    reported = {violation.path[0] for violation in violations}
-    more = () if specific is None else specific.violations(document)
-    return SchemaErrors(violations, tuple(violation for violation in more if violation.path[0] not in reported))
+def is_valid_durable(value: dict[str, Any], type_: str) -> bool:
+    """Whether the JSON of a durable event matches the schemas of its type."""
+    return (EVENT_SCHEMAS.get(type_) or DURABLE_EVENT).is_valid(value)
 
 
 ERROR_SCHEMAS = {

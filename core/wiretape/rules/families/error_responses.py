@@ -15,7 +15,8 @@ from wiretape.agent_sessions import (
     Operation,
     session_in,
 )
-from wiretape.agent_sessions.schemas import ERROR_SCHEMAS, error_fields, is_closed
+from wiretape.agent_sessions.schemas import error_fields, is_closed
+from wiretape.contract.json_types import RequiredFields
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.rules.catalogue import (
@@ -31,13 +32,13 @@ from wiretape.rules.catalogue import (
     check,
     problem,
 )
-from wiretape.rules.finding import Severity, describe, describe_violation, quote
+from wiretape.rules.finding import Severity, describe, quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.service_body import ErrorBody, SuccessBody
 
-_BUSY_SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _IN_NAME = "[0-9A-Za-z_-]"
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
+_RECOVERY_FIELDS = RequiredFields({"/error/recovery": "array", "/error/recovery/*": "string"})
 error_check = check(ERROR_RESPONSE, needs=Need.WHOLE_BODY)
 busy_check = check(ERROR_RESPONSE, codes={SESSION_BUSY})
 
@@ -105,9 +106,8 @@ def recovery_missing(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """
     if body.envelope is None:
         return None
-    violations = [each for each in _BUSY_SCHEMA.violations(body.document) if each.path[1:2] == (_RECOVERY,)]
-    if violations:
-        return problem(describe_violation(violations[0]))
+    for name, wanted, value in _RECOVERY_FIELDS.find_unfit(body.document):
+        return problem(f"Expected {wanted} as `{name}`, got {describe(value)}.")
     hints, run = body.envelope[_RECOVERY], body.envelope.get(_RUN)
     session = session_in(exchange.request.target)
     paths = [_path(operation, session, run) for operation in (CANCEL, RESUME)]

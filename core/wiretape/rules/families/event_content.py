@@ -1,8 +1,8 @@
 """EVT: the JSON of events, their types and their fields."""
 
-from wiretape.agent_sessions import EVENT_TYPES
-from wiretape.agent_sessions.schemas import EVENT_SCHEMAS
+from wiretape.agent_sessions import EVENT_TYPES, TOOL_STARTED
 from wiretape.agent_sessions.session_event import SessionEvent as Event
+from wiretape.contract.json_types import RequiredFields
 from wiretape.event import Shape
 from wiretape.rules.catalogue import (
     EVENT,
@@ -13,10 +13,21 @@ from wiretape.rules.catalogue import (
     check,
     problem,
 )
-from wiretape.rules.finding import describe, describe_violation, quote
+from wiretape.rules.finding import describe, quote
 from wiretape.rules.state.stream_state import StreamState
 
 _SUMMARY = ("tool_call_id", "name")
+_TOOL_STARTED = RequiredFields(
+    {
+        "/content": "object",
+        "/content/tool_call_id": "string",
+        "/content/name": "string",
+        "/content/input": "object",
+        "/data": "object",
+        "/data/tool_call_id": "string",
+        "/data/name": "string",
+    }
+)
 
 object_check = check(EVENT, fast_path=True, shapes=WITH_OBJECT)
 durable_check = check(EVENT, shapes={Shape.DURABLE})
@@ -41,29 +52,36 @@ def event_name_disagrees(event: Event, _stream: StreamState) -> Outcome:
 @check(EVENT, fast_path=True, shapes={Shape.DURABLE})
 def content_malformed(event: Event, _stream: StreamState) -> Outcome:
     """The `content` of a durable event is neither an object nor an array of objects."""
-    if "content" not in event.document:
+    content = event.document.get("content", ...)
+    if content is ...:
         return None
-    wrong = [violation for violation in event.find_schema_errors().general if violation.path[0] == "content"]
-    if not wrong:
+    blocks = content if type(content) is list else []
+    at = next((index for index, block in enumerate(blocks) if type(block) is not dict), None)
+    if at is not None:
+        got = f"an array with {describe(blocks[at])} at index {at}"
+    elif type(content) in {dict, list}:
         return HELD
-    got = describe(wrong[0].got)
-    if len(wrong[0].path) > 1:
-        got = f"an array with {got} at index {wrong[0].path[1]}"
+    else:
+        got = describe(content)
     return problem(f"Expected an object or an array of objects as `content`, got {got}.")
 
 
-@check(EVENT, fast_path=True, shapes={Shape.DURABLE})
-def tool_started_malformed(event: Event, _stream: StreamState) -> Outcome:
+@check(EVENT, fast_path=True, shapes={Shape.DURABLE}, types={TOOL_STARTED})
+def tool_started_malformed(event: Event, stream: StreamState) -> Outcome:
     """A `tool.started` event lacks a field of `content` or `data`, or has one of the wrong type.
 
     One finding per field.
     """
-    if event.type not in EVENT_SCHEMAS:
-        return None
-    return [Problem(describe_violation(violation)) for violation in event.find_schema_errors().specific]
+    has_content = content_malformed.function(event, stream) is HELD
+    return [
+        Problem(f"Expected {wanted} as `{name}`, got {describe(value)}.")
+        for name, wanted, value in _TOOL_STARTED.find_unfit(event.document)
+        # EVT004 and EVT006 report the others.
+        if "." in name or (name == "content" and has_content)
+    ]
 
 
-@check(EVENT, shapes={Shape.DURABLE}, types=EVENT_SCHEMAS)
+@check(EVENT, shapes={Shape.DURABLE}, types={TOOL_STARTED})
 def tool_summary_disagrees(event: Event, _stream: StreamState) -> Outcome:
     """`data` of a `tool.started` event names another tool call or tool than `content`.  One finding per field."""
     content, data = event.document.get("content"), event.document.get("data")
