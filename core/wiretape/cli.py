@@ -43,6 +43,7 @@ class _LazyCommand(click.Command):
 
 
 _REPLAY, _INSPECT = "wiretape_replay.commands", "wiretape_inspect.commands"
+_CONTRACTS = "wiretape_contracts.agent_sessions"
 _TABLE = {
     "Record and replay": {
         "proxy": ("wiretape_proxy.cli:proxy", "Record the traffic between clients and a service."),
@@ -69,7 +70,7 @@ _TABLE = {
         "datasette": (f"{_INSPECT}.datasette:datasette", "Prepare a recording for datasette."),
     },
     "Get started": {
-        "demo": (f"{_INSPECT}.demo:demo", "Record, check and replay a small service on this machine."),
+        "demo": (f"{_CONTRACTS}.demo.demo_command:demo", "Record, check and replay a small service on this machine."),
         "completion": ("wiretape.cli:completion", "Print the completion script for a shell."),
         "doctor": (f"{_INSPECT}.doctor:doctor", "Check this machine, and list anything missing."),
     },

@@ -22,10 +22,10 @@ from wiretape.observations import Ending as How
 from wiretape.observations import Side
 from wiretape.recording import open_recording
 from wiretape.traffic_builder import TrafficBuilder
-from wiretape_inspect.commands import demo as demo_command
-from wiretape_inspect.commands.demo import KEY, USER_AGENT, DemoClient, ReceivedResponse
-from wiretape_inspect.demo import child_process
-from wiretape_inspect.demo.child_process import DemoError
+from wiretape_contracts.agent_sessions.demo import demo_command
+from wiretape_contracts.agent_sessions.demo.demo_command import KEY, USER_AGENT, DemoClient, ReceivedResponse
+from wiretape_inspect import child_process
+from wiretape_inspect.child_process import DemoError
 
 COMMAND = [sys.executable, "-m", "wiretape", "demo"]
 MARK = "WIRETAPE_DEMO_TEST"
@@ -229,7 +229,7 @@ def test_a_file_of_another_origin_is_not_replaced(tmp_path, content):
 
 
 def test_without_mitmproxy_it_explains_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("wiretape_inspect.commands.demo.find_spec", lambda _: None)
+    monkeypatch.setattr("wiretape_contracts.agent_sessions.demo.demo_command.find_spec", lambda _: None)
     assert "pip install 'mitmproxy>=" in refusal("demo", "--output", tmp_path / "x.db")
 
 

@@ -18,8 +18,8 @@ from wiretape.installed_parts import load_part
 from wiretape.recording import delete_recording, open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output
+from wiretape_inspect.child_process import DemoError
 from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
-from wiretape_inspect.demo.child_process import DemoError
 from wiretape_inspect.probe.probe_case import SUITES, ProbeSuite
 from wiretape_inspect.probe.probe_runner import (
     OnChange,

@@ -27,15 +27,15 @@ from wiretape.safe_text import printable
 from wiretape.sse import Frame, Parser
 from wiretape.units import format_size
 from wiretape_inspect import timeline_text
+from wiretape_inspect.child_process import DemoError, run_wiretape
 from wiretape_inspect.commands.report import report
 from wiretape_inspect.commands.show import timeline_lines
-from wiretape_inspect.demo.child_process import DemoError, run_wiretape
 from wiretape_inspect.styled_line import Line, Part
 from wiretape_inspect.terminal_output import write_lines
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stop the demo, besides Ctrl-C."""
-_DATA = Path(__file__).parents[1] / "demo"
+_DATA = Path(__file__).parent
 SCENARIO = _DATA / "library.toml"
 FAULT_SCRIPT = _DATA / "faults.toml"
 _STEP_COUNT = 6

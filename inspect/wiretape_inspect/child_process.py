@@ -1,4 +1,4 @@
-"""Child processes of the demo: start a `wiretape` command, wait until it listens, stop it, never leave it behind."""
+"""Child processes: start a `wiretape` command, wait until it listens, stop it, never leave it behind."""
 
 import asyncio
 import re

@@ -1,0 +1,1 @@
+"""`wiretape demo`: a tour with a service, a client and planted faults."""

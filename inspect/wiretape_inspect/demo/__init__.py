@@ -1,1 +1,0 @@
-"""The parts of `wiretape demo`: its service (TOML) and its child processes."""
