@@ -230,14 +230,10 @@ class Event(TimedFrame):
         return None if isinstance(self.value, UnreadableJson) else self.value
 
     @property
-    def run_id(self) -> str | None:
-        """The key of its run."""
-        return self.keys.get("run")
-
-    @property
-    def tool_call_id(self) -> str | None:
-        """The key of its tool call."""
-        return self.keys.get("tool_call")
+    def outermost_key(self) -> str | None:
+        """The key of the entity that it is about and that is not in another one; None without any."""
+        keys = self.keys
+        return next((keys[each.name] for each in self.format.entities if not each.within and each.name in keys), None)
 
     @property
     def text(self) -> str | None:

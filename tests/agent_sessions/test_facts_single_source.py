@@ -39,9 +39,10 @@ def test_the_search_covers_all_sources_and_facts():
 
 
 WORDS = re.compile(r"agent.sessions?\b|session_|run_id|tool_call|invalid_cursor|event_deltas|resync", re.IGNORECASE)
-GENERIC = ["replay"]
+GENERIC = ["replay", "inspect", "proxy", "core/wiretape/recording"]
 """Packages that work for every contract."""
-MODULES = [path for folder in GENERIC for path in sorted((ROOT / folder).rglob("*.py"))]
+KINDS = {".py", ".js", ".css", ".html", ".sql", ".toml"}
+MODULES = [path for folder in GENERIC for path in sorted((ROOT / folder).rglob("*")) if path.suffix in KINDS]
 
 
 @for_each("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

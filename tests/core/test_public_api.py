@@ -85,14 +85,14 @@ def test_a_recording_gives_exchanges_events_and_findings(traffic, tmp_path):
     assert (events[0].kind, events[0].json["session_id"]) == ("durable", "ses_1")
     assert events[0].raw.startswith(b"event: run.started\nid: evt_1\ndata: {")
     assert events[1].frame.start == len(events[0].raw)
-    assert events[0].run_id == "run_1"
+    assert events[0].keys == {"run": "run_1"}
     assert wiretape.check(path) == wiretape.check(traffic.observations())
 
 
 def test_data_that_is_not_json_has_no_fields():
     (frame,) = wiretape.Parser().feed(b"event: odd\ndata: [1\n\n")
     event = wiretape.Event(3, frame, 5, 1)
-    assert (event.json, event.type, event.sequence, event.run_id, event.kind) == (None, "odd", None, None, "ephemeral")
+    assert (event.json, event.type, event.sequence, event.keys, event.kind) == (None, "odd", None, {}, "ephemeral")
 
 
 def test_the_bytes_of_a_stream_are_checked():

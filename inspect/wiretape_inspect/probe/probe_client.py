@@ -171,7 +171,7 @@ class HttpExchange:
 
     @property
     def outcome(self) -> str:
-        """How the service responded, in a few words: `409 SESSION_BUSY`, `200`, `no response (service reset)`."""
+        """How the service responded, in a few words: `409 too_busy`, `200`, `no response (service reset)`."""
         if self.status is None:
             return f"no response ({self.detail or (self.ending.value if self.ending else 'none yet')})"
         code = self.error_code

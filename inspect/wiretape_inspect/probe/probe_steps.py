@@ -169,9 +169,9 @@ class StepRunner:
             if (step.durable and is_replayed(event)) or (last_id is not None and event.id == last_id):
                 return True
             if not step.until:
-                return run is not None and event.run_id == run
+                return run is not None and event.outermost_key == run
             # An event without a run breaks a rule, and is not waited for again.
-            return event.type in step.until and (run is None or event.run_id in {None, run})
+            return event.type in step.until and (run is None or event.outermost_key in {None, run})
 
         return is_wanted
 

@@ -209,7 +209,7 @@ class _Explorer:
         except TimedOut:
             raise _FailedError("runs.plain", f"the run does not end within {self.timeout_s:g} s (--timeout)") from None
         self.run_s = time.monotonic() - began_s
-        runs = {event.run_id for event in self.found.events}
+        runs = {event.keys.get("run") for event in self.found.events}
         for pointer in dict.fromkeys((create.id, *pointers(exchange.json))):
             if str(resolve_pointer(exchange.json, pointer)) in runs:
                 self.file = replace(self.file, create_run=replace(create, id=pointer))

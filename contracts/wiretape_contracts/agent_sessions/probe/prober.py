@@ -706,7 +706,7 @@ class Prober:
     async def clean_up(self) -> int:
         """Cancel runs, close streams, delete sessions; return how many sessions are left.  Raises TimedOut."""
         ended = {
-            event.run_id
+            event.keys.get("run")
             for stream in self.runner.streams.values()
             for event in stream.events
             if event.type in TERMINAL_RUN_TYPES
@@ -764,7 +764,7 @@ SETUP_CASE = Case(
 
 def find_calls(events: Sequence[Event]) -> list[str]:
     """Return the ids of the calls that the application has to answer."""
-    calls = (event.tool_call_id for event in events if event.type == AGENT_CUSTOM_TOOL_USE)
+    calls = (event.keys.get("tool_call") for event in events if event.type == AGENT_CUSTOM_TOOL_USE)
     return list(dict.fromkeys(filter(None, calls)))
 
 
