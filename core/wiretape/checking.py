@@ -1,15 +1,15 @@
 """Check a recording, observations, or the bytes of one stream with the rules."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from wiretape.contract.contract_facts import ContractChoice, detected_contracts
 from wiretape.observations import Observation
 from wiretape.recording import Recording, open_recording, settings_of
 from wiretape.rules import BUILT_IN, Checker, Finding, Rule, Settings, Verdict
 from wiretape.traffic_builder import TrafficBuilder
-
-STREAM_TARGET = "/v1/sessions/ses_1/events/stream?event_deltas=true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,16 @@ def check(
 
 
 def check_stream(
-    body: bytes, *, target: str = STREAM_TARGET, settings: Settings | None = None, rules: Iterable[Rule] = BUILT_IN
+    body: bytes, *, target: str | None = None, settings: Settings | None = None, rules: Iterable[Rule] = BUILT_IN
 ) -> CheckResult:
     """Run the rules over the raw bytes of one event stream, as if a client had requested `target` and read it all.
 
-    The bytes arrive at once, so rules about time are not exercised.
+    Without a target, it is the example of the contract.  The bytes arrive at once, so rules about time are not
+    exercised.
     """
+    if target is None:
+        contracts: Sequence[Any] = () if settings is None else settings.contracts
+        target = (ContractChoice(contracts) if contracts else detected_contracts()).example_target
     traffic = TrafficBuilder()
     traffic.request("GET", target).respond_stream().send(body).end()
     return check(traffic.observations(), settings=settings, rules=rules)

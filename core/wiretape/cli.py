@@ -42,8 +42,17 @@ class _LazyCommand(click.Command):
         return command
 
 
+class _Demo(_LazyCommand):
+    """The demo, which belongs to a contract."""
+
+    def load(self) -> click.Command:
+        """Import the demo of the installed contract that has one."""
+        from wiretape.installed_parts import load_part  # noqa: PLC0415 - other commands need no entry points
+
+        return load_part("wiretape.demos", "demo", click.Command)
+
+
 _REPLAY, _INSPECT = "wiretape_replay.commands", "wiretape_inspect.commands"
-_CONTRACTS = "wiretape_contracts.agent_sessions"
 _TABLE = {
     "Record and replay": {
         "proxy": ("wiretape_proxy.cli:proxy", "Record the traffic between clients and a service."),
@@ -70,13 +79,17 @@ _TABLE = {
         "datasette": (f"{_INSPECT}.datasette:datasette", "Prepare a recording for datasette."),
     },
     "Get started": {
-        "demo": (f"{_CONTRACTS}.demo.demo_command:demo", "Record, check and replay a small service on this machine."),
+        "demo": ("", "Record, check and replay a small service on this machine."),
         "completion": ("wiretape.cli:completion", "Print the completion script for a shell."),
         "doctor": (f"{_INSPECT}.doctor:doctor", "Check this machine, and list anything missing."),
     },
 }
 """The subcommands in `wiretape --help`, by section: where each is, and what it does."""
-_COMMANDS = {name: _LazyCommand(name, *line) for section in _TABLE.values() for name, line in section.items()}
+_COMMANDS = {
+    name: (_LazyCommand if path else _Demo)(name, path, short_help)
+    for section in _TABLE.values()
+    for name, (path, short_help) in section.items()
+}
 
 
 def subcommand(name: str) -> click.Command:
