@@ -11,7 +11,9 @@ from stream_text import events
 
 from wiretape.contract.contract_builder import build_contract, load_contract
 from wiretape.contract.contract_files import ContractFiles
+from wiretape.contract.contract_tables import CodeTable, ErrorFormatTable
 from wiretape.contract.json_schema import JsonSchema
+from wiretape.contract.service_terms import ErrorWriter
 from wiretape.errors import InputError
 from wiretape.patterns import Globs, Pointer, RequestPattern
 from wiretape.toml_files import find_lines
@@ -284,3 +286,36 @@ def test_no_text_replaces_a_contract_that_comes_with_wiretape(name):
     texts = {name: head.format("") + rule, "own.toml": head.format('extends = "sse"\n')}
     for file in {"own.toml", name} - {"common"}:
         assert "BAD001" not in build_contract(ContractFiles(None, texts), file).catalogue
+
+
+def test_fields_of_errors_that_repeat_each_other_stay_short():
+    fields = {"f0": "x" * 50} | {f"f{number}": f"{{f{number - 1}}}" * 2 for number in range(1, 60)}
+    errors = ErrorWriter(ErrorFormatTable(code="/code", codes={"closed": CodeTable(409, fields=fields)}))
+    document = errors.write("closed", None, "q").document
+    assert max(len(str(value)) for value in document.values()) <= 400
+
+
+LIMIT = '{ status = 400, when = "limit" }'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[error]\ncode = "/e/code"\nmessage = "/e/code/text"', "error: expected pointers to different values"),
+        (
+            f'[error]\ncode = "/code"\ncodes.a = {LIMIT}\ncodes.b = {LIMIT}',
+            "error: a and b are both for the case limit",
+        ),
+        (
+            '[error]\ncode = "/code"\ncodes.a = { status = 400, headers = { "a b" = "1" } }',
+            "expected the name of a header",
+        ),
+        ('[operations.o]\nrequest = "GET /o"\ndeltas = "deltas=yes"', "expected query:NAME=VALUE"),
+        ("[limits]\nruns = { requests = 0, seconds = 1 }", "requests: expected a whole number of at least 1"),
+    ],
+)
+def test_what_a_contract_says_about_its_service_is_checked(tmp_path, text, problem):
+    path = tmp_path / "x.toml"
+    path.write_text(f'contract = "x"\nextends = "sse"\n{text}\n', "utf-8")
+    with pytest.raises(InputError, match=re.escape(problem)):
+        load_contract(str(path))

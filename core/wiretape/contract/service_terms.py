@@ -14,6 +14,8 @@ from wiretape.observations import Headers, is_header_name
 from wiretape.patterns import Pointer, list_of, set_value
 
 DEFAULT_KEEP_ALIVE_S = 15.0
+_LONGEST_VALUE = 200
+"""Longest field that others repeat: each could repeat the one before it twice."""
 _PLACEHOLDER = re.compile(r"(/?)\{(\w+)(?:\|([^{}]*))?\}")
 
 
@@ -79,7 +81,8 @@ class ErrorWriter:
         filled: dict[str, Any] = {}
         for name, template in {**table.fields, **given}.items():
             filled[name] = template if name in given else fill(template, values)
-            values[name] = filled[name]
+            if len(str(filled[name])) <= _LONGEST_VALUE:
+                values[name] = filled[name]
         text = fill(table.message, values) or code
         if message is not None:
             facts = [values.get(found[2], found[3]) for found in _PLACEHOLDER.finditer(table.message)]
