@@ -110,17 +110,10 @@ class ReplayedContracts:
         """Return what a request asks for; None if it cannot open a stream."""
         return self.of(request).read_opening(request)
 
-    def find_channel(self, target: str) -> "NamedChannel | None":
+    def find_channel(self, target: str) -> str | None:
         """Return the channel that a path names."""
-        for facts in self._facts:
-            if (found := facts.contract.find_channel(target)) is not None:
-                return NamedChannel(found.name, facts.noun)
-        return None
-
-    def find_channel_name(self, target: str) -> str | None:
-        """Return the name of the channel that a path names."""
-        found = self.find_channel(target)
-        return None if found is None else found.name
+        found = (each.find_channel(target) for each in self.contracts)
+        return next((each.name for each in found if each is not None), None)
 
     @cached_property
     def entities(self) -> Mapping[str, Entity]:
@@ -167,15 +160,6 @@ class ReplayedContracts:
             if (found := facts.contract.find_channel(target)) is not None:
                 return DescribedRequest(facts, None, {found.parameter: found.name}, found.name, found.base)
         return DescribedRequest(self.main, None, {}, None, "")
-
-
-@dataclass(frozen=True, slots=True)
-class NamedChannel:
-    """A channel that a path names."""
-
-    name: str
-    noun: str
-    """What messages call it."""
 
 
 def channel_not_found(noun: str, name: str) -> str:

@@ -102,7 +102,7 @@ async def test_a_recording_contains_the_end_of_each_request(tmp_path):
 def attribution():
     """Three exchanges of session a, a, b; a fault in the first at 100 ns."""
     found = Attribution()
-    found.channel_of = SERVICE.find_channel_name
+    found.channel_of = SERVICE.find_channel
     for exchange, session in ((1, "a"), (2, "a"), (3, "b")):
         target = request(session).target
         found.observe(RequestStarted(exchange, exchange, "::1", "GET", "http", "h", target, "HTTP/1.1", ()))

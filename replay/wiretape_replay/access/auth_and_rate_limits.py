@@ -94,16 +94,15 @@ class AccessControl:
         return self._refuse(request, ErrorCase.LIMIT, message, limit_values(limit, wait))
 
     def _check_workspace(self, key: ApiKey, request: HttpRequest) -> HttpResponse | None:
-        if key.workspace is None:
+        described = self._contracts.describe(request.method, request.target)
+        channel = described.channel
+        if key.workspace is None or channel is None:
             return None
-        channel = self._contracts.find_channel(request.target)
-        if channel is None:
-            return None
-        workspace = self.policy.workspaces.get(channel.name) or self._workspace_of(channel.name)
+        workspace = self.policy.workspaces.get(channel) or self._workspace_of(channel)
         if workspace is None or workspace == key.workspace:
             return None
         # The same message as for a channel that does not exist, so it does not reveal that this one does.
-        return self._refuse(request, ErrorCase.UNKNOWN_CHANNEL, channel_not_found(channel.noun, channel.name))
+        return self._refuse(request, ErrorCase.UNKNOWN_CHANNEL, channel_not_found(described.facts.noun, channel))
 
     def _refuse(
         self, request: HttpRequest, case: ErrorCase, message: str, values: Mapping[str, object] | None = None

@@ -219,7 +219,7 @@ class ClientChecker:
         """
         upstream = join_upstreams(f"{url}{base}" for base in sorted(bases)) or url
         self.settings = self._settings_for(contracts.checked)
-        self.attribution.channel_of = contracts.find_channel_name
+        self.attribution.channel_of = contracts.find_channel
         if not needs_key:
             prefixes = contracts.key_rules
             self._key_rules = tuple(code for code in self.settings.catalogue if code.startswith(prefixes))
