@@ -352,7 +352,7 @@ def reachable_classes(*objects):
 @pytest.mark.parametrize(("name", "is_kept"), [("sse", False), (SERVICE, True)])
 def test_only_the_contract_of_the_service_keeps_sessions_and_clients(name, is_kept, check):
     found = check(load_contract(name), ("GET /v1/sessions/s/events/stream", [events("{}")], "complete"))
-    classes = {"SessionRegistry", "ClientRegistry", "RequestIds"}
+    classes = {"SessionRegistry", "ClientRegistry"}
     assert classes & reachable_classes(found.checker) == (classes if is_kept else set())
 
 

@@ -8,7 +8,6 @@ import pytest
 from wiretape.agent_sessions import ERROR_CODES, LIMITS
 from wiretape.observations import Ending
 from wiretape.rules import CATALOGUE, Severity, Verdict
-from wiretape.rules.state.exchange_state import RequestIds
 
 FAMILIES = {"ERR", "BUSY", "RATE", "AUTH"}
 RUNS = "POST /v1/sessions/ses_1/runs"
@@ -122,21 +121,11 @@ def test_the_first_request_id_does_not_exercise_the_rule(wire):
     assert wire.verdict("ERR009") is Verdict.PASS
 
 
-def test_request_ids_take_bounded_memory_and_note_that_some_were_dropped():
-    ids = RequestIds(most=3)
-    long = "\ud800" * 1000
-    here, there = ("host", ""), ("host", "/other")
-    for number, name in enumerate(["a", "b", "a", long], 1):
-        ids.add(here, name, number)
-    assert (len(ids), ids.dropped, ids.may_have(there)) == (3, False, False)
-    assert [ids.first_exchange(here, name) for name in ("a", long, "x")] == [1, 4, None]
-    assert ids.first_exchange(there, "a") is None
-    ids.add(there, "d", 5)
-    assert (len(ids), ids.dropped, ids.first_exchange(here, "a")) == (3, True, None)
-    for number, name in enumerate("efg", 6):
-        ids.add(there, name, number)
-    assert list(ids._counts) == [there]
-    assert all(len(key) <= 64 for _, key in ids._exchanges)
+def test_request_ids_take_bounded_memory(wire, monkeypatch):
+    monkeypatch.setattr("wiretape.contract.primitive._MOST_VALUES", 3)
+    for number in range(1, 6):
+        ask(wire, error(request_id=f"{number}" * 300), exchange=number)
+    assert wire.verdict("ERR009") is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(

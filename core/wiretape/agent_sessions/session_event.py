@@ -93,14 +93,6 @@ class SessionEvent(Event):
         """The whole text of a durable event: its text blocks, joined; empty if it has none."""
         return "".join(block_texts(self.document))
 
-    def workspace_of(self, session: str) -> str | None:
-        """The JSON `workspace_id`, unless the event names another session than `session`."""
-        workspace = self.document.get("workspace_id")
-        if type(workspace) is not str:
-            return None
-        other = self.document.get("session_id")
-        return None if type(other) is str and other != session else workspace
-
 
 def _parse_utc(value: object) -> datetime | None:
     """Return the time of an ISO 8601 timestamp in UTC; None for any other value."""

@@ -21,7 +21,6 @@ from wiretape.contract.contract_tables import (
     CounterTable,
     ErrorAspect,
     ErrorTable,
-    EventFields,
     Example,
     ExchangeTable,
     HeaderTable,
@@ -41,19 +40,19 @@ from wiretape.contract.event_primitives import (
     Match,
     MatchesSchema,
     OneOf,
+    RequestedDeltas,
     Require,
-    RequiredFact,
     Same,
     Unique,
     UtcTime,
 )
 from wiretape.contract.facts import Fact
 from wiretape.contract.framing import Framing
-from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue
+from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue, NoParameter
 from wiretape.contract.installed_contracts import find_installed
 from wiretape.contract.json_schema import JsonSchema
-from wiretape.contract.json_types import AllowedValues
-from wiretape.contract.primitive import EventSelection, Primitive
+from wiretape.contract.json_types import ANY_BUT_NULL, AllowedValues
+from wiretape.contract.primitive import EventSelection, Primitive, RequiredFact
 from wiretape.contract.python_rule import PythonRule, check_reference, import_function
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
 from wiretape.contract.service_terms import ErrorWriter, ServiceTerms, read_limits, read_scopes
@@ -78,14 +77,14 @@ from wiretape.rules.vectors import Vector, default_headers, read_headers
 from wiretape.rules.wording import Template, Wording
 
 PRIMITIVES = (
-    *("match", "require", "forbid", "one_of", "utc_time", "schema", "first", "last", "counter", "unique"),
-    *("lifecycle", "same", "joined", "resume", "silence", "error", "header", "framing"),
+    *("match", "require", "forbid", "one_of", "utc_time", "deltas", "schema", "first", "last", "counter", "unique"),
+    *("lifecycle", "same", "joined", "resume", "silence", "error", "header", "no_parameter", "framing"),
 )
 """The keys of the primitives in a rule."""
 _PlacedRule = tuple[Layer, int, AnyRuleTable]
 _FULL_SHARES = 10
 """Rules with a schema that may each take a second for an event; if there are more, they share that time."""
-_NOT_ABOUT_EVENTS = ("silence", "error", "header", "framing")
+_NOT_ABOUT_EVENTS = ("silence", "error", "header", "no_parameter", "framing")
 _TABLES: dict[str, Callable[[str], Any]] = {
     "counter": CounterTable,
     "unique": UniqueTable,
@@ -298,7 +297,7 @@ class _Builder:
 
     def _primitive(self, layer: Layer, key: str, table: AnyRuleTable, path: tuple[str | int, ...]) -> Primitive:
         """Return the primitive of a rule.  Raises ValueError and InputError."""
-        having = tuple(map(self._fact, list_of(table.having)))
+        having = tuple(self._required(table.having or [], ANY_BUT_NULL))
         on = EventSelection(Globs(table.on or "*"), frozenset(table.kinds), having)
         value: Any = getattr(table, key)
         if isinstance(value, str) and key in _TABLES:
@@ -312,6 +311,8 @@ class _Builder:
                 Facts(map(self._fact, list_of(value.fact))),
                 AllowedValues(list(self._types) if value.values == "types" else value.values),
             ),
+            "deltas": lambda: RequestedDeltas(on),
+            "no_parameter": lambda: NoParameter(value),
             "utc_time": lambda: UtcTime(on, self._fact(value)),
             "schema": lambda: MatchesSchema(
                 on, self._schemas_of_types() if value == "types" else _schema(layer, value, path), self._schema_share
@@ -344,10 +345,10 @@ class _Builder:
             self._require_text()
         return Fact(name)
 
-    def _required(self, value: Names | EventFields) -> Iterator[RequiredFact]:
-        """Yield the facts that events have.  Raises ValueError."""
+    def _required(self, value: Names | Mapping[str, Any], usual: Sequence[str] = ()) -> Iterator[RequiredFact]:
+        """Yield the facts that events have; `usual` are the types of those without.  Raises ValueError."""
         if not isinstance(value, dict):
-            yield from (RequiredFact(self._fact(name)) for name in list_of(value))
+            yield from (RequiredFact(self._fact(name), usual) for name in list_of(value))
             return
         for name, types in value.items():
             if isinstance(types, dict):

@@ -307,6 +307,7 @@ class ErrorTable(Struct, forbid_unknown_fields=True):
     keys: Names | None = None
     """The only keys of the body."""
     one_of: OneOfTable | None = None
+    unique: _Short | None = None
     having: Names = []
     """Only errors with these fields."""
     codes: Annotated[list[_Short], Meta(max_length=500)] = []
@@ -362,11 +363,13 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     on: Names | None = None
     kinds: list[Literal["durable", "delta", "ephemeral"]] = []
     match: tuple[_Short, _Short] | None = None
-    having: Names = []
+    having: FieldTypes = []
     require: Names | EventFields | None = None
     forbid: Names | None = None
     one_of: OneOfTable | None = None
     utc_time: _Short | None = None
+    deltas: Literal["requested"] | None = None
+    no_parameter: Names | None = None
     schema: _Short | dict[str, Any] | None = None
     first: Names | None = None
     last: Names | None = None

@@ -1,8 +1,8 @@
 """Traffic of a contract: its exchanges, streams and channels, and the triggers at which its rules run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.contract.entity_tracker import EntityTracker
@@ -12,7 +12,7 @@ from wiretape.json_codec import UnreadableJson
 from wiretape.observations import RequestStarted, ResponseStarted, header
 from wiretape.patterns import LONGEST, MISSING
 from wiretape.rules.catalogue import LOSS, Scope
-from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, SilenceMonitor
+from wiretape.rules.exchange import EventStream, Exchange, Memory, ScopeCount, ScopeReason, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.traffic import Traffic
 
@@ -21,24 +21,9 @@ if TYPE_CHECKING:
     from wiretape.contract.contract_model import Contract
     from wiretape.rules.engine import RuleBook, RunRules
 
-T = TypeVar("T")
 _MOST_CHANNELS = 1000
 _MOST_TYPES = 1000
 _TOO_COMPLEX = [UnreadableJson.TOO_COMPLEX, UnreadableJson.NOT_AN_OBJECT]
-
-
-class _Memory:
-    """What primitives remember; rules themselves store nothing."""
-
-    def __init__(self) -> None:
-        self._items: dict[int, Any] = {}
-
-    def get(self, primitive: object, make: Callable[[], T]) -> T:
-        """Return what a primitive remembers here, which `make` begins."""
-        found: T | None = self._items.get(id(primitive))
-        if found is None:
-            found = self._items[id(primitive)] = make()
-        return found
 
 
 class ContractChannel:
@@ -47,7 +32,7 @@ class ContractChannel:
     def __init__(self, name: str | None = None, *, may_be_known: bool = False) -> None:
         self.name = name
         """The name in the path of its requests, if the operations say where that is."""
-        self.memory = _Memory()
+        self.memory = Memory()
         self.streams = 0
         """The number of open streams."""
         self.may_be_known = may_be_known
@@ -85,13 +70,15 @@ class ContractStream(EventStream):
         self.request = exchange.request
         self.channel = channel
         channel.streams += 1
-        self.memory = _Memory()
         self.cursor = exchange.cursor
         is_known = not exchange.request.is_invented
         self.is_from_start = is_known and self.cursor is None and exchange.operation.begins_at_start
         """Whether it begins with the first event of its channel."""
         self.is_complete = self.is_from_start
         """Whether it has carried every event of its channel, up to now."""
+        deltas = exchange.operation.deltas
+        self.deltas_requested = deltas.is_in(exchange.request.target) if deltas is not None and is_known else None
+        """Whether the request asks for deltas; None if streams always have them, or it is unknown."""
         self.has_named_channel = exchange.operation.channel is not None or contract.format.channel is None
         """Whether its channel is known: from the request, or from an event."""
         self.last: Event | None = None

@@ -1,20 +1,19 @@
 """Primitives about the facts of single events: match, require, forbid, schema, unique, same."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 from wiretape.contract.contract_traffic import ContractStream
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
-from wiretape.contract.json_types import AllowedValues, classes_of, name_types
-from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, SeenValues, is_damaged
+from wiretape.contract.json_types import AllowedValues, name_types
+from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, RequiredFact, SeenValues, is_damaged
 from wiretape.contract.utc_time import is_utc_time
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
-from wiretape.patterns import MISSING, Globs
-from wiretape.rules.catalogue import DROPPED_STATE, HELD, Outcome, Problem, Scope, mismatch
+from wiretape.patterns import MISSING
+from wiretape.rules.catalogue import DROPPED_STATE, HELD, Check, Outcome, Problem, Scope, mismatch
 from wiretape.rules.finding import describe, quote
 
 
@@ -68,28 +67,6 @@ class Match(EventPrimitive):
         return [mismatch(expected, describe(value), event=event, channel=channel)]
 
 
-class RequiredFact:
-    """A fact that events have, of one of some JSON types, or of any."""
-
-    def __init__(self, fact: Fact, types: Sequence[str] = (), of: Globs | None = None) -> None:
-        """Only events of the types `of` have it; None for all."""
-        self.fact = fact
-        self.types, self.of = types, of
-        self.read = fact.read_required if str(fact) == "id" else fact.read
-        self.classes = classes_of(types)
-        """The Python types of its values."""
-
-    def report(self, event: Event) -> Problem:
-        """Return the problem of an event that lacks it."""
-        fact, value = self.fact, self.fact.read_unfit(event)
-        wanted = name_types(self.types or fact.types)
-        is_missing = not self.types and value in (MISSING, "")
-        expected = f"`{fact}`" if is_missing else f"`{fact}` to be {wanted}"
-        got = describe(value) if not is_missing else "none" if value is MISSING else "an empty one"
-        values = {"fact": str(fact), "name": fact.name, "wanted": wanted, "value": value}
-        return mismatch(expected, got, subject=str(fact), event=event, **values)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Require(EventPrimitive):
     """An event has all of these facts; those inside one that it lacks are not checked."""
@@ -111,8 +88,18 @@ class Require(EventPrimitive):
                 continue
             if not str(each.fact).startswith(lacking):
                 lacking += (f"{each.fact}/",)
-                problems.append(each.report(event))
+                problems.append(self._report(each, event))
         return problems
+
+    def _report(self, lacking: RequiredFact, event: Event) -> Problem:
+        """Return the problem of an event that lacks it."""
+        fact, value = lacking.fact, lacking.fact.read_unfit(event)
+        wanted = name_types(lacking.types or fact.types)
+        is_missing = not lacking.types and value in (MISSING, "")
+        expected = f"`{fact}`" if is_missing else f"`{fact}` to be {wanted}"
+        got = describe(value) if not is_missing else "none" if value is MISSING else "an empty one"
+        values = {"fact": str(fact), "name": fact.name, "wanted": wanted, "value": value}
+        return mismatch(expected, got, subject=str(fact), event=event, **values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,7 +228,7 @@ class Same(EventPrimitive):
     over: Entity | str
     """An entity, `stream` or `channel`."""
     summary = "The fact `{0.fact}` changes within one {0.over}."
-    placeholders = ("value", "where")
+    placeholders = ("value", "before", "where")
 
     @property
     def scope(self) -> Scope:
@@ -261,10 +248,45 @@ class Same(EventPrimitive):
             name = format_key(self.over, key)
         elif self.over == "channel":
             holder = stream.channel.memory
-        item = (shorten_value(value), describe(value), event.exchange, event.number)
-        known = holder.get(self, SeenValues).add(key, item)
-        if known is None or known[0] == item[0]:
-            return HELD
+            if self._names_other(event, stream):
+                return None
+        short = shorten_value(value)
+        known = holder.get(self, SeenValues).add(key, (short, value, event.exchange, event.number))
+        if known is None or known[0] == short:
+            return known and HELD
+        if is_damaged(event, value):
+            return None
         where = f"event {known[3]} of exchange {known[2]}"
-        expected = f"the same `{self.fact}` for all events of the {name}, {known[1]} as in {where}"
-        return [mismatch(expected, describe(value), event=event, value=value, where=where)]
+        expected = f"the same `{self.fact}` for all events of the {name}, {describe(known[1])} as in {where}"
+        values = {"value": value, "before": known[1], "where": where}
+        return [mismatch(expected, describe(value), subject=short, event=event, **values)]
+
+    def _names_other(self, event: Event, stream: ContractStream) -> bool:
+        """Whether an event names another channel than the path of the request."""
+        pointer = event.format.channel
+        named = None if pointer is None or stream.channel_name is None else pointer.read(event.value)
+        return type(named) is str and named != stream.channel_name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestedDeltas(EventPrimitive):
+    """A stream has deltas only if its request asks for them."""
+
+    on: EventSelection
+    scope = Scope.STREAM
+    summary = "Deltas arrive although the request does not ask for them."
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions."""
+        of_events, loss = EventPrimitive.checks(self)
+        return (replace(of_events, steady=True), loss)
+
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
+        """Check that a delta was asked for."""
+        if stream.deltas_requested is None:
+            return None
+        if stream.deltas_requested:
+            return HELD if event.is_delta else None
+        if not event.is_delta:
+            return HELD
+        return [mismatch("no deltas, which the request does not ask for", quote(event.type), event=event)]

@@ -1,20 +1,24 @@
 """Primitives about requests and responses: error and header."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from itertools import islice
 from typing import Any
+from urllib.parse import unquote_plus
 
 from wiretape.contract.contract_tables import ErrorAspect, ErrorTable, HeaderTable, RefusedTable
 from wiretape.contract.error_format import ErrorFormat
 from wiretape.contract.json_types import AllowedValues, RequiredFields
-from wiretape.contract.primitive import Primitive
+from wiretape.contract.primitive import Primitive, SeenValues
+from wiretape.credential_names import CREDENTIAL_PARAMETERS, is_parameter
+from wiretape.event_format import shorten_value
 from wiretape.http_headers import is_preflight
 from wiretape.json_codec import UnreadableJson
 from wiretape.observations import Headers, header, is_header_name
 from wiretape.patterns import MISSING, Globs, Pointer, list_of
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,
+    DROPPED_STATE,
     ERROR_RESPONSE,
     HELD,
     INCOMPLETE_BODY,
@@ -58,8 +62,9 @@ class ErrorEnvelope(HttpPrimitive):
         self._require = RequiredFields(table.require)
         self._facts = tuple(map(Pointer, list_of(table.one_of.fact if table.one_of else None)))
         self._allowed = None if table.one_of is None else AllowedValues(table.one_of.values)
-        if not (self._aspects or self._keys or self._require or self._facts):
-            raise ValueError("expected at least one of aspects, require, keys and one_of")
+        self._unique = None if table.unique is None else Pointer(table.unique)
+        if not (self._aspects or self._keys or self._require or self._facts or self._unique):
+            raise ValueError("expected at least one of aspects, require, keys, one_of and unique")
         if table.codes or table.other_codes or not self._aspects <= {ErrorAspect.OBJECT}:
             errors.require_code(codes=not self._aspects <= {ErrorAspect.OBJECT})
         self._codes, self._other_codes, self._errors = frozenset(table.codes), frozenset(table.other_codes), errors
@@ -70,7 +75,7 @@ class ErrorEnvelope(HttpPrimitive):
         """Return its functions."""
         return (Check(ERROR_RESPONSE, self.check, needs=Need.WHOLE_BODY),)
 
-    def check(self, body: ResponseBody, _exchange: Exchange) -> Outcome:
+    def check(self, body: ResponseBody, exchange: Exchange) -> Outcome:
         """Check the body of an error response."""
         document, status = body.document, int(body.response.status)
         fields, code = self._errors.find_object(document), self._errors.read_code(document)
@@ -85,6 +90,8 @@ class ErrorEnvelope(HttpPrimitive):
         values = {"body": document, "status": status, "code": code}
         if fields is None:
             return [self._report_object(body, values)]
+        if self._unique is not None:
+            return self._check_unique(self._unique, exchange, values)
         problems = [*self._check_fields(document, values), *self._check_code(code, status, values)]
         is_allowed = self._allowed and self._allowed.allow(tuple(pointer.read(document) for pointer in self._facts))
         if self._allowed is not None and is_allowed is False:
@@ -99,6 +106,19 @@ class ErrorEnvelope(HttpPrimitive):
             or (ErrorAspect.STATUS in self._aspects and code in self._errors.codes)
         )
         return problems or (HELD if applies else None)
+
+    def _check_unique(self, pointer: Pointer, exchange: Exchange, values: dict[str, Any]) -> Outcome:
+        """Compare a text with those of the other errors of the same service."""
+        value = pointer.read(values["body"])
+        if type(value) is not str:
+            return None
+        seen = exchange.traffic.memory.get(self, SeenValues)
+        is_first = seen.add(exchange.place, exchange.number) is None
+        first = seen.add((exchange.place, shorten_value(value)), exchange.number)
+        if first is None:
+            return DROPPED_STATE if seen.may_lack_some else None if is_first else HELD
+        expected, got = f"a new `{pointer.name}`", f"{quote(value)}, which exchange {first} already has"
+        return [mismatch(expected, got, **values, value=value)]
 
     def _check_fields(self, document: Any, values: dict[str, Any]) -> Iterator[Problem]:
         for name, wanted, value in islice(self._require.find_unfit(document), _MOST_FIELDS):
@@ -137,6 +157,33 @@ class ErrorEnvelope(HttpPrimitive):
             got = f"an object without {name}" if value is MISSING else f"{describe(value)} under {name}"
         under = "" if pointer is None else f" with an object under `{pointer.name}`"
         return mismatch(f"a JSON object{under}", got, **values)
+
+
+class NoParameter(HttpPrimitive):
+    """The query of a request has no parameter with one of these names, or no credential."""
+
+    summary = "A parameter in the URL of a request has a name that is not allowed there."
+    placeholders = ("name",)
+    side = Party.CLIENT
+
+    def __init__(self, names: str | Sequence[str]) -> None:
+        self._names = CREDENTIAL_PARAMETERS if names == "credentials" else list_of(names)
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its function."""
+        return (Check(REQUEST, self.check),)
+
+    def check(self, exchange: Exchange) -> Outcome:
+        """Check the parameters that have a value."""
+        _, mark, query = exchange.request.target.partition("#")[0].partition("?")
+        if not mark:
+            return None
+        pairs = (pair.partition("=") for pair in query.split("&"))
+        names = [unquote_plus(name) for name, _, value in pairs if value]
+        found = [name for name in names if is_parameter(name, self._names)]
+        if not found:
+            return HELD
+        return [mismatch("no such parameter in the URL", f"the parameter {quote(found[0])}", name=found[0])]
 
 
 class HeaderValue(HttpPrimitive):

@@ -19,6 +19,8 @@ _NAMES: dict[str, tuple[str, tuple[type, ...]]] = {
 }
 """For each JSON type how messages call it, and the Python types of its values."""
 
+ANY_BUT_NULL = tuple(name for name in _NAMES if name != "null")
+
 
 class RequiredFields:
     """Fields that a JSON value has, and their types; `*` in a pointer stands for each element of an array."""

@@ -4,15 +4,16 @@ What a primitive has to remember is in the memory of a stream or a channel, so t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_traffic import ContractStream
 from wiretape.contract.facts import Fact
+from wiretape.contract.json_types import classes_of
 from wiretape.event import Event, Shape
-from wiretape.patterns import MISSING, Globs
+from wiretape.patterns import Globs
 from wiretape.rules.catalogue import EVENT, LOSS, LOST_EVENTS, WITH_DATA, Check, Inconclusive, Outcome, Scope
 from wiretape.rules.finding import Party
 from wiretape.rules.wording import Reader, Values
@@ -57,6 +58,18 @@ class Primitive(ABC):
         """Return its functions, and when they run."""
 
 
+class RequiredFact:
+    """A fact that events have, of one of some JSON types, or of any."""
+
+    def __init__(self, fact: Fact, types: Sequence[str] = (), of: Globs | None = None) -> None:
+        """Only events of the types `of` have it; None for all."""
+        self.fact = fact
+        self.types, self.of = types, of
+        self.read = fact.read_required if str(fact) == "id" else fact.read
+        self.classes = classes_of(types)
+        """The Python types of its values."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventSelection:
     """The events that a rule is about."""
@@ -64,7 +77,7 @@ class EventSelection:
     types: Globs
     kinds: frozenset[str]
     """Empty for all."""
-    having: tuple[Fact, ...] = ()
+    having: tuple[RequiredFact, ...] = ()
     """The facts that they have."""
 
     @property
@@ -77,7 +90,7 @@ class EventSelection:
         types, kinds, having = self.types, self.kinds, self.having
 
         def has_facts(event: Event, _stream: object) -> bool:
-            return all(fact.read_required(event) not in (MISSING, None) for fact in having)
+            return all(type(each.read(event)) in each.classes for each in having)
 
         return Check(
             EVENT,

@@ -341,7 +341,8 @@ class Resume(EventPrimitive):
 
     def _position(self, stream: ContractStream) -> _Position:
         cursor = None if stream.cursor is None else str(shorten_value(stream.cursor))
-        return stream.memory.get(self, lambda: _Position(cursor, cursor is not None, stream.channel))
+        position: _Position = stream.memory.get(self, lambda: _Position(cursor, cursor is not None, stream.channel))
+        return position
 
     def _check_cursor(self, successors: _Successors, cursor: str) -> Outcome:
         """Return the outcome for a cursor that no event is known to have."""

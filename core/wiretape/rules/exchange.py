@@ -1,7 +1,7 @@
 """Exchanges and event streams, as the checker follows them; contracts have subclasses that remember more."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -129,6 +129,23 @@ class SilenceMonitor:
         return silence
 
 
+class Memory:
+    """What rules remember, each under a key of its own: rules themselves store nothing."""
+
+    def __init__(self) -> None:
+        self._items: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Any] | None = None) -> Any:
+        """Return what is remembered under a key, which `make` begins; otherwise None."""
+        found = self._items.get(key)
+        if found is None and make is not None:
+            found = self._items[key] = make()
+        return found
+
+    def __setitem__(self, key: Hashable, item: Any) -> None:
+        self._items[key] = item
+
+
 class EventStream:
     """A connection with an event stream."""
 
@@ -137,6 +154,7 @@ class EventStream:
         self.traffic = traffic
         """The `Traffic` of the contract whose rules apply to it."""
         self.silences = silences
+        self.memory = Memory()
         self.last_event: Event | None = None
         self.last_comment: TimedFrame | None = None
         """The last comment, if nothing has followed it."""
@@ -231,6 +249,11 @@ class Exchange:
     def number(self) -> int:
         """The number of the exchange."""
         return self.request.exchange
+
+    @property
+    def place(self) -> Hashable:
+        """Where the service is: what others send makes no difference."""
+        return self.request.authority
 
     @property
     def has_event_stream(self) -> bool:

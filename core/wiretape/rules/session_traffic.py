@@ -14,7 +14,7 @@ from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import ScopeCount, SilenceLimit, SilenceMonitor
 from wiretape.rules.finding import Location
 from wiretape.rules.state.client_state import ClientRegistry
-from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
+from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.service_body import ErrorBody, SuccessBody
 from wiretape.rules.state.service_traffic import ServicePaths
 from wiretape.rules.state.session_state import OVERLAP, SessionRegistry
@@ -110,7 +110,6 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
         self._idempotency_header = settings.idempotency_header
         self._tolerance_s = settings.keep_alive_tolerance_s
         self._clients = ClientRegistry()
-        self.request_ids = RequestIds()
         self.sessions = SessionRegistry()
 
     def start(self, request: RequestStarted) -> ExchangeState | None:
@@ -124,7 +123,6 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
             match=match,
             base=base,
             client=self._clients.client_of(request),
-            request_ids=self.request_ids,
             sessions=self.sessions,
             idempotency_key=header(request.headers, self._idempotency_header),
         )

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from wiretape.event import Event
 from wiretape.observations import RequestStarted, ResponseStarted
 from wiretape.rules.engine import RuleBook
-from wiretape.rules.exchange import EventStream, Exchange, ScopeCount
+from wiretape.rules.exchange import EventStream, Exchange, Memory, ScopeCount
 from wiretape.rules.finding import Location
 from wiretape.rules.response_body import ResponseBody
 
@@ -24,6 +24,7 @@ class Traffic(ABC, Generic[E, S]):
 
     def __init__(self, rules: RuleBook) -> None:
         self.rules = rules
+        self.memory = Memory()
 
     @abstractmethod
     def start(self, request: RequestStarted) -> E | None:

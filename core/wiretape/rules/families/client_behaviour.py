@@ -4,12 +4,10 @@
 """
 
 from collections.abc import Collection
-from urllib.parse import unquote_plus
 
 from wiretape.agent_sessions import AGENT_CUSTOM_TOOL_USE, CANCEL, EVENT_ALREADY_RESOLVED, INVALID_CURSOR, STREAM_RESYNC
-from wiretape.credential_names import is_credential_parameter
 from wiretape.event import Event, is_header_safe
-from wiretape.http_headers import AUTHORIZATION, LAST_EVENT_ID
+from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
@@ -264,20 +262,6 @@ def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
         return None
     wanted = f"no further resume after {EVENT_ALREADY_RESOLVED} in exchange {resolved.exchange}"
     return problem(f"Expected {wanted} without a new {AGENT_CUSTOM_TOOL_USE}, got one.")
-
-
-@client_check
-def key_in_url(exchange: ExchangeState) -> Outcome:
-    """A query parameter looks like a credential, which then appears in logs and histories."""
-    _, mark, query = exchange.request.target.partition("#")[0].partition("?")
-    if not mark:
-        return None
-    pairs = (pair.partition("=") for pair in query.split("&"))
-    names = [unquote_plus(name) for name, _, value in pairs if value]
-    found = [name for name in names if is_credential_parameter(name)]
-    if not found:
-        return HELD
-    return problem(f"Expected credentials only in the header {AUTHORIZATION}, got the parameter {quote(found[0])}.")
 
 
 @client_check

@@ -3,7 +3,6 @@
 Deltas and sequences of the wrong type do not take part in the order.
 """
 
-from wiretape.agent_sessions import EVENT_DELTAS
 from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
 from wiretape.rules.catalogue import (
@@ -11,7 +10,6 @@ from wiretape.rules.catalogue import (
     EVENT,
     HELD,
     LOST_EVENTS,
-    WITH_OBJECT,
     Outcome,
     check,
     problem,
@@ -20,18 +18,6 @@ from wiretape.rules.finding import format_number, quote
 from wiretape.rules.state.stream_state import StreamState
 
 order_check = check(EVENT, shapes={Shape.DURABLE})
-
-
-@check(EVENT, steady=True, shapes=WITH_OBJECT)
-def unrequested_delta(event: Event, stream: StreamState) -> Outcome:
-    """Deltas arrive although the request does not ask for them.  One finding per stream."""
-    if stream.deltas_requested is None:
-        return None
-    if stream.deltas_requested:
-        return HELD if event.is_delta else None
-    if not event.is_delta:
-        return HELD
-    return problem(f"Expected no deltas without `{EVENT_DELTAS}=true` in the request, got a {event.type}.")
 
 
 @order_check

@@ -21,7 +21,6 @@ from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,
-    DROPPED_STATE,
     ERROR_RESPONSE,
     HELD,
     INCOMPLETE_BODY,
@@ -59,22 +58,6 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
         for name, value in body.envelope.items()
         if name not in allowed
     ]
-
-
-@error_check
-def request_id_reused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """Two exchanges have the same `request_id`.
-
-    Only ids under the same base path of the same origin are compared.  The last 65536 ids of a recording
-    are kept; if there are more, the rule is inconclusive.
-    """
-    request_id, ids, place = body.request_id, exchange.request_ids, exchange.place
-    if request_id is None or not ids.may_have(place):
-        return None
-    first = ids.first_exchange(place, request_id)
-    if first is None:
-        return DROPPED_STATE if ids.dropped else HELD
-    return problem(f"Expected a new request_id, got {quote(request_id)}, which exchange {first} already has.")
 
 
 @check(SUCCESS_RESPONSE)

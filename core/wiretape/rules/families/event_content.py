@@ -30,7 +30,6 @@ _TOOL_STARTED = RequiredFields(
 )
 
 object_check = check(EVENT, fast_path=True, shapes=WITH_OBJECT)
-durable_check = check(EVENT, shapes={Shape.DURABLE})
 
 
 @object_check
@@ -96,15 +95,3 @@ def tool_summary_disagrees(event: Event, _stream: StreamState) -> Outcome:
                 message = f"Expected {quote(full)}, the value in `content`, as `data.{name}`, got {quote(summary)}."
                 problems.append(Problem(message))
     return problems if compared else None
-
-
-@durable_check
-def workspace_changed(event: Event, stream: StreamState) -> Outcome:
-    """Durable events of one session have different `workspace_id`s.  One finding for each new workspace."""
-    first, workspace = stream.session.workspace, event.workspace_of(stream.session.id)
-    if workspace is None or first is None or event.is_damaged(workspace):
-        return None
-    if workspace == first:
-        return HELD
-    message = f"Expected {quote(first)}, the workspace of the earlier events, got {quote(workspace)}."
-    return problem(message, subject=workspace)

@@ -1,6 +1,5 @@
 """State of one open exchange of the service, and what it changes in the state of its client and session."""
 
-from collections import Counter
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -37,59 +36,10 @@ from wiretape.rules.state.stream_state import StreamState
 
 _SECOND = 1_000_000_000
 _TOO_MANY_REQUESTS = ERROR_CODES[RATE_LIMITED].status
-_MOST_REQUEST_IDS = 1 << 16
-_LONGEST_REQUEST_ID = 64
 
 
 Place: TypeAlias = tuple[str, str]
 """An authority and a base path."""
-
-
-class RequestIds:
-    """The request ids at each place, each with its first exchange; if there are very many, the oldest are dropped.
-
-    A place is an origin and a base path: what another service on the same origin sends makes no difference.
-    """
-
-    def __init__(self, most: int = _MOST_REQUEST_IDS) -> None:
-        self.dropped = False
-        """Whether ids were dropped."""
-        self._most = most
-        self._exchanges: dict[tuple[Place, str | bytes], int] = {}
-        self._counts: Counter[Place] = Counter()
-
-    def __len__(self) -> int:
-        return len(self._exchanges)
-
-    def may_have(self, place: Place) -> bool:
-        """Whether there is or was an id at a place."""
-        return self.dropped or place in self._counts
-
-    def first_exchange(self, place: Place, request_id: str) -> int | None:
-        """Return the number of the first exchange with the id at a place, if it is known."""
-        return self._exchanges.get((place, _shorten(request_id)))
-
-    def add(self, place: Place, request_id: str, exchange: int) -> None:
-        """Add the id in a response."""
-        key = place, _shorten(request_id)
-        if key in self._exchanges:
-            return
-        self._exchanges[key] = exchange
-        self._counts[place] += 1
-        if len(self._exchanges) > self._most:
-            oldest = next(iter(self._exchanges))
-            del self._exchanges[oldest]
-            self._counts[oldest[0]] -= 1
-            if not self._counts[oldest[0]]:
-                del self._counts[oldest[0]]
-            self.dropped = True
-
-
-def _shorten(request_id: str) -> str | bytes:
-    """Return the id, or a hash of it if it is long."""
-    if len(request_id) <= _LONGEST_REQUEST_ID:
-        return request_id
-    return blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class ExchangeState(Exchange):
@@ -103,7 +53,6 @@ class ExchangeState(Exchange):
         match: Match | None,
         base: str,
         client: ClientState,
-        request_ids: RequestIds,
         sessions: SessionRegistry,
         idempotency_key: str | None,
     ) -> None:
@@ -113,8 +62,6 @@ class ExchangeState(Exchange):
         self.base = base
         """The base path of the service."""
         self.client = client
-        self.request_ids = request_ids
-        """Those of the whole recording."""
         self.sessions = sessions
         """Those of the whole recording."""
         self.session: SessionState | None = None
@@ -225,8 +172,6 @@ class ExchangeState(Exchange):
             self._add_created_sessions(body)
         if not body.is_whole or body.is_empty:
             return
-        if body.request_id is not None:
-            self.request_ids.add(self.place, body.request_id, self.number)
         code, cursor = body.code, self.cursor
         uses = 0 if self.run is None else self.run.custom_tool_uses
         if code in SAME_KEY_CODES:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wiretape.agent_sessions import session_in
 from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.bounded_dict import put_bounded
 from wiretape.rules.catalogue import Scope, Trigger
+from wiretape.rules.exchange import Memory
 from wiretape.rules.state.client_state import ClientKey, SessionReader
 from wiretape.rules.state.event_log import EventBudget, EventLog
 from wiretape.rules.state.runs import Overlap, SessionRuns
@@ -41,8 +42,6 @@ class SessionState:
     """Its open streams."""
     readers: dict[ClientKey, SessionReader] = field(default_factory=dict)
     """The clients that sent requests for it."""
-    workspace: str | None = None
-    """The workspace id in the first of its durable events that has one."""
     first_stream: int | None = None
     """The exchange of its first stream."""
     first_event: Event | None = None
@@ -51,8 +50,8 @@ class SessionState:
     """Whether it began before the recording."""
     is_understood: bool = True
     """Whether every event of it was seen and understood."""
-    memory: dict[str, Any] = field(default_factory=dict)
-    """What rules of other packages remember about it, by their code.  Built-in rules do not use it."""
+    memory: Memory = field(default_factory=Memory)
+    """What rules remember about it: those of other packages by their code."""
 
     def __post_init__(self) -> None:
         self.runs = SessionRuns(self.log)

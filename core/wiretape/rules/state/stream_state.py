@@ -165,7 +165,7 @@ class StreamState(EventStream):
     ) -> None:
         super().__init__(request.exchange, traffic, [silence])
         self.session = session
-        self.channel_name = session.id
+        self.channel, self.channel_name = session, session.id
         self.reader = reader
         self.opened_ns = request.time_ns
         """When it was requested."""
@@ -316,8 +316,6 @@ class StreamState(EventStream):
         log, arrival = self.session.log, self.arrival
         known = arrival.known
         self._add_to_order(event)
-        if self.session.workspace is None:
-            self.session.workspace = event.workspace_of(self.session.id)
         if self.resume is not None and not self.resume.is_over:
             self.resume.add(event, known)
         if event.type not in EVENT_TYPES:
