@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 from sample_recordings import record
 
-from wiretape.agent_sessions.schemas import DURABLE_EVENT, MESSAGE_DELTA, SCHEMAS
 from wiretape.recording import open_recording
+from wiretape_contracts.agent_sessions.schemas import DURABLE_EVENT, MESSAGE_DELTA, SCHEMAS
 
 
 def plain_loops(path: Path) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""wiretape: record, check and replay the event streams of the Agent Session Service.
+"""wiretape: record, check and replay event streams.
 
 docs/python.md describes what can be imported from here.  Replays and stand-ins for tests are in `wiretape.testing`.
 """

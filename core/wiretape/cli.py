@@ -219,7 +219,7 @@ def _print_versions(ctx: click.Context, _param: click.Parameter, wanted: bool) -
     help="Print the versions to include in a bug report, and exit.",
 )
 def wiretape(traceback: bool) -> None:
-    """Record, check and replay the event streams of the Agent Session Service."""
+    """Record, check and replay the event streams of an API."""
 
 
 @click.command()

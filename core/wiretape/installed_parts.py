@@ -10,6 +10,8 @@ from wiretape.input_validation import choices_hint
 from wiretape.safe_text import shorten
 
 T = TypeVar("T")
+CONTRACTS = "wiretape.contracts"
+"""The group of the contracts themselves."""
 
 
 def load_part(group: str, noun: str, type_: type[T], contract: str | None = None) -> T:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from wiretape.agent_sessions import (
+from wiretape.sse import is_event_stream
+from wiretape_contracts.agent_sessions import (
     CANCEL,
     DELTA_TYPES,
     ERROR_CODES,
@@ -19,7 +20,6 @@ from wiretape.agent_sessions import (
     deltas_requested,
     operation_of,
 )
-from wiretape.sse import is_event_stream
 
 
 def test_there_are_18_event_types():

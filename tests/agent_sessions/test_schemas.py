@@ -9,8 +9,8 @@ import referencing.jsonschema
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wiretape.agent_sessions import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
-from wiretape.agent_sessions.schemas import (
+from wiretape_contracts.agent_sessions import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
+from wiretape_contracts.agent_sessions.schemas import (
     ERROR_SCHEMAS,
     EVENT_SCHEMAS,
     SCHEMAS,

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wiretape.agent_sessions import EVENT_TYPES
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -26,6 +25,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer
+from wiretape_contracts.agent_sessions import EVENT_TYPES
 from wiretape_replay import Replay, ReplayOptions, serve_replay
 from wiretape_replay.access.access_settings import AccessPolicy
 from wiretape_replay.client_verdict.client_checker import ClientChecker

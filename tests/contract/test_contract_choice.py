@@ -99,7 +99,7 @@ def test_several_contracts_apply_each_to_its_own_operations(run, tmp_path):
     contracts = dump_contracts([load_contract(name) for name in ("tasks.toml", "others.toml")])
     build_recording(RecordingSource(RecordingMetadata("", 0, contracts=contracts), iter(made.observations())), own)
     assert codes(report(run, own, "--no-config")) == ["TSK001", "OTH001"]
-    assert "contract tasks, others" in run("sessions", own).output
+    assert "contract tasks, others" in run("channels", own).output
 
 
 def test_the_configuration_comes_before_the_recording(run, own):
@@ -193,11 +193,11 @@ def test_each_of_several_recordings_has_its_own_contract(run, own, plain, monkey
 
 
 def test_commands_name_the_contract_of_a_recording(run, own, plain):
-    assert " · contract tasks · " in run("sessions", own).output
-    assert json.loads(run("sessions", own, "--json").stdout)["recording"]["contracts"] == ["tasks"]
+    assert " · contract tasks · " in run("channels", own).output
+    assert json.loads(run("channels", own, "--json").stdout)["recording"]["contracts"] == ["tasks"]
     assert run("show", own).output.startswith("contract tasks\n")
     assert "Clients wait for it." in run("show", own, "--at", "1:1").output
-    assert "contract" not in run("sessions", plain).output + run("show", plain).output
+    assert "contract" not in run("channels", plain).output + run("show", plain).output
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_hostile_contract_stops_the_report_alone(stored, run, own):
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
     assert "own.db" in result.output
     assert run("report", own, "--contract", "others.toml").exit_code == 1
-    for command in (("sessions", own), ("show", own), ("trim", own, "--exchange", "1", "-o", "new.db")):
+    for command in (("channels", own), ("show", own), ("trim", own, "--exchange", "1", "-o", "new.db")):
         assert run(*command).exit_code == 0
 
 

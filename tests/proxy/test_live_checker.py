@@ -11,7 +11,7 @@ import pytest
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, derived_tables, open_recording
 from wiretape.rules import Settings
-from wiretape.rules.state import client_state, event_log, runs, stream_state
+from wiretape_contracts.agent_sessions.state import client_state, event_log, runs, stream_state
 from wiretape_proxy import recorder
 from wiretape_proxy.ipc_codec import CaptureBuffer, encode_stop, pack_batch
 from wiretape_proxy.live_view import LiveView

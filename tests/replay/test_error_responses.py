@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_contracts import SERVICE
 
-from wiretape.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
-from wiretape.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape.contract.contract_tables import ErrorCase
 from wiretape.contract.service_terms import Limit
 from wiretape.observations import (
@@ -21,6 +19,8 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
+from wiretape_contracts.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
+from wiretape_contracts.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape_replay.access.auth_and_rate_limits import limit_values
 from wiretape_replay.access.error_responses import error_response, refuse
 from wiretape_replay.generated_ids import RequestIdCounter

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 from service_contracts import SERVICE
 
-from wiretape.agent_sessions import ERROR_CODES
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
 from wiretape.observations import Ending
+from wiretape_contracts.agent_sessions import ERROR_CODES
 from wiretape_replay.server_options import fault_script
 
 KEY = "Authorization: Bearer k\r\n"

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from wiretape.rules import Checker, Settings, Verdict
-from wiretape.rules.state import client_state, event_log, runs
-from wiretape.rules.state.event_log import LEAST_EVENTS, EventBudget, EventLog
-from wiretape.rules.state.runs import MOST_RUNS, SessionRuns
-from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.vectors import observations_of
+from wiretape_contracts.agent_sessions.state import client_state, event_log, runs
+from wiretape_contracts.agent_sessions.state.event_log import LEAST_EVENTS, EventBudget, EventLog
+from wiretape_contracts.agent_sessions.state.runs import MOST_RUNS, SessionRuns
+from wiretape_contracts.agent_sessions.state.session_state import SessionRegistry
 
 PATH = "/v1/sessions/ses_1"
 STREAM = f"GET {PATH}/events/stream?event_deltas=true"

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from wiretape.agent_sessions import ERROR_CODES, LIMITS
 from wiretape.observations import Ending
 from wiretape.rules import CATALOGUE, Severity, Verdict
+from wiretape_contracts.agent_sessions import ERROR_CODES, LIMITS
 
 FAMILIES = {"ERR", "BUSY", "RATE", "AUTH"}
 RUNS = "POST /v1/sessions/ses_1/runs"

@@ -5,9 +5,9 @@ import re
 import pytest
 from for_each import for_each
 
-from wiretape.agent_sessions import CLAUSES
 from wiretape.rules import CATALOGUE, UnknownCodeError, codes_of, selected
 from wiretape.rules.vectors import vectors_of
+from wiretape_contracts.agent_sessions import CLAUSES
 
 
 @for_each("code", CATALOGUE)

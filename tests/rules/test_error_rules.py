@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from wiretape.agent_sessions import ERROR_CODES
 from wiretape.observations import Ending
 from wiretape.rules import Verdict
+from wiretape_contracts.agent_sessions import ERROR_CODES
 
 FAMILIES = {"ERR"}
 ENVELOPE = {"error": {"code": "resource_not_found", "message": "No.", "request_id": "req_1"}}

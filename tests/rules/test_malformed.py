@@ -7,12 +7,12 @@ from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.agent_sessions import DELTA_TYPES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.rules import CATALOGUE, Checker, session_traffic
-from wiretape.rules.session_traffic import SessionRules
+from wiretape.rules import CATALOGUE, Checker
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
+from wiretape_contracts.agent_sessions import DELTA_TYPES, EVENT_TYPES, session_traffic
+from wiretape_contracts.agent_sessions.session_traffic import SessionRules
 
 TEXT = st.text(max_size=6) | st.sampled_from(["evt_1", "run_1", "ses_1", "ws_1", "call_1", "ping"])
 JSON = st.recursive(

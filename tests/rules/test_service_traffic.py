@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.addresses import join_upstreams
-from wiretape.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, bases_of
 from wiretape.rules import Checker, ScopeReason, Settings, Verdict, parse_service_base
 from wiretape.rules.vectors import observations_of
+from wiretape_contracts.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, bases_of
 
 CANCEL = "POST /v1/sessions/ses_1/runs/run_1/cancel"
 ENVELOPE = '{"error":{"code":"resource_not_found","message":"No.","request_id":"req_1"}}'

@@ -7,7 +7,6 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 
-from wiretape.agent_sessions import ERROR_CODES, EVENT_TYPES, STORED_TYPES
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -17,6 +16,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
+from wiretape_contracts.agent_sessions import ERROR_CODES, EVENT_TYPES, STORED_TYPES
 
 SECOND = 1_000_000_000
 APART = 10

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from service_contracts import SERVICE
 
 from wiretape import TrafficBuilder, check
-from wiretape.agent_sessions import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
 from wiretape.observations import Ending
 from wiretape.rules import Party
+from wiretape_contracts.agent_sessions import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
 from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     Ask,

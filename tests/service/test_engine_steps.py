@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from wiretape.agent_sessions import DELTA_TYPES
+from wiretape_contracts.agent_sessions import DELTA_TYPES
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import STEP_TYPES
 from wiretape_replay.channel.channel_log import EntryKind
 

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 from service_contracts import SERVICE
 
-from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape.toml_files import parse_toml
+from wiretape_contracts.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape_contracts.agent_sessions.stand_in.assumptions import assumed_settings, decode_settings, fixed_assumptions
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import DEFAULT_DEADLINE
 from wiretape_replay.commands.serve import serve as command

@@ -3,8 +3,8 @@
 import pytest
 from stages import KEYS
 
-from wiretape.agent_sessions import LIMITS
 from wiretape.errors import InputError
+from wiretape_contracts.agent_sessions import LIMITS
 from wiretape_replay.service_clock import VirtualClock
 
 

@@ -7,7 +7,7 @@ import logging
 import aiohttp
 import pytest
 
-from wiretape.agent_sessions import ERROR_CODES
+from wiretape_contracts.agent_sessions import ERROR_CODES
 from wiretape_contracts.agent_sessions.stand_in.session_engine import SessionEngine
 
 BODIES = {

@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
-from wiretape.installed_parts import find_part, load_entry_point, package_of, part_names
-
-_GROUP = "wiretape.contracts"
+from wiretape.installed_parts import CONTRACTS, find_part, load_entry_point, package_of, part_names
 
 
 def installed_names() -> list[str]:
     """Return the names of the contracts of installed packages."""
-    return part_names(_GROUP)
+    return part_names(CONTRACTS)
 
 
 def find_installed(name: str) -> EntryPoint | None:
     """Return the entry point with a name.  Raises InputError if several packages have one."""
-    return find_part(_GROUP, name)
+    return find_part(CONTRACTS, name)
 
 
 def load_installed(entry: EntryPoint, contract_class: type) -> Any:

@@ -55,8 +55,3 @@ from wiretape.rules.selection import selected as selected
 from wiretape.rules.selection import weight as weight
 from wiretape.rules.service_base import ServiceBase as ServiceBase
 from wiretape.rules.service_base import parse_service_base as parse_service_base
-from wiretape.rules.state.exchange_state import ExchangeState as ExchangeState
-from wiretape.rules.state.service_body import ErrorBody as ErrorBody
-from wiretape.rules.state.service_body import SuccessBody as SuccessBody
-from wiretape.rules.state.stream_state import REPLAY_END as REPLAY_END
-from wiretape.rules.state.stream_state import StreamState as StreamState

@@ -1,20 +1,16 @@
 """REC: gaps in the recording itself, for which neither side is responsible."""
 
-from wiretape.event import Event, Shape
 from wiretape.observations import Ending, Side
 from wiretape.rules.catalogue import (
-    EVENT,
     EXCHANGE_END,
     HELD,
     OPEN_EXCHANGE,
     Outcome,
     Problem,
     check,
-    problem,
 )
 from wiretape.rules.exchange import Exchange
-from wiretape.rules.finding import Location, format_number
-from wiretape.rules.state.stream_state import StreamState
+from wiretape.rules.finding import Location
 from wiretape.safe_text import printable
 from wiretape.sse import DEFAULT_LIMIT
 
@@ -33,20 +29,6 @@ def capture_incomplete(exchange: Exchange, ending: Ending) -> Outcome:
         )
         for side, lost in exchange.lost.items()
     ]
-
-
-@check(EVENT, shapes={Shape.DURABLE})
-def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
-    """The first recorded durable event of a session is not its first, or the connection was opened with a cursor."""
-    session = stream.session
-    if session.first_event is not event or session.was_dropped:
-        return None
-    wanted = "the session to be recorded from its first event"
-    if stream.cursor is not None:
-        return problem(f"Expected {wanted}, got a connection opened with a cursor.")
-    if session.began_earlier:
-        return problem(f"Expected {wanted}, got sequence {format_number(event.sequence or 0)} first.")
-    return HELD
 
 
 @check(EXCHANGE_END)

@@ -13,7 +13,7 @@ How a rule is counted is declared and done by the engine (`engine`): on which ev
 needs to be decided, how often it reports the same thing, and which other rules report it already.
 
 Rules only read.  An event is read once for all rules (`wiretape.event`), and everything that has to be
-remembered between two triggers is in `wiretape.rules.state`.
+remembered between two triggers is in what the `Traffic` of a contract makes.
 """
 
 import re

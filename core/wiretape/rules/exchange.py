@@ -30,8 +30,8 @@ class ScopeReason(StrEnum):
     """Why exchanges are judged by the rules of the specification, or are not."""
 
     CONFIGURED = "their paths are under the configured base {base}"
-    UPSTREAM = "their paths are under {sessions} on the upstream"
-    SESSION_PART = "their paths are under {parts}"
+    UPSTREAM = "their paths are under {root} on the upstream"
+    PART = "their paths are under {parts}"
     OUTSIDE = "their paths are not under the configured base {base}"
     OTHER = "their paths are not under {known}"
     OPERATION = "they match an operation of the contract {contract}"

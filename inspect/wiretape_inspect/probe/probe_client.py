@@ -139,7 +139,7 @@ class HttpExchange:
 
     @property
     def received(self) -> str:
-        """What arrived, in a few words: `nothing`, `12 events, the last message.delta`."""
+        """What arrived, in a few words: `nothing`, `12 events, the last ticket.closed`."""
         if self.status is None:
             return "nothing"
         if self.is_incomplete:

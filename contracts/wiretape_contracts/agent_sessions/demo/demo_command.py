@@ -16,7 +16,6 @@ import aiohttp
 import click
 import orjson
 
-from wiretape.agent_sessions import DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, file_errors, path_exists, write_error
 from wiretape.http_headers import LAST_EVENT_ID
@@ -26,6 +25,7 @@ from wiretape.recording import Recording, check_output, delete_recording, open_r
 from wiretape.safe_text import printable
 from wiretape.sse import Frame, Parser
 from wiretape.units import format_size
+from wiretape_contracts.agent_sessions import DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
 from wiretape_inspect import timeline_text
 from wiretape_inspect.child_process import DemoError, run_wiretape
 from wiretape_inspect.commands.report import report

@@ -13,7 +13,11 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from wiretape.agent_sessions import (
+from wiretape.errors import InputError
+from wiretape.event import Event
+from wiretape.files import path_exists
+from wiretape.observations import header
+from wiretape_contracts.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     PERMISSION_DENIED,
     RUN_FAILED,
@@ -25,10 +29,6 @@ from wiretape.agent_sessions import (
     TOOL_RESULT_INVALID,
     TOOL_STARTED,
 )
-from wiretape.errors import InputError
-from wiretape.event import Event
-from wiretape.files import path_exists
-from wiretape.observations import header
 from wiretape_contracts.agent_sessions.probe.probe_file import (
     Hooks,
     Operation,

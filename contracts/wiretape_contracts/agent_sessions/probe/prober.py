@@ -9,7 +9,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
-from wiretape.agent_sessions import (
+from wiretape.event import Event
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
+from wiretape.labels import count_of
+from wiretape.observations import Ending, header
+from wiretape.rules import Severity
+from wiretape.sse import EVENT_STREAM
+from wiretape_contracts.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     AUTHENTICATION_REQUIRED,
     ERROR_CODES,
@@ -21,12 +27,6 @@ from wiretape.agent_sessions import (
     TERMINAL_RUN_TYPES,
     TOOL_RESULT_INVALID,
 )
-from wiretape.event import Event
-from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
-from wiretape.labels import count_of
-from wiretape.observations import Ending, header
-from wiretape.rules import Severity
-from wiretape.sse import EVENT_STREAM
 from wiretape_contracts.agent_sessions.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_case import (
     LONG_ENOUGH,

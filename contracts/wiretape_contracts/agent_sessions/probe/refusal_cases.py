@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from wiretape.agent_sessions import (
+from wiretape.http_headers import AUTHORIZATION
+from wiretape.rules import Severity
+from wiretape_contracts.agent_sessions import (
     AUTHENTICATION_REQUIRED,
     INVALID_REQUEST,
     LIMITS,
@@ -12,8 +14,6 @@ from wiretape.agent_sessions import (
     RATE_LIMITED,
     RESOURCE_NOT_FOUND,
 )
-from wiretape.http_headers import AUTHORIZATION
-from wiretape.rules import Severity
 from wiretape_contracts.agent_sessions.probe.prober import Prober, case, require
 from wiretape_inspect.probe.probe_case import NotPossible
 from wiretape_inspect.probe.probe_client import HttpExchange

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from wiretape.agent_sessions import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
 from wiretape.rules import Severity
+from wiretape_contracts.agent_sessions import DELTA_TYPES, INVALID_CURSOR, STREAM_RESYNC, TERMINAL_RUN_TYPES
 from wiretape_contracts.agent_sessions.probe.prober import Prober, case, require
 from wiretape_inspect.probe.probe_case import NotPossible
 

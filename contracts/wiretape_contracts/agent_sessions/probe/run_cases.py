@@ -5,7 +5,8 @@ The specification does not show which requests an idempotency key applies to, ex
 
 from functools import partial
 
-from wiretape.agent_sessions import (
+from wiretape.rules import Severity
+from wiretape_contracts.agent_sessions import (
     EVENT_ALREADY_RESOLVED,
     IDEMPOTENCY_CONFLICT,
     INVALID_REQUEST,
@@ -17,7 +18,6 @@ from wiretape.agent_sessions import (
     SANDBOX_PROVISION_FAILED,
     SESSION_BUSY,
 )
-from wiretape.rules import Severity
 from wiretape_contracts.agent_sessions.probe.prober import ENDS_TOO_SOON, Prober, case
 from wiretape_inspect.probe.probe_case import NotPossible
 

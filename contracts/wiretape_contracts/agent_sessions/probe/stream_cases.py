@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from wiretape.agent_sessions import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_NOT_CANCELLABLE
+from wiretape_contracts.agent_sessions import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_NOT_CANCELLABLE
 from wiretape_contracts.agent_sessions.probe.prober import (
     ENDED_BEFORE_COMMENT,
     ENDS_TOO_SOON,

@@ -4,11 +4,11 @@ import json
 import re
 from pathlib import Path
 
-from wiretape import agent_sessions
-from wiretape.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape.http_headers import RETRY_AFTER
 from wiretape.sse import EVENT_STREAM
 from wiretape.toml_files import read_toml
+from wiretape_contracts import agent_sessions
+from wiretape_contracts.agent_sessions import KEEP_ALIVE_SECONDS
 from wiretape_contracts.agent_sessions.probe import (  # noqa: F401 - they register the cases
     refusal_cases,
     replay_cases,

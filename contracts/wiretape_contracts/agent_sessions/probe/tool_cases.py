@@ -1,6 +1,6 @@
 """Tool results: correct, wrong, repeated, late."""
 
-from wiretape.agent_sessions import (
+from wiretape_contracts.agent_sessions import (
     EVENT_ALREADY_RESOLVED,
     EVENT_EXPIRED,
     RUN_COMPLETED,

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.agent_sessions import OPERATIONS, SESSIONS
 from wiretape.contract import load_contract
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
 from wiretape.input_validation import Source, validate
 from wiretape.observations import is_header_name
 from wiretape.toml_files import read_toml
+from wiretape_contracts.agent_sessions import OPERATIONS, SESSIONS
 from wiretape_contracts.agent_sessions.stand_in.service_routes import Route
 from wiretape_replay.access.access_settings import (
     ASSUMED,

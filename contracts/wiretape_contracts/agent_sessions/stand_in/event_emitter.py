@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from wiretape.agent_sessions import DELTA_TYPES
 from wiretape.observations import Ending
+from wiretape_contracts.agent_sessions import DELTA_TYPES
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry, event_frame
 
 Content = Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from wiretape.agent_sessions import INVALID_REQUEST, TOOL_INPUT_INVALID
 from wiretape.contract.service_terms import ErrorWriter
+from wiretape_contracts.agent_sessions import INVALID_REQUEST, TOOL_INPUT_INVALID
 from wiretape_contracts.agent_sessions.stand_in.tool_schemas import (
     ANY_OBJECT,
     ErrorDetail,

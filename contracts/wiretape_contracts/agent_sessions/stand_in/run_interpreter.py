@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any
 
-from wiretape.agent_sessions import (
+from wiretape.observations import Ending
+from wiretape_contracts.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     EVENT_EXPIRED,
     INTERMEDIATE_DELTA,
@@ -27,7 +28,6 @@ from wiretape.agent_sessions import (
     TOOL_FAILED,
     TOOL_STARTED,
 )
-from wiretape.observations import Ending
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import Content, EventEmitter, format_time
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     Ask,

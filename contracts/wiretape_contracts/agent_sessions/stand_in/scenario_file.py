@@ -6,11 +6,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-from wiretape.agent_sessions import EVENT_TYPES, Durability
 from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml_text, require_table_lists
+from wiretape_contracts.agent_sessions import EVENT_TYPES, Durability
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     STEP_TAG,
     Ask,

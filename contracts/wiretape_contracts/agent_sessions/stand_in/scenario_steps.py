@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from wiretape.agent_sessions import (
+from wiretape_contracts.agent_sessions import (
     DELTA_TYPES,
     INVALID_REQUEST,
     SANDBOX_PROVISION_FAILED,

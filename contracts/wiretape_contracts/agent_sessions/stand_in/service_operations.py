@@ -10,7 +10,10 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from wiretape.agent_sessions import (
+from wiretape.contract.service_terms import ErrorWriter
+from wiretape.http_headers import LAST_EVENT_ID, is_preflight
+from wiretape.safe_text import shorten
+from wiretape_contracts.agent_sessions import (
     CANCEL,
     EVENT_DELTAS,
     IDEMPOTENCY_CONFLICT,
@@ -19,9 +22,6 @@ from wiretape.agent_sessions import (
     RESUME,
     STREAM,
 )
-from wiretape.contract.service_terms import ErrorWriter
-from wiretape.http_headers import LAST_EVENT_ID, is_preflight
-from wiretape.safe_text import shorten
 from wiretape_contracts.agent_sessions.stand_in.assumptions import Assumptions
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import format_time
 from wiretape_contracts.agent_sessions.stand_in.live_sessions import LiveSession, LiveSessions

@@ -9,7 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from wiretape.agent_sessions import (
+from wiretape.safe_text import shorten
+from wiretape_contracts.agent_sessions import (
     EVENT_ALREADY_RESOLVED,
     EVENT_EXPIRED,
     INVALID_REQUEST,
@@ -22,7 +23,6 @@ from wiretape.agent_sessions import (
     TOOL_INPUT_INVALID,
     TOOL_RESULT_INVALID,
 )
-from wiretape.safe_text import shorten
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import EventEmitter
 from wiretape_contracts.agent_sessions.stand_in.run_commands import (
     ActiveRun,

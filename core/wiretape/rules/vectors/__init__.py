@@ -1,6 +1,7 @@
 """Vectors: for each rule the smallest traffic that breaks it, and the smallest that keeps it.
 
-Each rule has a TOML file, `CODE.toml`, with a table for each vector, whose name begins with `breaks` or `keeps`.
+Each rule in Python has a TOML file, `CODE.toml`, in this folder or in the folder `vectors` of the package of its
+contract.  It has a table for each vector, whose name begins with `breaks` or `keeps`.
 One that breaks a rule gives exactly one finding, of that rule; one that keeps it exercises the rule and gives none.
 
     [breaks-without-id]
@@ -38,10 +39,13 @@ from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import msgspec
 
+from wiretape.installed_parts import CONTRACTS as _GROUP
+from wiretape.installed_parts import find_part, part_names
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -134,16 +138,24 @@ class Vector(_Traffic, frozen=True, kw_only=True, eq=False):
 
 
 @cache
+def vector_files() -> Mapping[str, Traversable]:
+    """Return the files of vectors by the code of the rule, in the order of the codes."""
+    modules = [entry.module for name in part_names(_GROUP) if (entry := find_part(_GROUP, name)) is not None]
+    folders = [files(__name__), *(files(module).joinpath("vectors") for module in modules)]
+    found = [file for folder in folders if folder.is_dir() for file in folder.iterdir() if file.name.endswith(".toml")]
+    return {file.name.removesuffix(".toml"): file for file in sorted(found, key=lambda file: file.name)}
+
+
+@cache
 def vectors() -> tuple[Vector, ...]:
     """Return all vectors, ordered by code and name."""
-    codes = sorted(file.name.removesuffix(".toml") for file in files(__name__).iterdir() if file.name.endswith(".toml"))
-    return tuple(vector for code in codes for vector in vectors_of(code))
+    return tuple(vector for code in vector_files() for vector in vectors_of(code))
 
 
 @cache
 def vectors_of(code: str) -> tuple[Vector, ...]:
     """Return the vectors of one rule, ordered by name."""
-    tables = tomllib.loads(files(__name__).joinpath(f"{code}.toml").read_text("utf-8"))
+    tables = tomllib.loads(vector_files()[code].read_text("utf-8"))
     named = [table | {"code": code, "name": name} for name, table in sorted(tables.items())]
     return msgspec.convert(tuple(named), tuple[Vector, ...])
 

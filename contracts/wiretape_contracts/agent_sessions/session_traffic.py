@@ -3,9 +3,6 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from wiretape.agent_sessions import EVENT_TYPES, KEEP_ALIVE_SECONDS, RUN_STARTED, TERMINAL_RUN_TYPES, may_create_session
-from wiretape.agent_sessions.schemas import is_valid_delta, is_valid_durable
-from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import is_header_safe
 from wiretape.json_codec import find_repeated_keys
 from wiretape.observations import RequestStarted, ResponseStarted, header
@@ -13,13 +10,22 @@ from wiretape.rules.catalogue import ANY_SHAPE, LOST_EVENTS, Rule
 from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import ScopeCount, SilenceLimit, SilenceMonitor
 from wiretape.rules.finding import Location
-from wiretape.rules.state.client_state import ClientRegistry
-from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.service_body import ErrorBody, SuccessBody
-from wiretape.rules.state.service_traffic import ServicePaths
-from wiretape.rules.state.session_state import OVERLAP, SessionRegistry
-from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamState
 from wiretape.rules.traffic import Traffic
+from wiretape_contracts.agent_sessions import (
+    EVENT_TYPES,
+    KEEP_ALIVE_SECONDS,
+    RUN_STARTED,
+    TERMINAL_RUN_TYPES,
+    may_create_session,
+)
+from wiretape_contracts.agent_sessions.schemas import is_valid_delta, is_valid_durable
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.client_state import ClientRegistry
+from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
+from wiretape_contracts.agent_sessions.state.service_body import ErrorBody, SuccessBody
+from wiretape_contracts.agent_sessions.state.service_traffic import ServicePaths
+from wiretape_contracts.agent_sessions.state.session_state import OVERLAP, SessionRegistry
+from wiretape_contracts.agent_sessions.state.stream_state import REPLAY_END, ResumeState, StreamState
 
 if TYPE_CHECKING:
     from wiretape.rules.selection import Settings

@@ -4,7 +4,14 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
-from wiretape.agent_sessions import (
+from wiretape.event import Shape
+from wiretape.json_equality import json_hash
+from wiretape.observations import Ending, RequestStarted
+from wiretape.rules.catalogue import Scope, Trigger
+from wiretape.rules.exchange import EventStream, SilenceMonitor
+from wiretape.rules.finding import Location
+from wiretape.sse import Frame
+from wiretape_contracts.agent_sessions import (
     EVENT_TYPES,
     RUN_STARTED,
     STATUS_IDLE,
@@ -14,18 +21,11 @@ from wiretape.agent_sessions import (
     TOOL_TYPES,
     deltas_requested,
 )
-from wiretape.agent_sessions.session_event import SessionEvent as Event
-from wiretape.event import Shape
-from wiretape.json_equality import json_hash
-from wiretape.observations import Ending, RequestStarted
-from wiretape.rules.catalogue import Scope, Trigger
-from wiretape.rules.exchange import EventStream, SilenceMonitor
-from wiretape.rules.finding import Location
-from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
-from wiretape.rules.state.event_log import LEAST_EVENTS, EventLog, KnownEvent
-from wiretape.rules.state.runs import Position, StreamRuns
-from wiretape.rules.state.session_state import SessionState
-from wiretape.sse import Frame
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.client_state import DeliveredIds, PendingResync, SessionReader
+from wiretape_contracts.agent_sessions.state.event_log import LEAST_EVENTS, EventLog, KnownEvent
+from wiretape_contracts.agent_sessions.state.runs import Position, StreamRuns
+from wiretape_contracts.agent_sessions.state.session_state import SessionState
 
 _MOST_IDS = 50_000
 """Ids kept for each connection, if there are not too many in all."""

@@ -4,7 +4,11 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from wiretape.agent_sessions import (
+from wiretape.bounded_dict import put_bounded
+from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER, cursor_in
+from wiretape.observations import BytesArrived, Ending, RequestStarted, Side, header
+from wiretape.rules.exchange import Exchange, SilenceMonitor
+from wiretape_contracts.agent_sessions import (
     ERROR_CODES,
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
@@ -16,11 +20,7 @@ from wiretape.agent_sessions import (
     is_session,
     session_in,
 )
-from wiretape.bounded_dict import put_bounded
-from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER, cursor_in
-from wiretape.observations import BytesArrived, Ending, RequestStarted, Side, header
-from wiretape.rules.exchange import Exchange, SilenceMonitor
-from wiretape.rules.state.client_state import (
+from wiretape_contracts.agent_sessions.state.client_state import (
     MOST_REQUESTS,
     ClientState,
     RequestKey,
@@ -29,10 +29,10 @@ from wiretape.rules.state.client_state import (
     SameKeyRetry,
     SessionReader,
 )
-from wiretape.rules.state.runs import Run
-from wiretape.rules.state.service_body import ErrorBody, SuccessBody
-from wiretape.rules.state.session_state import SessionRegistry, SessionState
-from wiretape.rules.state.stream_state import StreamState
+from wiretape_contracts.agent_sessions.state.runs import Run
+from wiretape_contracts.agent_sessions.state.service_body import ErrorBody, SuccessBody
+from wiretape_contracts.agent_sessions.state.session_state import SessionRegistry, SessionState
+from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 _SECOND = 1_000_000_000
 _TOO_MANY_REQUESTS = ERROR_CODES[RATE_LIMITED].status

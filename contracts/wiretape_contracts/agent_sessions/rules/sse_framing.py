@@ -17,9 +17,9 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import quote_or_none
-from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.service_body import SuccessBody
 from wiretape.sse import EVENT_STREAM, is_event_stream
+from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
+from wiretape_contracts.agent_sessions.state.service_body import SuccessBody
 
 
 @check(STREAM_RESPONSE)

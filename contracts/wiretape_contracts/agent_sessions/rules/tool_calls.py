@@ -1,7 +1,5 @@
 """TOOL: the lifecycle of a tool call, whose events share one `tool_call_id`."""
 
-from wiretape.agent_sessions import RUN_COMPLETED, TOOL_TYPES
-from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
@@ -15,8 +13,10 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import quote
-from wiretape.rules.state.runs import OUTCOME_TYPES, find_disagreement
-from wiretape.rules.state.stream_state import StreamState
+from wiretape_contracts.agent_sessions import RUN_COMPLETED, TOOL_TYPES
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.runs import OUTCOME_TYPES, find_disagreement
+from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 
 @check(EVENT, shapes=NOT_DELTA, types=TOOL_TYPES)

@@ -6,16 +6,6 @@ AUTH is about requests without a bearer key, BUSY and RATE about the further fie
 import re
 from urllib.parse import quote as percent_encode
 
-from wiretape.agent_sessions import (
-    CANCEL,
-    ENVELOPE_KEY,
-    ERROR_CODES,
-    RESUME,
-    SESSION_BUSY,
-    Operation,
-    session_in,
-)
-from wiretape.agent_sessions.schemas import error_fields, is_closed
 from wiretape.contract.json_types import RequiredFields
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
@@ -32,8 +22,18 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import Severity, describe, quote
-from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.service_body import ErrorBody, SuccessBody
+from wiretape_contracts.agent_sessions import (
+    CANCEL,
+    ENVELOPE_KEY,
+    ERROR_CODES,
+    RESUME,
+    SESSION_BUSY,
+    Operation,
+    session_in,
+)
+from wiretape_contracts.agent_sessions.schemas import error_fields, is_closed
+from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
+from wiretape_contracts.agent_sessions.state.service_body import ErrorBody, SuccessBody
 
 _IN_NAME = "[0-9A-Za-z_-]"
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"

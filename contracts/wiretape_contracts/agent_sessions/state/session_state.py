@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wiretape.agent_sessions import session_in
-from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.bounded_dict import put_bounded
 from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.exchange import Memory
-from wiretape.rules.state.client_state import ClientKey, SessionReader
-from wiretape.rules.state.event_log import EventBudget, EventLog
-from wiretape.rules.state.runs import Overlap, SessionRuns
+from wiretape_contracts.agent_sessions import session_in
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.client_state import ClientKey, SessionReader
+from wiretape_contracts.agent_sessions.state.event_log import EventBudget, EventLog
+from wiretape_contracts.agent_sessions.state.runs import Overlap, SessionRuns
 
 if TYPE_CHECKING:
-    from wiretape.rules.state.stream_state import StreamState
+    from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 SessionKey = tuple[str, str, str]
 """Authority, base path and session id, which identify a session."""

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from wiretape.agent_sessions import (
+from wiretape.bounded_dict import make_room, put_bounded
+from wiretape.observations import RequestStarted
+from wiretape.rules.finding import Location
+from wiretape_contracts.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
     EVENT_TYPES,
     RUN_CANCELLED,
@@ -27,12 +30,9 @@ from wiretape.agent_sessions import (
     TOOL_FAILED,
     TOOL_STARTED,
 )
-from wiretape.agent_sessions.session_event import SessionEvent as Event
-from wiretape.bounded_dict import make_room, put_bounded
-from wiretape.observations import RequestStarted
-from wiretape.rules.finding import Location
-from wiretape.rules.state.client_state import MOST_CLIENTS, ClientKey
-from wiretape.rules.state.event_log import EventLog
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.client_state import MOST_CLIENTS, ClientKey
+from wiretape_contracts.agent_sessions.state.event_log import EventLog
 
 MOST_RUNS = 1000
 """Runs kept for each session."""

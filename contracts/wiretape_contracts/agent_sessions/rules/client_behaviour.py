@@ -1,11 +1,10 @@
 """CLI: obligations of the client: keys, cursors, waiting, resyncs and idempotency keys.
 
-`wiretape.rules.state.client_state` defines which requests are from one client.
+`wiretape_contracts.agent_sessions.state.client_state` defines which requests are from one client.
 """
 
 from collections.abc import Collection
 
-from wiretape.agent_sessions import AGENT_CUSTOM_TOOL_USE, CANCEL, EVENT_ALREADY_RESOLVED, INVALID_CURSOR, STREAM_RESYNC
 from wiretape.event import Event, is_header_safe
 from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.observations import Ending
@@ -26,12 +25,24 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import quote, quote_or_none
-from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, ReadPosition, SessionReader
-from wiretape.rules.state.event_log import KnownEvent
-from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.service_body import ErrorBody
-from wiretape.rules.state.session_state import SessionState
-from wiretape.rules.state.stream_state import StreamState
+from wiretape_contracts.agent_sessions import (
+    AGENT_CUSTOM_TOOL_USE,
+    CANCEL,
+    EVENT_ALREADY_RESOLVED,
+    INVALID_CURSOR,
+    STREAM_RESYNC,
+)
+from wiretape_contracts.agent_sessions.state.client_state import (
+    RECONNECT_NS,
+    PendingResync,
+    ReadPosition,
+    SessionReader,
+)
+from wiretape_contracts.agent_sessions.state.event_log import KnownEvent
+from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
+from wiretape_contracts.agent_sessions.state.service_body import ErrorBody
+from wiretape_contracts.agent_sessions.state.session_state import SessionState
+from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 _TOLERANCE_NS = 500_000_000
 _MOST_NAMED = 3

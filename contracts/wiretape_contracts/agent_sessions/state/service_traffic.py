@@ -10,10 +10,10 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from wiretape.addresses import split_upstreams
-from wiretape.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 from wiretape.observations import RequestStarted
 from wiretape.rules.exchange import ScopeCount, ScopeReason
 from wiretape.rules.service_base import ServiceBase, parse_service_base
+from wiretape_contracts.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, Match, bases_of, operation_of
 
 
 def _services_of(upstream: str) -> list[ServiceBase]:
@@ -57,7 +57,7 @@ class ServicePaths:
         known = f"{sessions} on the upstream" if self._services else parts
         texts = {
             "base": f"{str(self._base or '').rstrip('/')}{INTERFACE}",
-            "sessions": sessions,
+            "root": sessions,
             "parts": parts,
             "known": known,
         }
@@ -78,4 +78,4 @@ class ServicePaths:
         if bases:
             return ScopeReason.UPSTREAM, bases
         parts = bases_of(request.target, *SESSION_PARTS)
-        return (ScopeReason.SESSION_PART, parts) if parts else (ScopeReason.OTHER, ())
+        return (ScopeReason.PART, parts) if parts else (ScopeReason.OTHER, ())

@@ -1,7 +1,5 @@
 """RES: streams that were opened with a cursor."""
 
-from wiretape.agent_sessions import INVALID_CURSOR
-from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
 from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.json_equality import json_hash
@@ -20,10 +18,12 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import format_number, quote
-from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.service_body import ErrorBody
-from wiretape.rules.state.stream_state import REPLAY_END, ResumeState, StreamState
 from wiretape.sse import is_event_stream
+from wiretape_contracts.agent_sessions import INVALID_CURSOR
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
+from wiretape_contracts.agent_sessions.state.service_body import ErrorBody
+from wiretape_contracts.agent_sessions.state.stream_state import REPLAY_END, ResumeState, StreamState
 
 _REPLAY = (
     f'Stream rule 1: "When `{LAST_EVENT_ID}` is sent, persisted events after that id are replayed first, '

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from wiretape.agent_sessions import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.observations import BytesArrived, ResponseStarted
 from wiretape.rules.response_body import ResponseBody
+from wiretape_contracts.agent_sessions import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 
 _OPENING = b"{"
 _ID_KEYS = ("id", "session", "name")

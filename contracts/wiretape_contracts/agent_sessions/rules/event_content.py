@@ -1,7 +1,5 @@
 """EVT: the JSON of events, their types and their fields."""
 
-from wiretape.agent_sessions import EVENT_TYPES, TOOL_STARTED
-from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.contract.json_types import RequiredFields
 from wiretape.event import Shape
 from wiretape.rules.catalogue import (
@@ -14,7 +12,9 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import describe, quote
-from wiretape.rules.state.stream_state import StreamState
+from wiretape_contracts.agent_sessions import EVENT_TYPES, TOOL_STARTED
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 _SUMMARY = ("tool_call_id", "name")
 _TOOL_STARTED = RequiredFields(

@@ -3,7 +3,6 @@
 Deltas and sequences of the wrong type do not take part in the order.
 """
 
-from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
@@ -15,7 +14,8 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import format_number, quote
-from wiretape.rules.state.stream_state import StreamState
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 order_check = check(EVENT, shapes={Shape.DURABLE})
 
@@ -93,3 +93,17 @@ def created_at_going_back(event: Event, stream: StreamState) -> Outcome:
     if created_at >= before:
         return LOST_EVENTS if stream.has_gap else HELD
     return problem(f"Expected a created_at not before {before.isoformat()}, got {created_at.isoformat()}.")
+
+
+@check(EVENT, shapes={Shape.DURABLE})
+def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
+    """The first recorded durable event of a session is not its first, or the connection was opened with a cursor."""
+    session = stream.session
+    if session.first_event is not event or session.was_dropped:
+        return None
+    wanted = "the session to be recorded from its first event"
+    if stream.cursor is not None:
+        return problem(f"Expected {wanted}, got a connection opened with a cursor.")
+    if session.began_earlier:
+        return problem(f"Expected {wanted}, got sequence {format_number(event.sequence or 0)} first.")
+    return HELD

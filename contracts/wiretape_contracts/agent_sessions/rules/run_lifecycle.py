@@ -1,17 +1,8 @@
 """RUN: the runs of a session.
 
-`wiretape.rules.state.runs` explains when it is proven that a run has not ended.
+`wiretape_contracts.agent_sessions.state.runs` explains when it is proven that a run has not ended.
 """
 
-from wiretape.agent_sessions import (
-    CANCEL,
-    RUN_NOT_CANCELLABLE,
-    RUN_STARTED,
-    SESSION_BUSY,
-    STATUS_IDLE,
-    TERMINAL_RUN_TYPES,
-)
-from wiretape.agent_sessions.session_event import SessionEvent as Event
 from wiretape.event import Shape
 from wiretape.rules.catalogue import (
     DROPPED_STATE,
@@ -27,11 +18,20 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import quote
-from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.runs import RUN_EVENT_TYPES, Overlap, Run
-from wiretape.rules.state.service_body import ErrorBody
-from wiretape.rules.state.session_state import OVERLAP, SessionState
-from wiretape.rules.state.stream_state import StreamState
+from wiretape_contracts.agent_sessions import (
+    CANCEL,
+    RUN_NOT_CANCELLABLE,
+    RUN_STARTED,
+    SESSION_BUSY,
+    STATUS_IDLE,
+    TERMINAL_RUN_TYPES,
+)
+from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
+from wiretape_contracts.agent_sessions.state.runs import RUN_EVENT_TYPES, Overlap, Run
+from wiretape_contracts.agent_sessions.state.service_body import ErrorBody
+from wiretape_contracts.agent_sessions.state.session_state import OVERLAP, SessionState
+from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 GRACE_NS = 2_000_000_000
 """Two observations on different exchanges count as ordered only if they are at least this far apart."""
