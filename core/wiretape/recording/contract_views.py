@@ -186,7 +186,7 @@ class _Views:
       min(at_ms) FILTER (WHERE {closes}) AS ended_ms,
       max(type) FILTER (WHERE {closes}) AS outcome,
       count(DISTINCT {durable}) AS events, {", ".join(aggregates)}
-    FROM events WHERE {key} IS NOT NULL{of_contract}
+    FROM events e WHERE {key} IS NOT NULL{of_contract}
     GROUP BY {channel}, iif({channel} IS NULL, exchange_id, NULL), {key})"""  # noqa: S608 - quoted
 
 
@@ -201,13 +201,13 @@ def _parents(entity: Entity) -> list[Entity]:
 
 
 def _matches(types: Globs) -> str:
-    """Return the condition that the type of an event matches."""
+    """Return the condition that the type of an event `e` matches."""
     exact = ", ".join(_literal(each) for each in types.patterns if "*" not in each)
     patterns = sql_globs(types.patterns)
-    conditions = [f"type IN ({exact})"] if exact else []
+    conditions = [f"e.type IN ({exact})"] if exact else []
     if patterns:
         listed = _literal(orjson.dumps(patterns).decode())
-        conditions.append(f"EXISTS (SELECT 1 FROM json_each({listed}) g WHERE type GLOB g.value)")  # noqa: S608 - quoted
+        conditions.append(f"EXISTS (SELECT 1 FROM json_each({listed}) g WHERE e.type GLOB g.value)")  # noqa: S608 - quoted
     return " OR ".join(conditions) or "0"
 
 
