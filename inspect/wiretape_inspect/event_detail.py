@@ -138,7 +138,7 @@ def _state_lines(state: State, vocabulary: Vocabulary, *, may_be_unread: bool) -
     for name, text in state.texts.items():
         yield from _text_lines(name, text)
     sequence = "" if state.last_sequence is None else f", after sequence {format_integer(state.last_sequence)}"
-    cursor = f"Last-Event-ID: {state.cursor}" if state.cursor else "no Last-Event-ID"
+    cursor = f"{vocabulary.cursor_name}: {state.cursor}" if state.cursor else f"no {vocabulary.cursor_name}"
     yield _label_line("resume", f"{cursor}{sequence}")
     if may_be_unread:
         yield _label_line("", _UNREAD)

@@ -23,7 +23,7 @@ from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
 from wiretape_inspect.rule_output import recorded_rules
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
-from wiretape_inspect.view.client_state_at_event import state_at
+from wiretape_inspect.view.client_state_at_event import request_cursor, state_at
 from wiretape_inspect.view.filters import CompiledFilter
 from wiretape_inspect.view.recording_vocabulary import (
     request_keys,
@@ -72,6 +72,7 @@ def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, A
         "ending_label": ending_label(exchange.ending, stream=exchange.is_stream),
         **members_of(exchange, "ended_ns", "operation", "ending", "detail"),
         "contract": vocabulary.contract,
+        "cursor": request_cursor(exchange),
         **vocabulary.columns(request_keys(exchange), exchange.channel),
         **members_of(exchange, "request_bytes", "response_bytes", "lost_bytes"),
     }

@@ -7,11 +7,12 @@ from wiretape.content_encoding import decode_beginning
 from wiretape.contract.vocabulary import Vocabulary
 from wiretape.event_preview import PREVIEW, preview_of
 from wiretape.labels import count_of, ending_label
-from wiretape.observations import BytesArrived, BytesLost, Side, header
+from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.units import format_duration, format_integer, format_size, format_time
 from wiretape_inspect.styled_line import Line, Part, labelled
+from wiretape_inspect.view.client_state_at_event import request_cursor
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filters import CompiledFilter, request_subject
 from wiretape_inspect.view.recording_vocabulary import vocabulary_for
@@ -40,7 +41,7 @@ def exchange_line(exchange: Exchange) -> Line:
     if exchange.lost_bytes:
         about.append(f"{format_size(exchange.lost_bytes)} not recorded")
     status = response.status if response else 0
-    cursor = header(request.headers, "last-event-id")
+    cursor = request_cursor(exchange)
     return labelled(
         (f"#{exchange.number:<4} ", "head"),
         (f"{request.method} {request.target}  ", "head"),

@@ -59,7 +59,7 @@ def recording(run, tmp_path) -> Path:
 def test_filters_and_rows_have_the_names_of_the_contract(run, recording):
     lines = run("show", recording, "thread:t7 part:i1/0", "--json").stdout.splitlines()
     head, *rows = map(json.loads, lines)
-    assert (head["contract"], head["operation"], head["thread_id"]) == ("forum", "read", "t7")
+    assert (head["contract"], head["operation"], head["thread_id"], head["cursor"]) == ("forum", "read", "t7", None)
     assert [(row["row"], row["item_id"], row["part_id"]) for row in rows] == [
         ("event", "i1", "i1/0"),
         ("deltas", "i1", "i1/0"),
@@ -83,6 +83,9 @@ def test_entities_and_the_state_of_the_client_are_those_of_the_contract(run, rec
     ]
     state = json.loads(run("show", recording, "--at", "1:7", "--json").stdout)["state"]
     assert state["texts"]["post"]["text"] == "Hello there"
+    assert "after: 2, after sequence 2" in run("show", recording, "--at", "1:7").stdout
+    resumed = json.loads(run("show", recording, "--at", "2:1", "--json").stdout)["state"]
+    assert (resumed["cursor"], resumed["connections"]) == ("2", [1, 2])
     assert [span["id"] for span in state["entities"]["item"]] == ["i1", "i2"]
     assert [(span["id"], span["within"]) for span in state["entities"]["part"]] == [("i1/1", "i1")]
 

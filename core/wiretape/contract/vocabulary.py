@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiretape.contract.contract_tables import TextTable
 from wiretape.event_format import Entity
+from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.patterns import Globs, Pointer
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class Vocabulary:
         self.entities: Mapping[str, Entity] = contract.entities
         self.channel = self._channel_of(contract)
         """The name of its channel."""
+        places = ((each.cursor.place, each.cursor.name) for each in contract.operations if each.cursor is not None)
+        self.cursor_place, self.cursor_name = next(places, ("header", LAST_EVENT_ID))
+        """Where requests have the cursor, and the name that it has there."""
         types = contract.types.items()
         self.failures = frozenset(name for name, table in types if table.failure)
         """The types of events that report a failure."""
@@ -101,6 +105,7 @@ class Vocabulary:
         """Return what the page needs, as plain data for JSON."""
         return {
             "channel": self.channel,
+            "cursor": {"place": self.cursor_place, "name": self.cursor_name},
             "entities": [
                 {"name": each.name, "short": each.short, "within": each.within, "closes": each.closes.patterns}
                 for each in self.entities.values()

@@ -333,11 +333,11 @@ class Recording:
         )
         return position if position.events + 1 == event else None
 
-    def has_event_id(self, number: int, sse_id: str) -> bool:
-        """Return whether an indexed event of a stream has this SSE id."""
-        return (
-            self._row("SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1", (number, sse_id)) is not None
-        )
+    def has_cursor(self, exchange: Exchange, cursor: str) -> bool:
+        """Return whether an indexed event of a stream has this cursor: an SSE id, or a sequence."""
+        column = "CAST(sequence AS TEXT)" if exchange.has_sequences_as_cursors else "sse_id"
+        query = f"SELECT 1 FROM frame WHERE exchange_id = ? AND {column} = ? LIMIT 1"  # noqa: S608 - a constant
+        return self._row(query, (exchange.number, cursor)) is not None
 
     def first_event_of_type(self, number: int, event: int, types: Globs) -> int | None:
         """Return the number of the first indexed event with one of some types, starting at event number `event`."""

@@ -152,6 +152,11 @@ class Exchange:
         """What the contract that it belongs to says about its request; None if it belongs to none."""
         return self.contracts.find(self.request.method, self.request.target)
 
+    @property
+    def has_sequences_as_cursors(self) -> bool:
+        """Whether clients resume its stream after a sequence, not after an SSE id."""
+        return self.facts is not None and self.facts.contract.format.cursor is not None
+
     def make_reader(self, position: StreamPosition = STREAM_START) -> FrameReader:
         """Return a reader of the frames of its stream, from a position on."""
         event_format = self.contracts.format_of(self.request)

@@ -1,6 +1,6 @@
 // What the head of an exchange says: its path, its cursor, how it ended, and which exchanges belong together.
 
-import { CURSOR_HEADER, channelOf, keyOf, vocabularyOf } from "./vocabulary.js";
+import { channelOf, keyOf, vocabularyOf } from "./vocabulary.js";
 
 const GOOD_ENDINGS = ["complete", "service-closed", "client-closed", "open"];
 
@@ -17,11 +17,9 @@ export function shortPath(head, isNarrow) {
   return `…/${parts.slice(-2).join("/")}`.replace("…/…", "…");
 }
 
-/** The Last-Event-ID of the request; null if it has none. */
+/** The cursor of the request; null if it has none. */
 export function cursorOf(head) {
-  const name = CURSOR_HEADER.toLowerCase();
-  const found = (head.request_headers || []).find(([key]) => key.toLowerCase() === name);
-  return found ? found[1] : null;
+  return head.cursor ?? null;
 }
 
 export function endedWell(head) {

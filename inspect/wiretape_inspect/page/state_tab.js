@@ -6,7 +6,7 @@ import { capitalize, formatCount, formatNumber, shorten, shortenNumber } from ".
 import { eventLink } from "./navigation.js";
 import { copyText } from "./notices.js";
 import { longText } from "./payload_tab.js";
-import { CURSOR_HEADER, labelOf, vocabularyOf, withFailure } from "./vocabulary.js";
+import { labelOf, vocabularyOf, withFailure } from "./vocabulary.js";
 
 const MOST_SPANS = 200;
 
@@ -17,7 +17,7 @@ export function showState(panel, { state, may_be_unread }, { navigation, head })
   const { channel, entities, has_idle: hasIdle } = vocabularyOf(head);
   panel.append(factList([
     [labelOf(channel), hasIdle ? element("span", { class: `channel-state ${state.channel}`, text: state.channel }) : null],
-    ["would resume with", cursorText(state, may_be_unread)],
+    ["would resume with", cursorText(state, may_be_unread, head)],
     ["connections", connectionLinks(state, navigation)],
   ]));
   panel.append(element("div", { class: "tools" }, element("button", { type: "button", class: "plain", text: "Copy resume as curl", title, onclick: copy })));
@@ -31,15 +31,25 @@ export function showState(panel, { state, may_be_unread }, { navigation, head })
 
 /** The request of a stream, with another cursor. */
 function resumed(head, cursor) {
-  const others = (head.request_headers || []).filter(([name]) => name.toLowerCase() !== CURSOR_HEADER.toLowerCase());
-  return { ...head, request_headers: cursor === null ? others : [...others, [CURSOR_HEADER, cursor]] };
+  const { place, name } = vocabularyOf(head).cursor;
+  if (place === "query") return { ...head, target: withParameter(head.target, name, cursor) };
+  const others = (head.request_headers || []).filter(([key]) => key.toLowerCase() !== name.toLowerCase());
+  return { ...head, request_headers: cursor === null ? others : [...others, [name, cursor]] };
 }
 
-function cursorText(state, mayBeUnread) {
+/** A target with another value of a query parameter, or without it. */
+function withParameter(target, name, value) {
+  const [path, query = ""] = target.split("#")[0].split(/\?([^]*)/);
+  const kept = query.split("&").filter((part) => part && ![name, encodeURIComponent(name)].includes(part.split("=")[0]));
+  if (value !== null) kept.push(`${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
+  return kept.length ? `${path}?${kept.join("&")}` : path;
+}
+
+function cursorText(state, mayBeUnread, head) {
   const cursor = state.cursor;
   const box = element("span");
   if (cursor === null) box.append("no cursor: from the beginning");
-  else box.append(`${CURSOR_HEADER}: `, element("code", { text: shorten(cursor, 200) }));
+  else box.append(`${vocabularyOf(head).cursor.name}: `, element("code", { text: shorten(cursor, 200) }));
   if (state.last_sequence !== null) {
     box.append(element("span", { class: "dim", text: ` after sequence ${shortenNumber(state.last_sequence)}` }));
   }

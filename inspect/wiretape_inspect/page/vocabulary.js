@@ -1,7 +1,6 @@
 // The names that the contracts of the recording give to channels and entities, and the types that mean something to people.
 
-export const CURSOR_HEADER = "Last-Event-ID";
-const NO_VOCABULARY = { channel: "channel", entities: [], failures: [], deltas: [], texts: [] };
+const NO_VOCABULARY = { channel: "channel", cursor: { place: "header", name: "Last-Event-ID" }, entities: [], failures: [], deltas: [], texts: [] };
 let known = {};
 
 /** Use the vocabularies of a recording, by the names of the contracts. */

@@ -54,7 +54,7 @@ class State:
     """By their names, in the order in which they appeared; of entities that are in another one, those that are open."""
     channel: ChannelState
     cursor: str | None
-    """The `Last-Event-ID` that the client would send to resume now; None if it has none."""
+    """The cursor that the client would send to resume now; None if it has none."""
     last_sequence: int | None
     """The highest `sequence` so far."""
     connections: tuple[int, ...]
@@ -64,7 +64,7 @@ class State:
 def state_at(recording: Recording, exchange: Exchange, event: int) -> State:
     """Return the state just after an event of a stream, which must exist.
 
-    Includes earlier connections if the client resumed from them with `Last-Event-ID`.
+    Includes earlier connections if the client resumed from them with a cursor.
     """
     history = ClientHistory(recording, exchange)
     history.read(exchange, event)
@@ -121,12 +121,16 @@ class ClientHistory:
             if event.number < first:
                 self._spans.add(event.type, event.keys, EventLocation(number, event.number, event.time_ns))
                 self._note_sequence(event.sequence)
+                if event.sequence is not None and exchange.has_sequences_as_cursors:
+                    self._cursor = str(event.sequence)
         return first
 
     def add(self, event: Event) -> None:
         """Add the next event."""
         self._last = EventLocation(event.exchange, event.number, event.time_ns)
-        if event.id is not None or event.frame.last_event_id:
+        if event.format.cursor is not None:
+            self._cursor = event.cursor or self._cursor
+        elif event.id is not None or event.frame.last_event_id:
             self._cursor = event.frame.last_event_id.decode("utf-8", "replace")
         if not self._vocabulary.deltas.matches(event.type):
             self._spans.add(event.type, event.keys, self._last, event.preview)
@@ -179,7 +183,7 @@ def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange
             for other in recording.exchanges()
             if other.is_stream and other.channel == exchange.channel and other.number < exchange.number
         ]
-        found = next((other for other in reversed(earlier) if recording.has_event_id(other.number, cursor)), None)
+        found = next((other for other in reversed(earlier) if recording.has_cursor(other, cursor)), None)
         if found is None:
             return
         yield (exchange := found)
@@ -187,4 +191,7 @@ def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange
 
 def request_cursor(exchange: Exchange) -> str | None:
     """Return the cursor that the request resumes after; None if it starts from the beginning."""
+    place = None if exchange.facts is None else exchange.facts.operation.cursor
+    if place is not None:
+        return place.read(exchange.request)
     return cursor_in(header(exchange.request.headers, LAST_EVENT_ID))
