@@ -240,20 +240,27 @@ class Same(EventPrimitive):
         value = self.fact.read(event)
         if value is MISSING:
             return None
-        holder, name, key = stream.memory, str(self.over), None
-        if isinstance(self.over, Entity):
-            key = self.over.read_key(event.json)
+        holder, name, key = stream.memory, self.over, None
+        if name == "channel":
+            holder = stream.channel.memory
+        elif name != "stream" and isinstance(name, Entity):
+            key = name.read_key(event.json)
             if key is None:
                 return None
-            name = format_key(self.over, key)
-        elif self.over == "channel":
-            holder = stream.channel.memory
-            if self._names_other(event, stream):
-                return None
+            name = format_key(name, key)
+        seen = holder.get(self, SeenValues)
+        known = seen.find(key)
+        if known is not None and known[0] == value and type(value) is str:
+            # Nearly all events.
+            return HELD
+        if self.over == "channel" and self._names_other(event, stream):
+            return None
         short = shorten_value(value)
-        known = holder.get(self, SeenValues).add(key, (short, value, event.exchange, event.number))
-        if known is None or known[0] == short:
-            return known and HELD
+        if known is None:
+            seen.add(key, (short, value, event.exchange, event.number))
+            return None
+        if known[0] == short:
+            return HELD
         if is_damaged(event, value):
             return None
         where = f"event {known[3]} of exchange {known[2]}"
