@@ -8,7 +8,7 @@ The page contains one JSON document in `<script type="application/json" id="data
     By path, such as `/api/rows?exchange=2`, what the API of the debugger answers (see `wiretape_inspect.debugger`): a
     list for an endpoint that answers with lines.  These are `recording`, in which `live` is false, and `replay` and
     `position` are null; `longest-silence`; for each exchange `rows` and `bodies`; for each stream `overview`, and `cut`
-    for each row `cut`; and `resume` for each stream and the one before it in its session.
+    for each row `cut`; and `resume` for each stream and the one before it in its channel.
 `events`, `states`
     By stream, the answers of `event` in two pieces.  Each is a list of blocks `{first, last, gzip}`: the numbers of the
     first and last event and, as gzip in base64, a JSON array with an item for each event.  In `events`, that is the

@@ -49,7 +49,7 @@ def test_one_event(run, judged):
 
 
 def test_calls(run, judged):
-    assert run("show", judged, "--calls").output == CALLS
+    assert run("show", judged, "--entities").output == CALLS
 
 
 def test_two_connections(run, tape, message):

@@ -73,7 +73,7 @@ def test_filters_and_rows_have_the_names_of_the_contract(run, recording):
 
 
 def test_entities_and_the_state_of_the_client_are_those_of_the_contract(run, recording):
-    rows = [json.loads(line) for line in run("show", recording, "--calls", "--json").stdout.splitlines()]
+    rows = [json.loads(line) for line in run("show", recording, "--entities", "--json").stdout.splitlines()]
     found = [(row["row"], row["thread_id"], row[row["row"]]["id"], row[row["row"]]["outcome"]) for row in rows]
     assert found == [
         ("item", "t7", "i1", ""),

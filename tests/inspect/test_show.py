@@ -135,7 +135,7 @@ def hostile(tape, message):
 
 def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
     path = hostile(tape, message)
-    views = ["show", "channels", "show --follow", "show --resume 1:3", "show --calls"]
+    views = ["show", "channels", "show --follow", "show --resume 1:3", "show --entities"]
     views += [f"show --at 1:{event}" for event in range(1, 6)]
     commands = [f"{view}{form}" for view in views for form in ("", " --json")]
     commands += ["export --format tape", "export --format events"]
@@ -198,7 +198,7 @@ def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
 def test_ids_in_columns_stay_in_columns_on_a_terminal(tape, message):
     for name, run_id in (("evt_0123456789abcdef", "r1"), ("evt_1123456789abcdef0", "run_0123456789abcdef")):
         tape.exchange(chunks=[(1, message("run.started", id=name, sequence=1, run_id=run_id))])
-    output = on_terminal("show", tape.close(), "--calls", NO_COLOR="1")
+    output = on_terminal("show", tape.close(), "--entities", NO_COLOR="1")
     assert [line.split()[1] for line in output.splitlines()[1:]] == ["r1", "run_012…abcdef"]
     assert [line.index(place) for line, place in zip(output.splitlines()[1:], ("1:1-?", "2:1-?"), strict=True)] == [
         26

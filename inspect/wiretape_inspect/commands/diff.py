@@ -101,8 +101,9 @@ def diff(
 ) -> None:
     """Compare two recordings, A and B, or two exchanges of one recording.
 
-    Sessions are paired by id, streams of a session by order, events by durable id, and other exchanges by method, path
-    and order. The output lists what is missing, added, changed (with its JSON paths) or moved in B.
+    Channels, such as sessions, are paired by id, streams of a channel by order, events by durable id, and other
+    exchanges by method, path and order. The output lists what is missing, added, changed (with its JSON paths) or
+    moved in B.
 
     With --normalize ids,times, two recordings of the same scenario compare equal: ids may differ but must appear in
     the same places, and a reference to the wrong id is still reported.

@@ -47,9 +47,9 @@ _STYLES: dict[Status, str] = {
 _EXCLUDED = {
     "--channel": ("--exchange", "--at", "--resume"),
     "--exchange": ("--at", "--resume"),
-    "--at": ("--resume", "--calls", "--follow", "a filter"),
-    "--resume": ("--calls", "--headers", "--follow", "a filter"),
-    "--calls": ("--headers", "--follow", "a filter"),
+    "--at": ("--resume", "--entities", "--follow", "a filter"),
+    "--resume": ("--entities", "--headers", "--follow", "a filter"),
+    "--entities": ("--headers", "--follow", "a filter"),
     "--headers": ("--follow",),
 }
 """What cannot be combined with an option."""
@@ -75,7 +75,7 @@ def _join_filter(_context: click.Context, _parameter: click.Parameter, condition
 @click.option(
     "--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Show two streams of a channel side by side, for example 2:3."
 )
-@click.option("--calls", is_flag=True, help="Show entities such as runs and tool calls, one per line.")
+@click.option("--entities", is_flag=True, help="Show entities such as runs and tool calls, one per line.")
 @click.option("--headers", is_flag=True, help="Also show the connection, the protocol and all headers.")
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new rows until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
@@ -88,7 +88,7 @@ def show(
     number: int | None,
     at: str | None,
     pair: str | None,
-    calls: bool,
+    entities: bool,
     headers: bool,
     follow: bool,
     as_json: bool,
@@ -118,7 +118,7 @@ def show(
         wiretape show run.db --follow
     """
     given: dict[str, object] = {"--channel": channel, "--exchange": number, "--at": at, "--resume": pair}
-    given |= {"--calls": calls or None, "--headers": headers or None, "--follow": follow or None}
+    given |= {"--entities": entities or None, "--headers": headers or None, "--follow": follow or None}
     given["a filter"] = filter_.strip() or None
     _check_options([name for name, value in given.items() if value is not None])
     if follow:
@@ -133,8 +133,8 @@ def show(
         else:
             parsed = parse_filter(filter_, vocabularies_of(recording))
             selected = select_exchanges(recording, channel=channel, number=number)
-            if calls:
-                lines = _activity_lines(recording, selected, as_json=as_json)
+            if entities:
+                lines = _entity_lines(recording, selected, as_json=as_json)
             else:
                 shown = timeline_lines(recording, selected, parsed, as_json=as_json, with_headers=headers)
                 lines = _or_explain(shown, parsed)
@@ -177,8 +177,8 @@ def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> It
     return _comparison_lines(compare_connections(recording, first, second))
 
 
-def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:
-    """Yield the lines about runs and tool calls; those of a channel span all its streams."""
+def _entity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:
+    """Yield the lines about entities; those of a channel span all its streams."""
     streams: dict[tuple[str, str | None], list[Exchange]] = {}
     for exchange in selected:
         if exchange.is_stream:

@@ -310,14 +310,14 @@ def _json_response(text: str, status: int = 200) -> web.Response:
 def _differences(compare: Callable[[], Recording]) -> Callable[[Recording], Iterator[str]]:
     """Return an endpoint for the differences.
 
-    Ids are normalized if the recordings share no session, and times unless they began at the same moment.
+    Ids are normalized if the recordings share no channel, and times unless they began at the same moment.
     """
 
     def lines(recording: Recording) -> Iterator[str]:
         with compare() as other:
             both = (recording, other)
-            sessions = [{exchange.channel for exchange in each.exchanges()} - {None} for each in both]
-            own_ids = not sessions[0] & sessions[1]
+            channels = [{exchange.channel for exchange in each.exchanges()} - {None} for each in both]
+            own_ids = not channels[0] & channels[1]
             own_times = recording.info.started_unix_ns != other.info.started_unix_ns
             options = DiffOptions(ids=own_ids, times=own_times, tolerance_ns=TOLERANCE_NS)
             normalized = [name for name, is_own in (("ids", own_ids), ("times", own_times)) if is_own]

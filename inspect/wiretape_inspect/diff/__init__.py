@@ -1,4 +1,4 @@
 """Compare two recordings: pair their exchanges, align the events of their streams, list the differences.
 
-`reconnection` compares two connections of one session instead.
+`reconnection` compares two connections of one channel instead.
 """

@@ -225,7 +225,7 @@ export class DetailPane {
     draw(panel);
   }
 
-  /** The events of a tool call, each a link. */
+  /** The events of an entity, each a link. */
   callEvents(item) {
     const list = element("ul", { class: "spans" });
     for (const at of item.call.rows.slice(0, MOST_LISTED)) {

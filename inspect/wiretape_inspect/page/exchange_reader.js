@@ -56,7 +56,7 @@ export class ExchangeReader {
   async readOverview() {
     const { timeline } = this;
     if (!timeline.head.stream) return;
-    // In a very long stream this takes a while; until then, the strip shows no pauses and no tool calls.
+    // In a very long stream this takes a while; until then, the strip shows no pauses and no entities.
     const late = setTimeout(() => { this.overviewIsLate = true; this.changed(); }, LATE_OVERVIEW_MS);
     try {
       const overview = await this.source.overview(timeline.head.exchange);

@@ -15,7 +15,7 @@ const KEYS = [
   ]],
   ["Show", [
     ["/", "filter"],
-    ["Enter", "open or close a run of deltas or a tool call"],
+    ["Enter", "open or close a run of deltas, or an entity such as a tool call"],
     ["d", "every delta as a row, or runs of deltas"],
     ["t", "each tool call, or another entity inside one, as one row"],
     ["1 2 3 4 5", "payload, bytes, findings, client state, headers"],

@@ -146,7 +146,7 @@ export class Navigation {
     if (head) this.goExchange(head.exchange);
   }
 
-  /** Open or close the selected run or tool call; without `open`, change it. */
+  /** Open or close the selected run of deltas or entity; without `open`, change it. */
   toggle(open) {
     const { list, timeline } = this.app;
     const item = list.items[list.selected];
@@ -172,7 +172,7 @@ export class Navigation {
     this.app.go({ e: event, r: null, open: this.openKeys(openKey(item), true) });
   }
 
-  /** What is open in the view if a run or a tool call is opened or closed. */
+  /** What is open in the view if a run of deltas or an entity is opened or closed. */
   openKeys(key, open) {
     const others = this.app.view.open.filter((one) => one !== key);
     return open ? [...others, key].slice(-MOST_OPEN) : others;

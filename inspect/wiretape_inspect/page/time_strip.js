@@ -1,5 +1,5 @@
 // The times: the waterfall of all exchanges, and below it, on the same axis, the strip of the exchange that is shown:
-// the density of its events, its tool calls, or other entities inside one, as bars, its findings as marks, and the cursor.
+// the density of its events, its entities inside another one as bars, its findings as marks, and the cursor.
 
 import { clockTime, originOfTimes } from "./clock.js";
 import { element, onNextFrame, svg } from "./dom.js";

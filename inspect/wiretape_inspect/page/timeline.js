@@ -1,4 +1,4 @@
-// One exchange as a list: its rows, and the items that the filter, open runs and tool calls make of them.
+// One exchange as a list: its rows, and the items that the filter, open runs of deltas and entities make of them.
 //
 // An item is {kind, row, at} with `at`, the index of its row among the rows of the exchange.  Its kind is "row";
 // "delta", one message (`event`) of an open run; "call", all events of an entity (`call`); or "side", the request or
@@ -140,7 +140,7 @@ export class Timeline {
     }
   }
 
-  /** The index of the item that shows an event: itself, or the run or tool call that contains it; -1 if none does. */
+  /** The index of the item that shows an event: itself, or the run of deltas or entity that contains it; -1 if none does. */
   indexOfEvent(event) {
     let holder = -1;
     for (let index = 0; index < this.items.length; index += 1) {

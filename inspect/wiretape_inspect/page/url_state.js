@@ -11,7 +11,7 @@ export const EMPTY_VIEW = {
   tab: "payload",
   deltas: false, // show every delta
   tools: false, // show one row for each entity inside another one
-  open: [], // the runs of deltas and tool calls that are open
+  open: [], // the runs of deltas and entities that are open
   resume: null, // the earlier connection with which the exchange is compared
   diff: false, // show what differs from another recording in place of the timeline
   findings: false, // show all findings in place of the timeline
