@@ -57,8 +57,11 @@ class SessionEvent(Event):
     @property
     def keys(self) -> dict[str, str]:
         """See Event."""
-        found = {"run": self.run_id, "tool_call": self.tool_call_id}
-        return {name: key for name, key in found.items() if key}
+        # The index reads this of every event.
+        run, call = self.run_id, self.tool_call_id
+        if not call:
+            return {"run": run} if run else {}
+        return {"run": run, "tool_call": call} if run else {"tool_call": call}
 
     @property
     def tool_call_ids(self) -> list[str]:

@@ -179,13 +179,15 @@ def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> It
 
 def _entity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:
     """Yield the lines about entities; those of a channel span all its streams."""
-    streams: dict[tuple[str, str | None], list[Exchange]] = {}
+    streams: dict[tuple[str, str | int], list[Exchange]] = {}
     for exchange in selected:
         if exchange.is_stream:
             contract = vocabulary_for(exchange).contract
-            streams.setdefault((contract, exchange.channel), []).append(exchange)
-    for (_, channel), exchanges in streams.items():
-        vocabulary = vocabulary_for(exchanges[0])
+            # Keys of entities are those of a channel, or of a stream that names none.
+            owner = exchange.number if exchange.channel is None else exchange.channel
+            streams.setdefault((contract, owner), []).append(exchange)
+    for exchanges in streams.values():
+        vocabulary, channel = vocabulary_for(exchanges[0]), exchanges[0].channel
         found = entity_spans(recording, exchanges, vocabulary)
         if as_json:
             for entity in vocabulary.entities.values():
@@ -193,7 +195,8 @@ def _entity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json
                 about = {"row": entity.name, f"{vocabulary.channel}_id": channel}
                 yield from (dump_json({**about, entity.name: span}) for span in spans)
         else:
-            yield wrapped((f"{vocabulary.channel} {channel if channel is not None else '(none)'}", "head"))
+            name = f"(none), exchange {exchanges[0].number}" if channel is None else channel
+            yield wrapped((f"{vocabulary.channel} {name}", "head"))
             yield from _span_lines(recording, found)
 
 
