@@ -9,6 +9,7 @@ from stream_text import LOST, events
 from wiretape.contract.contract_builder import load_contract
 from wiretape.observations import RequestStarted, ResponseStarted
 from wiretape.rules import Checker, Settings
+from wiretape.traffic_builder import TrafficBuilder
 
 SMALL = """
 contract = "{0}"
@@ -370,6 +371,52 @@ def test_a_header_that_an_import_invented_is_not_missing(contract):
     ):
         assert checker.feed(seen) == []
     assert checker.verdicts()["TST001"] == "not-exercised"
+
+
+REFUSED = 'header = { name = "Key", of = "request", refused = { status = 401 } }'
+ERRORS = {
+    # name: primitive, statuses and bodies, verdict or message
+    "each requirement counts": (
+        'error = { require = { "/m" = "string" }, unique = "/id" }',
+        [(400, '{"id": "a", "m": 1}')],
+        "Expected `m` to be a string, got the number 1.",
+    ),
+    "an id twice": ('error = { unique = "/id" }', [(400, '{"id": "a"}')] * 2, "which exchange 1 already has"),
+    "the first id is not compared": ('error = { unique = "/id" }', [(400, '{"id": "a"}')], "not-exercised"),
+    "fields of the elements of an array": (
+        'error = { require = { "/d" = "array", "/d/*/p" = "string" } }',
+        [(400, '{"d": [{"p": "x"}, {"p": 1}]}')],
+        "Expected `d[1].p` to be a string, got the number 1.",
+    ),
+    "an error without the object": (
+        'error = { aspects = "object" }',
+        [(400, "[1]")],
+        "Expected a JSON object, got an array",
+    ),
+    "an error of any kind": (REFUSED.replace("{ status = 401 }", "true"), [(403, "")], "pass"),
+    "an error with the status alone": (REFUSED, [(401, "")], "pass"),
+    "another status": (REFUSED, [(403, "")], "Expected the status 401 for a request without the header `Key`"),
+    "no error": (REFUSED, [(200, "{}")], "got the status 200"),
+    "a number in a header": (
+        'header = { name = "X", of = "error", type = "integer" }',
+        [(400, "{}")],
+        "whole digits, got `1s`",
+    ),
+    "the type of the content": ('header = { name = "Content-Type", value = "application/json" }', [(400, "")], "pass"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_rule_reports_what_responses_prove(name, contract):
+    primitive, responses, expected = ERRORS[name]
+    traffic = TrafficBuilder()
+    for status, body in responses:
+        headers = {"Content-Type": "Application/JSON; charset=utf-8", "X": "1s"}
+        traffic.request("POST", "/x").respond(status, headers=headers, body=body.encode())
+    checker = Checker(Settings(contracts=(contract(primitive),)))
+    found = [each for seen in traffic.observations() for each in checker.feed(seen)] + checker.finish()
+    messages = [each.message for each in found if each.code == "TST001"]
+    assert expected in " ".join(messages) if messages else checker.verdicts()["TST001"] == expected
 
 
 def test_only_entities_that_a_rule_names_are_followed(contract):

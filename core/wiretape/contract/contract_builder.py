@@ -308,8 +308,10 @@ class _Builder:
             "forbid": lambda: Forbid(on, Facts(map(self._fact, list_of(value)))),
             "one_of": lambda: OneOf(
                 on,
-                Facts(map(self._fact, list_of(value.fact))),
-                AllowedValues(list(self._types) if value.values == "types" else value.values),
+                AllowedValues(
+                    [*map(self._fact, list_of(value.fact))],
+                    list(self._types) if value.values == "types" else value.values,
+                ),
             ),
             "deltas": lambda: RequestedDeltas(on),
             "no_parameter": lambda: NoParameter(value),

@@ -25,6 +25,7 @@ from wiretape.rules.catalogue import (
     REQUEST,
     RESPONSE,
     Check,
+    Inconclusive,
     Need,
     Outcome,
     Problem,
@@ -60,10 +61,12 @@ class ErrorEnvelope(HttpPrimitive):
         """Raises ValueError."""
         self._aspects, self._keys = frozenset(map(ErrorAspect, list_of(table.aspects))), list_of(table.keys)
         self._require = RequiredFields(table.require)
-        self._facts = tuple(map(Pointer, list_of(table.one_of.fact if table.one_of else None)))
-        self._allowed = None if table.one_of is None else AllowedValues(table.one_of.values)
-        self._unique = None if table.unique is None else Pointer(table.unique)
-        if not (self._aspects or self._keys or self._require or self._facts or self._unique):
+        allowed, unique = table.one_of, table.unique
+        self._allowed = (
+            None if allowed is None else AllowedValues([*map(Pointer, list_of(allowed.fact))], allowed.values)
+        )
+        self._unique = None if unique is None else Pointer(unique)
+        if not (self._aspects or self._keys or self._require or self._allowed or self._unique):
             raise ValueError("expected at least one of aspects, require, keys, one_of and unique")
         if table.codes or table.other_codes or not self._aspects <= {ErrorAspect.OBJECT}:
             errors.require_code(codes=not self._aspects <= {ErrorAspect.OBJECT})
@@ -90,22 +93,16 @@ class ErrorEnvelope(HttpPrimitive):
         values = {"body": document, "status": status, "code": code}
         if fields is None:
             return [self._report_object(body, values)]
-        if self._unique is not None:
-            return self._check_unique(self._unique, exchange, values)
-        problems = [*self._check_fields(document, values), *self._check_code(code, status, values)]
-        is_allowed = self._allowed and self._allowed.allow(tuple(pointer.read(document) for pointer in self._facts))
-        if self._allowed is not None and is_allowed is False:
-            facts = " and ".join(f"`{pointer.name}`" for pointer in self._facts)
-            got = " and ".join(describe(pointer.read(document)) for pointer in self._facts)
-            problems.append(mismatch(f"{facts} to be {self._allowed.text}", got, **values))
-        applies = (
-            is_allowed is not None
-            or ErrorAspect.OBJECT in self._aspects
-            or bool(self._require or self._keys)
-            or (ErrorAspect.CODE in self._aspects and code is not None)
-            or (ErrorAspect.STATUS in self._aspects and code in self._errors.codes)
+        outcomes = (
+            [*self._check_fields(document, values)] if self._require or self._keys else None,
+            self._check_code(code, status, values),
+            self._allowed and self._allowed.check(document, **values),
+            self._unique and self._check_unique(self._unique, exchange, values),
         )
-        return problems or (HELD if applies else None)
+        is_certain = ErrorAspect.OBJECT in self._aspects or any(isinstance(each, Sequence) for each in outcomes)
+        undecided = next((each for each in outcomes if isinstance(each, Inconclusive)), None)
+        problems = [problem for each in outcomes if isinstance(each, Sequence) for problem in each]
+        return problems or undecided or (HELD if is_certain else None)
 
     def _check_unique(self, pointer: Pointer, exchange: Exchange, values: dict[str, Any]) -> Outcome:
         """Compare a text with those of the other errors of the same service."""
@@ -128,18 +125,19 @@ class ErrorEnvelope(HttpPrimitive):
             only = " and ".join(f"`{each}`" for each in self._keys)
             yield mismatch(f"no key besides {only}", quote(key), subject=key, **values, value=key)
 
-    def _check_code(self, code: str | None, status: int, values: dict[str, Any]) -> Iterator[Problem]:
-        if code is None:
-            return
-        wanted = self._errors.codes.get(code)
-        if ErrorAspect.CODE in self._aspects and wanted is None:
+    def _check_code(self, code: str | None, status: int, values: dict[str, Any]) -> Outcome:
+        wanted = self._errors.codes.get(code or "")
+        if code is None or (wanted is None and ErrorAspect.CODE not in self._aspects):
+            return None
+        if wanted is None:
             right = self._folded.get(code.casefold())
             expected = "a code of the contract" if right is None else f"the code {quote(right)}"
             got = quote(code) + ("" if right is None else ", which differs in case")
-            yield mismatch(expected, got, subject="code", **values, other_case=right)
-        if ErrorAspect.STATUS in self._aspects and wanted not in {None, status}:
+            return [mismatch(expected, got, subject="code", **values, other_case=right)]
+        if ErrorAspect.STATUS in self._aspects and wanted != status:
             expected = f"the status {wanted} with {quote(code)}"
-            yield mismatch(expected, f"{status}", subject="code", **values, wanted=wanted)
+            return [mismatch(expected, f"{status}", subject="code", **values, wanted=wanted)]
+        return HELD if self._aspects & {ErrorAspect.CODE, ErrorAspect.STATUS} else None
 
     def _report_object(self, body: ResponseBody, values: dict[str, Any]) -> Problem:
         """Report a body without the object that has the fields of an error."""
@@ -227,8 +225,7 @@ class HeaderValue(HttpPrimitive):
             accepted = Check(RESPONSE, self.check_accepted)
             if self._refused.status is None:
                 return (accepted,)
-            wrong_code = Check(ERROR_RESPONSE, self.check_code, when=self._has_status, needs=Need.WHOLE_BODY)
-            return (accepted, Check(ERROR_RESPONSE, self.check_status, when=self._has_other_status), wrong_code)
+            return (accepted, Check(ERROR_RESPONSE, self.check_refusal))
         if self.of == "request":
             return (Check(REQUEST, self.check_request),)
         if self.of == "error" or self._codes or self._agrees is not None:
@@ -242,7 +239,9 @@ class HeaderValue(HttpPrimitive):
     def check_response(self, exchange: Exchange) -> Outcome:
         """Check the header of a response; one that an import invented has none."""
         response = exchange.response
-        if response is None or exchange.request.is_invented or not self._has_chosen_status(response.status):
+        if response is None or exchange.request.is_invented:
+            return None
+        if self._statuses and response.status not in self._statuses:
             return None
         return self._check(response.headers, status=int(response.status))
 
@@ -265,43 +264,36 @@ class HeaderValue(HttpPrimitive):
 
     def check_accepted(self, exchange: Exchange) -> Outcome:
         """Report a response to a request without the header that is not an error."""
-        if exchange.response is None or not self._is_lacking(exchange):
+        response, refused = exchange.response, self._refused
+        if response is None or refused is None or not self._is_lacking(exchange):
             return None
-        status, refused = int(exchange.response.status), self._refused
-        if status >= HTTPStatus.BAD_REQUEST:
-            return HELD if refused is not None and refused.status is None else None
-        return self._misanswer(f"the status {status}", "accepted", status=status)
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            return HELD if refused.status is None else None
+        return self._misanswer(refused, int(response.status), "accepted")
 
-    def check_status(self, body: ResponseBody, _exchange: Exchange) -> Outcome:
-        """Report an error with another status."""
-        status, code = int(body.response.status), self._errors.read_code(body.document) if body.is_whole else None
-        return self._misanswer(f"the status {status}", code, status=status, code=code)
+    def check_refusal(self, body: ResponseBody, exchange: Exchange) -> Outcome:
+        """Report an error with another status or code."""
+        status, refused = int(body.response.status), self._refused
+        if refused is None or not self._is_lacking(exchange):
+            return None
+        code = self._errors.read_code(body.document) if body.is_whole else None
+        if status != refused.status:
+            return self._misanswer(refused, status, code, code)
+        if refused.code in {None, code}:
+            return HELD
+        if not body.is_whole:
+            return INCOMPLETE_BODY
+        return None if code is None else self._misanswer(refused, status, code, code)
 
-    def check_code(self, body: ResponseBody, _exchange: Exchange) -> Outcome:
-        """Report an error with the right status and another code."""
-        code, refused = self._errors.read_code(body.document), self._refused
-        if code is None or refused is None or refused.code is None:
-            return None if code is None else HELD
-        return HELD if code == refused.code else self._misanswer(quote(code), code, status=refused.status, code=code)
-
-    def _has_status(self, body: ResponseBody, exchange: Exchange) -> bool:
-        return self._is_lacking(exchange) and self._refused is not None and body.response.status == self._refused.status
-
-    def _has_other_status(self, body: ResponseBody, exchange: Exchange) -> bool:
-        return self._is_lacking(exchange) and not self._has_status(body, exchange)
-
-    def _misanswer(self, got: str, subject: str | None, **values: Any) -> Outcome:
-        refused = self._refused or RefusedTable()
+    def _misanswer(self, refused: RefusedTable, status: int, subject: str | None, code: str | None = None) -> Outcome:
         wanted = "an error" if refused.status is None else f"the status {refused.status}"
-        if refused.code is not None:
-            wanted += f" with {quote(refused.code)}"
-        return [mismatch(f"{wanted} for a request without the header `{self.name}`", got, subject=subject, **values)]
+        wanted += "" if refused.code is None else f" with {quote(refused.code)}"
+        got = f"the status {status}" + ("" if code is None else f" with {quote(code)}")
+        expected = f"{wanted} for a request without the header `{self.name}`"
+        return [mismatch(expected, got, subject=subject, status=status, code=code)]
 
     def _is_lacking(self, exchange: Exchange) -> bool:
         return not _needs_no_header(exchange) and not any(map(self._is_fit, self._values(exchange.request.headers)))
-
-    def _has_chosen_status(self, status: int) -> bool:
-        return not self._statuses or status in self._statuses
 
     def _values(self, headers: Headers) -> list[str]:
         lower = self.name.lower()

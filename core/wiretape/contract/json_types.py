@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from types import NoneType
-from typing import Any
+from typing import Any, Protocol
 
 from wiretape.contract.contract_tables import FieldTypes, Value
 from wiretape.patterns import Pointer, list_of
+from wiretape.rules.catalogue import HELD, Outcome, mismatch
+from wiretape.rules.finding import describe
 
 _MOST_SHOWN = 5
 _NAMES: dict[str, tuple[str, tuple[type, ...]]] = {
@@ -65,20 +67,34 @@ def _read_all(value: Any, path: Sequence[Pointer | None], name: str) -> Iterator
             yield from _read_all(each, rest, f"{name}[{index}]")
 
 
+class Readable(Protocol):
+    """A fact or a pointer."""
+
+    def read(self, source: Any, /) -> Any:
+        """Return the value."""
+
+
 class AllowedValues:
     """Values that some facts can have; values of other JSON types are not checked."""
 
-    def __init__(self, values: Sequence[Value | list[Value]]) -> None:
+    def __init__(self, facts: Sequence[Readable], values: Sequence[Value | list[Value]]) -> None:
+        self.facts = facts
         rows = [tuple(row) if isinstance(row, list) else (row,) for row in values]
         self._rows = frozenset(rows)
         self._types = frozenset(tuple(map(type, row)) for row in rows)
-        self.text = " or ".join(" and ".join(f"`{value}`" for value in row) for row in rows[:_MOST_SHOWN])
-        if len(rows) > _MOST_SHOWN:
-            self.text += f" or {len(rows) - _MOST_SHOWN} more"
+        shown = [" and ".join(f"`{value}`" for value in row) for row in rows]
+        more = [f"{len(rows) - _MOST_SHOWN} more"] if len(rows) > _MOST_SHOWN else []
+        self._text = " or ".join([*shown[:_MOST_SHOWN], *more])
 
-    def allow(self, row: tuple[Any, ...]) -> bool | None:
-        """Whether the values are allowed; None if they have other types."""
-        return row in self._rows if tuple(map(type, row)) in self._types else None
+    def check(self, source: Any, **values: Any) -> Outcome:
+        """Check the facts of an event, or of the body of an error."""
+        row = tuple(fact.read(source) for fact in self.facts)
+        if tuple(map(type, row)) not in self._types:
+            return None
+        if row in self._rows:
+            return HELD
+        expected = f"{' and '.join(f'`{fact}`' for fact in self.facts)} to be {self._text}"
+        return [mismatch(expected, " and ".join(map(describe, row)), **values, value=row[0])]
 
 
 def classes_of(types: Sequence[str]) -> frozenset[type]:
