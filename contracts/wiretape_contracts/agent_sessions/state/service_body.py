@@ -28,12 +28,6 @@ class ErrorBody(ResponseBody):
         code = (self.envelope or {}).get("code")
         return code if type(code) is str else None
 
-    @property
-    def request_id(self) -> str | None:
-        """The request id in the envelope of a whole body, if it is a string."""
-        request_id = (self.envelope or {}).get("request_id") if self.is_whole else None
-        return request_id if type(request_id) is str else None
-
 
 class SuccessBody(ErrorBody):
     """The body of a 2xx response, kept only as long as it may be an error envelope, or may name a new session."""
