@@ -221,7 +221,7 @@ def test_a_replayed_tape_is_the_same_to_the_byte(tape):
     ("command", "status", "line"),
     [
         ("report --no-config", 1, "6  error    EVT004"),
-        ("sessions", 0, "ses_1"),
+        ("channels", 0, "ses_1"),
         ("show", 0, "session.status_idle"),
         ("show --at 1:1", 0, "session.status_idle"),
         ("export --format sse", 0, '"type":"session.status_idle"'),

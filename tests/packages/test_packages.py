@@ -87,17 +87,27 @@ def test_a_build_from_the_sdist_produces_identical_packages(built, tmp_path):
     }
 
 
+def install(wheel: Path, folder: Path) -> None:
+    """Install a wheel without the packages that it needs."""
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check"]
+    command = [*pip, "install", "--quiet", "--no-compile", "--no-index", "--no-deps", wheel]
+    subprocess.run(command, env=ENV, check=True, capture_output=True, timeout=100)
+
+
+def make_environment(folder: Path) -> None:
+    """Make an environment with the packages of this one, apart from wiretape."""
+    venv.create(folder, symlinks=True)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    needed = [path for path in sys.path if path.endswith("-packages")]
+    (site_packages / "needed.pth").write_text("\n".join(needed), "utf-8")
+
+
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
     """A fresh environment with the wheel; the packages that it needs are those of this environment."""
     folder = tmp_path_factory.mktemp("fresh")
-    venv.create(folder, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check"]
-    command = [*pip, "install", "--quiet", "--no-compile", "--no-index", "--no-deps", built / WHEEL]
-    subprocess.run(command, env=ENV, check=True, capture_output=True, timeout=100)
-    (site_packages,) = folder.glob("lib/python*/site-packages")
-    needed = [path for path in sys.path if path.endswith("-packages")]
-    (site_packages / "needed.pth").write_text("\n".join(needed), "utf-8")
+    make_environment(folder)
+    install(built / WHEEL, folder)
     return folder / "bin"
 
 

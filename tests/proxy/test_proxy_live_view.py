@@ -134,7 +134,7 @@ def test_open_streams_are_shown_findings_scroll_above_and_the_screen_is_clean_at
     socks = [shown.get(path) for path in paths]
 
     shown.until(r"2 open streams, 2 requests, 3 events, \d+ findings")
-    shown.until(r"exchange +idle +sequence  events  events/s  session")
+    shown.until(r"exchange +idle +sequence  events  events/s  channel")
     shown.until(r" [\d.]+ s +2 +2 +[\d.]+  ses_2")
     assert shown.stop() == 0
 
@@ -167,7 +167,7 @@ def test_lines_fit_a_narrow_and_a_resized_terminal(terminal, service):
         shown.until(r"events/s")
         shown.columns(40)
         since = len(shown.raw)
-        row = shown.until(r"exchange +idle +sequence  session\s+(\S[^\r\n]*sss)\s*1 open stream", since)[1]
+        row = shown.until(r"exchange +idle +sequence  channel\s+(\S[^\r\n]*sss)\s*1 open stream", since)[1]
     assert len(row) == 40 - len("       ")
     shown.stop()
 

@@ -52,7 +52,7 @@ def lines_of(path):
     [
         ["report", "--no-config", "--jobs", "1"],
         ["show", "--exchange", "1"],
-        ["sessions"],
+        ["channels"],
         ["diff"],
         ["export", "--format", "sse"],
         ["export", "--format", "tape"],

@@ -20,7 +20,7 @@ FLIPS = int(os.environ.get("WIRETAPE_FLIPS", "12"))
 COMMANDS = (
     ("report", "{damaged}"),
     ("show", "{damaged}"),
-    ("sessions", "{damaged}"),
+    ("channels", "{damaged}"),
     ("diff", "{whole}", "{damaged}"),
     ("trim", "{damaged}", "--exchange", "2", "--output", "{new}"),
     ("merge", "{whole}", "{damaged}", "--output", "{new}"),

@@ -464,7 +464,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             ("export", path, "--format", "har", "--with-sensitive"),
             ("show", path),
             ("show", path, "--json"),
-            ("sessions", path, "--json"),
+            ("channels", path, "--json"),
             ("trim", path, "--until", "1h", "--output", folder / "trimmed.db"),
             ("export", path, "--format", "har", "--output", folder / "run.har"),
             ("import", folder / "run.har", "--output", folder / "imported.db"),

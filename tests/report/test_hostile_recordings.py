@@ -133,7 +133,7 @@ def test_hostile_recordings_break_no_format(run, recorded, tmp_path):
     assert (again.exit_code, again.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["show", "sessions", "report --no-config --all", "show --at 2:1"])
+@pytest.mark.parametrize("command", ["show", "channels", "report --no-config --all", "show --at 2:1"])
 def test_on_a_terminal_colours_are_the_only_escapes(hostile, command):
     """A screen of 60 columns, as a person would look; what is recorded stands among colours of ours."""
     text = on_terminal(*command.split(), hostile, columns=60)

@@ -150,8 +150,8 @@ def test_an_invalid_file_is_an_error_that_names_the_key(setup, text):
 
 def test_no_check_depends_on_an_assumption():
     """No rule, and no fact of the specification, names an assumed path, scope or field."""
-    core = Path(__file__).parents[2] / "core" / "wiretape"
-    paths = [*core.glob("rules/**/*.py"), *core.glob("agent_sessions/**/*.py")]
+    contract = Path(__file__).parents[2] / "contracts" / "wiretape_contracts" / "agent_sessions"
+    paths = [*contract.glob("*.py"), *contract.glob("rules/*.py"), *contract.glob("state/*.py")]
     assert len(paths) > 20
     for path in paths:
         code = path.read_text("utf-8")
