@@ -10,7 +10,7 @@ from functools import partial
 
 from wiretape.control_protocol import check_token
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
-from wiretape_replay.access.error_responses import malformed_request_handler
+from wiretape_replay.access.contract_errors import malformed_request_handler
 from wiretape_replay.channel.channel_log import LogEntry
 from wiretape_replay.channel.channel_streams import FaultySender
 from wiretape_replay.client_verdict.client_checker import ClientChecker

@@ -22,7 +22,7 @@ from wiretape.rules import Checker, Party
 from wiretape_contracts.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
 from wiretape_contracts.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape_replay.access.auth_and_rate_limits import limit_values
-from wiretape_replay.access.error_responses import error_response, refuse
+from wiretape_replay.access.contract_errors import error_response, refuse
 from wiretape_replay.generated_ids import RequestIdCounter
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"

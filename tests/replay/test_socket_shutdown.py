@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from service_contracts import SERVICE
 
-from wiretape_replay.access.error_responses import malformed_request_handler
+from wiretape_replay.access.contract_errors import malformed_request_handler
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server import aiohttp_server
 from wiretape_replay.http_server.aiohttp_server import HttpServer

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from wiretape.contract.utc_time import is_utc_time
+from wiretape.contract.event_primitives import is_utc_time
 from wiretape.rules import Verdict
 from wiretape.rules.catalogue import COMPLEX_JSON, MOST_DEPTH, MOST_DIGITS
 from wiretape.rules.finding import format_number, quote, quote_bytes

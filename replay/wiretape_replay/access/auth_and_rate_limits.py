@@ -10,7 +10,7 @@ from wiretape.contract.contract_tables import ErrorCase
 from wiretape.contract.service_terms import Limit
 from wiretape.http_headers import bearer_keys, is_preflight
 from wiretape_replay.access.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
-from wiretape_replay.access.error_responses import refuse
+from wiretape_replay.access.contract_errors import refuse
 from wiretape_replay.http_server.aiohttp_server import Handler
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ResponseWriter

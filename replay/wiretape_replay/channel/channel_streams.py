@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 
 from wiretape.contract.contract_tables import ErrorCase
 from wiretape.safe_text import shorten
-from wiretape_replay.access.error_responses import refuse
+from wiretape_replay.access.contract_errors import refuse
 from wiretape_replay.channel.channel_log import (
     ChannelLog,
     LogEntry,

@@ -16,7 +16,7 @@ from wiretape.event import Event
 from wiretape.observations import RequestStarted
 from wiretape.patterns import MISSING, Pointer
 from wiretape.safe_text import shorten
-from wiretape_replay.access.error_responses import refuse
+from wiretape_replay.access.contract_errors import refuse
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 

@@ -20,7 +20,7 @@ from wiretape.observations import (
     header,
 )
 from wiretape.recording import Exchange, Recording
-from wiretape_replay.access.error_responses import error_response, plain_response
+from wiretape_replay.access.contract_errors import error_response, plain_response
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import (
     NO_BODY,

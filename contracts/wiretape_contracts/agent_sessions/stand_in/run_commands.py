@@ -19,7 +19,7 @@ from wiretape_contracts.agent_sessions.stand_in.tool_schemas import (
     ToolSchema,
     UnusableSchemaError,
 )
-from wiretape_replay.access.error_responses import error_response
+from wiretape_replay.access.contract_errors import error_response
 from wiretape_replay.http_server.http_messages import HttpResponse
 
 _LONGEST_NAME = 200

@@ -31,7 +31,7 @@ from wiretape_contracts.agent_sessions.stand_in.service_routes import RouteMatch
 from wiretape_contracts.agent_sessions.stand_in.session_engine import CommandKind
 from wiretape_replay.access.access_settings import ANY_KEY, ApiKey
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
-from wiretape_replay.access.error_responses import error_response
+from wiretape_replay.access.contract_errors import error_response
 from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, HttpResponse, read_body
