@@ -25,6 +25,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Recording, settings_of
 from wiretape.rules import CATALOGUE, Rule, RuleSet, explanation_of
+from wiretape.rules.default_rules import default_contracts
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
 from wiretape.units import format_duration, format_time
@@ -74,13 +75,17 @@ class Example:
 @cache
 def examples_of(code: str, contract: RuleSet | None = None) -> tuple[Example, ...]:
     """Return the examples of a rule, built-in or of a contract: those that break it come first."""
-    if code in CATALOGUE or contract is None:
-        examples = [Example.of(vector) for vector in vectors_of(code)]
-    else:
-        declaring = contract.declaring(code)
+    examples = [Example.of(vector) for vector in vectors_of(code)]
+    if not examples:
+        declaring = (contract or _default_contract(code)).declaring(code)
         examples = [Example.of(vector, declaring) for vector in declaring.examples_of(code)]
     # `breaks` comes before `breaks-in-a-line`.
     return tuple(sorted(examples, key=lambda example: (not example.breaks, example.name)))
+
+
+def _default_contract(code: str) -> RuleSet:
+    """Return the default contract with a rule."""
+    return next(each for each in default_contracts() if code in each.catalogue)
 
 
 def recorded_rules(recording: Recording) -> Mapping[str, Rule]:

@@ -136,3 +136,81 @@ def test_the_version_is_in_one_place():
 def test_the_hints_name_what_the_extras_install():
     extras = PROJECT["project"]["optional-dependencies"]
     assert (extras["proxy"], extras["otlp"]) == ([MITMPROXY], [OTLP])
+
+
+SERVICE = "contracts/wiretape_contracts/agent_sessions"
+ENTRY_POINT = re.compile(r'^agent-sessions = "wiretape_contracts\.agent_sessions\b.*\n', re.MULTILINE)
+ABOUT_SERVICE = re.compile(
+    r"agent.sessions|/v1/sessions|run\.started|message\.delta|tool\.started|SEQ\d?\d?\d?\b|wiretape demo"
+)
+GENERIC_TESTS = ("sse", "core", "contract", "formats", "recording")
+OTHERS = ("test_repository.py", "test_files.py", "test_refusals.py", "test_cli.py", "test_har_firefox.py")
+"""Tests that need the history of the repository, try every command, or read a file with traffic of the service."""
+
+
+@pytest.fixture(scope="module")
+def without_service(tmp_path_factory):
+    """A copy of the tree without the package of the service, and an environment with the wheel that it makes."""
+    tree, folder = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("environment")
+    for name in sources():
+        if not name.startswith(f"{SERVICE}/"):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    text = (tree / "pyproject.toml").read_text("utf-8")
+    assert len(ENTRY_POINT.findall(text)) == 4
+    (tree / "pyproject.toml").write_text(ENTRY_POINT.sub("", text), "utf-8")
+    build(tree, tree / "dist")
+    make_environment(folder)
+    install(tree / "dist" / WHEEL, folder)
+    return tree, folder / "bin"
+
+
+def is_generic(path: Path) -> bool:
+    return path.name not in OTHERS and not ABOUT_SERVICE.search(path.read_text("utf-8"))
+
+
+@pytest.mark.timeout(300)
+def test_without_the_package_of_the_service_the_tests_of_the_rest_pass(without_service):
+    tree, programs = without_service
+    listed = subprocess.run(
+        [programs / "wiretape", "contract", "list"], cwd=tree, env=ENV, capture_output=True, text=True, check=True
+    )
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["sse"]
+    files = [path for name in GENERIC_TESTS for path in (tree / "tests" / name).glob("test_*.py") if is_generic(path)]
+    assert len(files) > 20
+    command = [programs / "python", "-m", "pytest", "--quiet", "--numprocesses=auto", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(command, cwd=tree, env=ENV, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.mark.timeout(100)
+def test_the_package_of_the_service_can_be_installed_apart(without_service, tmp_path):
+    _, programs = without_service
+    shutil.copytree(ROOT / SERVICE, tmp_path / "wiretape_contracts" / "agent_sessions")
+    groups = {
+        group: points["agent-sessions"]
+        for group, points in PROJECT["project"]["entry-points"].items()
+        if "agent-sessions" in points
+    }
+    tables = [f'[project.entry-points."{group}"]\nagent-sessions = "{point}"\n' for group, point in groups.items()]
+    project = """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "agent-sessions"
+version = "1"
+[tool.hatch.build.targets.wheel]
+only-include = ["wiretape_contracts/agent_sessions"]
+"""
+    (tmp_path / "pyproject.toml").write_text(project + "".join(tables), "utf-8")
+    build(tmp_path, tmp_path / "dist")
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    install(wheel, programs.parent)
+
+    command = [programs / "wiretape", "contract", "test", "agent-sessions"]
+    done = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True, check=True)
+    assert "87 rules, 316 of 316 examples do what they are for." in done.stdout
+    listed = subprocess.run(
+        [programs / "wiretape", "serve", "--list"], cwd=tmp_path, env=ENV, capture_output=True, check=True
+    )
+    assert b"hello" in listed.stdout

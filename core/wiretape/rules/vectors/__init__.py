@@ -154,8 +154,9 @@ def vectors() -> tuple[Vector, ...]:
 
 @cache
 def vectors_of(code: str) -> tuple[Vector, ...]:
-    """Return the vectors of one rule, ordered by name."""
-    tables = tomllib.loads(vector_files()[code].read_text("utf-8"))
+    """Return the vectors of one rule, ordered by name; none if its examples are in the file of its contract."""
+    file = vector_files().get(code)
+    tables = {} if file is None else tomllib.loads(file.read_text("utf-8"))
     named = [table | {"code": code, "name": name} for name, table in sorted(tables.items())]
     return msgspec.convert(tuple(named), tuple[Vector, ...])
 
