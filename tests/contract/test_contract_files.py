@@ -9,6 +9,7 @@ import time
 import pytest
 from stream_text import events
 
+import wiretape.contract
 from wiretape.contract.contract_builder import build_contract, load_contract
 from wiretape.contract.contract_files import ContractFiles
 from wiretape.contract.contract_tables import CodeTable, ErrorFormatTable
@@ -248,6 +249,13 @@ def test_globs_have_only_the_asterisk(pattern, text, matches):
 )
 def test_a_request_pattern_matches_whole_segments(pattern, request_, found):
     assert RequestPattern(pattern).match(*request_.split()) == found
+
+
+def test_the_public_names_are_those_of_their_modules():
+    names = ["Contract", "Entity", "EventType", "Operation", "Rule"]
+    assert [getattr(wiretape.contract, name).__name__ for name in names] == names
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        wiretape.contract.Nothing  # noqa: B018 - it raises
 
 
 def test_pointers_read_objects_and_lists():

@@ -13,41 +13,33 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wiretape.contract.contract_builder import load_contract as load_contract
+    from wiretape.contract.contract_facts import Operation as Operation
     from wiretape.contract.contract_files import CodeUse as CodeUse
     from wiretape.contract.contract_model import Contract as Contract
-    from wiretape.contract.contract_traffic import ContractStream as Stream
+    from wiretape.contract.contract_traffic import ContractStream as Stream  # noqa: F401 - in the table
     from wiretape.event import Event as Event
+    from wiretape.event_format import Entity as Entity
+    from wiretape.event_format import EventType as EventType
     from wiretape.rules.catalogue import HELD as HELD
     from wiretape.rules.catalogue import Inconclusive as Inconclusive
     from wiretape.rules.catalogue import Outcome as Outcome
     from wiretape.rules.catalogue import Problem as Problem
+    from wiretape.rules.catalogue import Rule as Rule
     from wiretape.rules.catalogue import problem as problem
 
-_MODULE_OF = {
-    "CodeUse": "wiretape.contract.contract_files",
-    "Contract": "wiretape.contract.contract_model",
-    "Event": "wiretape.event",
-    "HELD": "wiretape.rules.catalogue",
-    "Inconclusive": "wiretape.rules.catalogue",
-    "Outcome": "wiretape.rules.catalogue",
-    "Problem": "wiretape.rules.catalogue",
-    "Stream": "wiretape.contract.contract_traffic",
-    "load_contract": "wiretape.contract.contract_builder",
-    "problem": "wiretape.rules.catalogue",
+_MODULES = {
+    "wiretape.contract.contract_builder": ("load_contract",),
+    "wiretape.contract.contract_facts": ("Operation",),
+    "wiretape.contract.contract_files": ("CodeUse",),
+    "wiretape.contract.contract_model": ("Contract",),
+    "wiretape.contract.contract_traffic": ("Stream",),
+    "wiretape.event": ("Event",),
+    "wiretape.event_format": ("Entity", "EventType"),
+    "wiretape.rules.catalogue": ("HELD", "Inconclusive", "Outcome", "Problem", "Rule", "problem"),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [
-    "HELD",
-    "CodeUse",
-    "Contract",
-    "Event",
-    "Inconclusive",
-    "Outcome",
-    "Problem",
-    "Stream",
-    "load_contract",
-    "problem",
-]
+__all__ = [*_MODULE_OF]  # noqa: PLE0604 - the names of the table
 
 
 def __getattr__(name: str) -> object:
