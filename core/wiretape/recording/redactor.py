@@ -57,12 +57,12 @@ _USERINFO = re.compile(r"(?<=//)(?:[^/?#]*|[^/?#@:\[\s]*:(?!\d+(?:[/?#]|$))[^\s<
 _QUERY = re.compile(r"[?#]")
 _PATH_PARAMETER = re.compile(r"(;)([^=;/]+)(=)([^;/]*)")
 # A semicolon or number sign ends a value only if another parameter follows.
-# Possessive: otherwise, `re` remembers each character of a long value, in 200 times its memory.
-_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)(=)((?:[^&;#]++|[;#](?![^=&;#]++=))*+)")
+# A lazy class takes no memory.  Python 3.11.2 continues at a wrong place after a possessive group with a lookahead.
+_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)(=)([^&]*?)(?=&|[;#][^=&;#]+=|\Z)")
 # In other headers, a value may be quoted, and white space, `<`, `>` and `"` end it, as they end a URL.
 _PATH_PARAMETER_IN_HEADER = re.compile(r"(;)([^=;/]+)(=[\"']?)((?<=\")[^\"]*+|[^;/\s<>\"]*)")
 _PARAMETER_IN_HEADER = re.compile(
-    r"([?&;#])([^=&;#?]+)(=[\"']?)((?<=\")[^\"]*+|(?:[^&;#\s<>\"]++|[;#](?![^=&;#]++=))*+)"
+    r"([?&;#])([^=&;#?]+)(=[\"']?)((?<=\")[^\"]*+|[^&\s<>\"]*?(?=[&\s<>\"]|[;#][^=&;#]+=|\Z))"
 )
 _IN_URL = (_PATH_PARAMETER, _PARAMETER)
 _IN_HEADER = (_PATH_PARAMETER_IN_HEADER, _PARAMETER_IN_HEADER)
