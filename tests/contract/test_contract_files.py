@@ -44,6 +44,9 @@ MISTAKES = {
     'header = "a b"': "rule[0].header: expected the name of a header, got 'a b'",
     'header = { name = "A", agrees = "/a", value = "b" }': "rule[0].header: agrees and value exclude each other",
     "resume = false": "rule[0]: expected exactly one of ",
+    'resume = { unknown = 410, final = "a" }\n[operations.a]\nrequest = "GET /a"\nopen_ended = true': (
+        "rule[0].resume: final is for channels that end, but an operation has open_ended = true"
+    ),
     "silence = 0": "rule[0].silence: expected a number greater than 0, got 0",
     'first = "a"\nunless = ["TST009"]': "rule[0].unless: unknown code TST009",
     'first = "a"\nalso = ["SSE01"]': "rule[0].also[0]: expected a string that matches",
@@ -74,7 +77,7 @@ MISTAKES = {
     'first = "a"\ngot = "{type:x}"': "rule[0].got: expected {NAME}, {NAME:quoted} or {NAME:described}, got '{type:x}'",
     'header = { name = "A", of = "request", statuses = [200] }': "header: statuses, codes and agrees are for headers",
     'first = "a"\nkeeps = [{ body = "x", part = [{ text = "y" }] }]': "keeps[0]: body and part exclude each other",
-    "resume = { unknown = 410 }": "rule[0].resume: unknown and final need each other",
+    "resume = { unknown = 410 }": "rule[0].resume: unknown and final need each other: without the last event",
     'resume = { unknown = 41, final = "z" }': "rule[0].resume.unknown: expected a whole number of at least 100",
     'first = "a"\n[types.a]\nschema = { minimum = "x" }': "types.a.schema: invalid JSON schema",
     'first = "a"\n[entity.call2]\nopens = "a"\ncloses = "b"\nwithin = "call2"': "call2.within: unknown entity 'call2'",

@@ -164,6 +164,7 @@ class _Builder:
         """Return the contract."""
         facts = build_facts(self._layers)
         self._entities, self._event_format = facts.entities, facts.format
+        self._is_open_ended = any(operation.is_open_ended for operation in facts.operations)
         self._errors, self._types = facts.errors, facts.types
         for layer in self._layers:
             for name, type_ in layer.table.types.items():
@@ -370,6 +371,8 @@ class _Builder:
     def _resume(self, on: EventSelection, table: bool | ResumeTable) -> Resume:
         if isinstance(table, bool):
             return Resume(on)
+        if table.final is not None and self._is_open_ended:
+            raise ValueError("final is for channels that end, but an operation has open_ended = true")
         self._unknown_cursor_status = table.unknown or self._unknown_cursor_status
         return Resume(on, table.unknown, Globs(table.final or ()))
 

@@ -231,7 +231,9 @@ class ResumeTable(Struct, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.unknown is None) != (self.final is None):
-            raise ValueError("unknown and final need each other")
+            raise ValueError(
+                "unknown and final need each other: without the last event, no cursor is known to be unknown"
+            )
 
 
 class Requirement(StrEnum):

@@ -115,10 +115,13 @@ def _lines(shown: Contract) -> Iterator[str]:
     for operation in shown.operations:
         cursor = operation.cursor
         where = f", cursor in the {cursor.place} {cursor.name}" if cursor else ""
+        where += f", channel {{{operation.channel}}}" if operation.channel else ""
         begins = "the start" if operation.begins_at_start else "the next event"
         yield printable(f"  {operation.name}: {operation.pattern.text}{where}, begins with {begins}")
     facts = shown.format
-    lines = {"type": "event", "sequence": None, "cursor": "id", "channel": "url", "durable": "id"}
+    names_channel = any(operation.channel for operation in shown.operations)
+    url = None if names_channel else "url"
+    lines = {"type": "event", "sequence": None, "cursor": "id", "channel": url, "durable": "id"}
     found = {name: getattr(facts, name) or line for name, line in lines.items()}
     found |= {"delta": facts.deltas if facts.deltas.patterns else None, "text": ", ".join(_text_places(facts)) or None}
     yield from ["", "facts"]
