@@ -169,7 +169,8 @@ def _field_lines(recording: Recording, exchange: Exchange, event: Event) -> Iter
         yield _label_line("chunks", _describe_chunks(list(chunks(recording, exchange, frame.start, frame.end))))
     else:
         yield _label_line("chunks", f"unknown, because the body is encoded ({exchange.content_encoding})")
-    cursor = frame.last_event_id.decode("utf-8", "replace")
+    has_own_cursor = event.format.cursor is not None
+    cursor = event.cursor if has_own_cursor else frame.last_event_id.decode("utf-8", "replace")
     yield _label_line("cursor", f"{cursor} after this event" if cursor else "none after this event")
     fields = ((name, value) for name, value in frame.fields if name != b"data")
     for name, value in islice(fields, 50):

@@ -1,6 +1,7 @@
 """Every command shows the traffic of an API with the names that its contract gives to channels and entities."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -83,7 +84,9 @@ def test_entities_and_the_state_of_the_client_are_those_of_the_contract(run, rec
     ]
     state = json.loads(run("show", recording, "--at", "1:7", "--json").stdout)["state"]
     assert state["texts"]["post"]["text"] == "Hello there"
-    assert "after: 2, after sequence 2" in run("show", recording, "--at", "1:7").stdout
+    shown = run("show", recording, "--at", "1:7").stdout
+    assert "after: 2, after sequence 2" in shown
+    assert re.search(r"cursor +2 after this event", shown)
     resumed = json.loads(run("show", recording, "--at", "2:1", "--json").stdout)["state"]
     assert (resumed["cursor"], resumed["connections"]) == ("2", [1, 2])
     assert [span["id"] for span in state["entities"]["item"]] == ["i1", "i2"]

@@ -76,8 +76,8 @@ def views():
         ]
         connection.executemany(
             "INSERT INTO frame (exchange_id, start, length, kind, time_ns, event, type, key_1, key_2, data, sequence) "
-            "VALUES (?1, ?2, 1, 7, ?2, ?2, ?3, ?4, ?5, ?6, ?7)",
-            rows,
+            "VALUES (:x, :e, 1, 7, :e, :e, :type, :one, :two, :data, :sequence)",
+            [dict(zip(("x", "e", "type", "one", "two", "data", "sequence"), row, strict=True)) for row in rows],
         )
         with closing(connection.cursor()) as cursor:
             cursor.row_factory = sqlite3.Row
