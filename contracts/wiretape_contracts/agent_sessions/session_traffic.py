@@ -19,7 +19,7 @@ from wiretape_contracts.agent_sessions import (
     may_create_session,
 )
 from wiretape_contracts.agent_sessions.schemas import is_valid_delta, is_valid_durable
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.client_state import ClientRegistry
 from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
 from wiretape_contracts.agent_sessions.state.service_body import ErrorBody, SuccessBody
@@ -36,7 +36,7 @@ _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
-def is_ordinary(event: Event) -> bool:
+def is_ordinary(event: SessionEvent) -> bool:
     """Whether an event is a delta or a durable event with unremarkable framing and JSON."""
     name = _ENCODED_TYPES.get(event.type)
     if name is None or event.event_line != name or event.has_rare_fields or event.has_unusual_json:
@@ -49,7 +49,7 @@ def is_ordinary(event: Event) -> bool:
     return (event.frame[2].isascii() or event.is_utf8) and find_repeated_keys(event.data, event.document) == []
 
 
-def _has_ordinary_id(event: Event) -> bool:
+def _has_ordinary_id(event: SessionEvent) -> bool:
     identity = event.cursor
     if event.sequence is None or identity is None or not is_header_safe(identity):
         return False
@@ -65,10 +65,10 @@ class SessionRules(RuleBook):
 
     def __init__(self, engine: Engine, rules: Iterable[Rule]) -> None:
         super().__init__(engine, rules)
-        self._steady_deltas: dict[int, Event] = {}
+        self._steady_deltas: dict[int, SessionEvent] = {}
         """For each stream its last delta, if all rules held for it that are steady."""
 
-    def run_event(self, event: Event, stream: StreamState) -> None:
+    def run_event(self, event: SessionEvent, stream: StreamState) -> None:
         """Run the rules on an event of a stream of the service."""
         ordinary = self._count_ordinary(event.type, event, stream) if is_ordinary(event) else None
         entries = self._entries(event) if ordinary is None else ordinary.run
@@ -80,7 +80,7 @@ class SessionRules(RuleBook):
         ):
             del self._steady_deltas[stream.exchange]
 
-    def repeat_delta(self, event: Event) -> bool:
+    def repeat_delta(self, event: SessionEvent) -> bool:
         """Count an ordinary delta with the type and the run of the one before for which all rules held.
 
         Returns False for any other event: the rules have to run.
@@ -154,7 +154,7 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
             return None
         return SuccessBody(response, may_name_session=may_create_session(request.method, request.target))
 
-    def add_event(self, stream: StreamState, event: Event) -> None:
+    def add_event(self, stream: StreamState, event: SessionEvent) -> None:
         """Run the rules on an event, and then remember it."""
         if self.rules.repeat_delta(event):
             return

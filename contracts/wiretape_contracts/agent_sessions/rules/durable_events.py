@@ -14,14 +14,14 @@ from wiretape.rules.catalogue import (
     problem,
 )
 from wiretape.rules.finding import format_number, quote
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 order_check = check(EVENT, shapes={Shape.DURABLE})
 
 
 @order_check
-def sequence_not_increasing(event: Event, stream: StreamState) -> Outcome:
+def sequence_not_increasing(event: SessionEvent, stream: StreamState) -> Outcome:
     """The sequence of a durable event is not above that of the previous one on the same connection.
 
     For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
@@ -37,7 +37,7 @@ def sequence_not_increasing(event: Event, stream: StreamState) -> Outcome:
 
 
 @order_check
-def sequence_reused(event: Event, stream: StreamState) -> Outcome:
+def sequence_reused(event: SessionEvent, stream: StreamState) -> Outcome:
     """Two events of one session with different ids have the same sequence."""
     sequence, identity = event.sequence, event.cursor
     if sequence is None or identity is None:
@@ -50,7 +50,7 @@ def sequence_reused(event: Event, stream: StreamState) -> Outcome:
 
 
 @order_check
-def id_reused(event: Event, stream: StreamState) -> Outcome:
+def id_reused(event: SessionEvent, stream: StreamState) -> Outcome:
     """The same id occurs twice on one connection, or another event has it on another connection."""
     identity = event.cursor
     if identity is None:
@@ -67,7 +67,7 @@ def id_reused(event: Event, stream: StreamState) -> Outcome:
 
 
 @order_check
-def sequence_gap(event: Event, stream: StreamState) -> Outcome:
+def sequence_gap(event: SessionEvent, stream: StreamState) -> Outcome:
     """The sequence increases by more than one, which the specification does not forbid.  One finding per session."""
     before, sequence = stream.sequence, event.sequence
     if before is None or sequence is None or stream.is_out_of_step:
@@ -85,7 +85,7 @@ def sequence_gap(event: Event, stream: StreamState) -> Outcome:
 
 
 @order_check
-def created_at_going_back(event: Event, stream: StreamState) -> Outcome:
+def created_at_going_back(event: SessionEvent, stream: StreamState) -> Outcome:
     """`created_at` is earlier than that of the previous durable event on the same connection."""
     before, created_at = stream.created_at, event.created_at
     if before is None or created_at is None:
@@ -96,7 +96,7 @@ def created_at_going_back(event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes={Shape.DURABLE})
-def capture_began_mid_session(event: Event, stream: StreamState) -> Outcome:
+def capture_began_mid_session(event: SessionEvent, stream: StreamState) -> Outcome:
     """The first recorded durable event of a session is not its first, or the connection was opened with a cursor."""
     session = stream.session
     if session.first_event is not event or session.was_dropped:

@@ -13,7 +13,7 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import describe, quote
 from wiretape_contracts.agent_sessions import EVENT_TYPES, TOOL_STARTED
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 _SUMMARY = ("tool_call_id", "name")
@@ -33,7 +33,7 @@ object_check = check(EVENT, fast_path=True, shapes=WITH_OBJECT)
 
 
 @object_check
-def event_name_disagrees(event: Event, _stream: StreamState) -> Outcome:
+def event_name_disagrees(event: SessionEvent, _stream: StreamState) -> Outcome:
     """The `event` line does not name the JSON `type`, or there is no JSON `type`."""
     if event.event_line is None:
         return None
@@ -49,7 +49,7 @@ def event_name_disagrees(event: Event, _stream: StreamState) -> Outcome:
 
 
 @check(EVENT, fast_path=True, shapes={Shape.DURABLE})
-def content_malformed(event: Event, _stream: StreamState) -> Outcome:
+def content_malformed(event: SessionEvent, _stream: StreamState) -> Outcome:
     """The `content` of a durable event is neither an object nor an array of objects."""
     content = event.document.get("content", ...)
     if content is ...:
@@ -66,7 +66,7 @@ def content_malformed(event: Event, _stream: StreamState) -> Outcome:
 
 
 @check(EVENT, fast_path=True, shapes={Shape.DURABLE}, types={TOOL_STARTED})
-def tool_started_malformed(event: Event, stream: StreamState) -> Outcome:
+def tool_started_malformed(event: SessionEvent, stream: StreamState) -> Outcome:
     """A `tool.started` event lacks a field of `content` or `data`, or has one of the wrong type.
 
     One finding per field.
@@ -81,7 +81,7 @@ def tool_started_malformed(event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes={Shape.DURABLE}, types={TOOL_STARTED})
-def tool_summary_disagrees(event: Event, _stream: StreamState) -> Outcome:
+def tool_summary_disagrees(event: SessionEvent, _stream: StreamState) -> Outcome:
     """`data` of a `tool.started` event names another tool call or tool than `content`.  One finding per field."""
     content, data = event.document.get("content"), event.document.get("data")
     if type(content) is not dict or type(data) is not dict:

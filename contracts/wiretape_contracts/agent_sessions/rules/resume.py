@@ -20,7 +20,7 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.finding import format_number, quote
 from wiretape.sse import is_event_stream
 from wiretape_contracts.agent_sessions import INVALID_CURSOR
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
 from wiretape_contracts.agent_sessions.state.service_body import ErrorBody
 from wiretape_contracts.agent_sessions.state.stream_state import REPLAY_END, ResumeState, StreamState
@@ -35,7 +35,7 @@ replay_check = check(EVENT, shapes={Shape.DURABLE})
 
 
 @replay_check
-def event_repeated_on_resume(event: Event, stream: StreamState) -> Outcome:
+def event_repeated_on_resume(event: SessionEvent, stream: StreamState) -> Outcome:
     """A connection that was opened with a cursor carries the event of the cursor, or an earlier one.
 
     One finding per stream.
@@ -78,7 +78,7 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
 
 
 @replay_check
-def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
+def event_changed_on_resume(event: SessionEvent, stream: StreamState) -> Outcome:
     """A durable event arrives again on another connection with a different JSON value."""
     known = stream.arrival.known
     if known is None or event.cursor not in stream.session.log.events or event.cursor in stream.event_numbers:
@@ -92,7 +92,7 @@ def event_changed_on_resume(event: Event, stream: StreamState) -> Outcome:
 
 
 @replay_check
-def live_before_replay_ended(event: Event, stream: StreamState) -> Outcome:
+def live_before_replay_ended(event: SessionEvent, stream: StreamState) -> Outcome:
     """On a stream with a cursor, an ephemeral event arrives before a durable event that has to be replayed.
 
     That is one that was seen before the connection was requested.  One finding per stream.

@@ -26,7 +26,7 @@ from wiretape_contracts.agent_sessions import (
     STATUS_IDLE,
     TERMINAL_RUN_TYPES,
 )
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
 from wiretape_contracts.agent_sessions.state.runs import RUN_EVENT_TYPES, Overlap, Run
 from wiretape_contracts.agent_sessions.state.service_body import ErrorBody
@@ -49,7 +49,7 @@ def _two_runs(active: str, started: str) -> Outcome:
 
 
 @check(EVENT, shapes=WITH_OBJECT, types={RUN_STARTED})
-def two_active_runs(event: Event, stream: StreamState) -> Outcome:
+def two_active_runs(event: SessionEvent, stream: StreamState) -> Outcome:
     """A run starts while another run of the session has started and not ended.
 
     If only a later event of the other run shows that it was still active, the finding follows then.
@@ -71,7 +71,7 @@ def _may_have_active_run(stream: StreamState) -> bool:
 
 
 @check(EVENT, shapes=WITH_OBJECT, steady=True, types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES)
-def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
+def event_after_run_ended(event: SessionEvent, stream: StreamState) -> Outcome:
     """An event of a run arrives after the end of the run, and is not a replay.  One finding per run.
 
     This does not apply to the outcome of a tool call after `run.cancelled`, nor to `sandbox.*`, `session.*` and
@@ -97,7 +97,7 @@ def event_after_run_ended(event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes={Shape.DURABLE}, types=TERMINAL_RUN_TYPES)
-def run_ended_twice(event: Event, stream: StreamState) -> Outcome:
+def run_ended_twice(event: SessionEvent, stream: StreamState) -> Outcome:
     """A run has a second terminal event with another id."""
     run_id = event.run_id
     if run_id is None or event.cursor is None or not stream.arrival.is_new:
@@ -122,7 +122,7 @@ def _active_when_idle(active: str) -> Outcome:
 
 
 @check(EVENT, shapes=WITH_OBJECT, types={STATUS_IDLE})
-def idle_with_active_run(_event: Event, stream: StreamState) -> Outcome:
+def idle_with_active_run(_event: SessionEvent, stream: StreamState) -> Outcome:
     """`session.status_idle` arrives while a run that started has not ended.  One finding per run.
 
     If only a later event of the run shows that it was still active, the finding follows then.
@@ -137,7 +137,7 @@ def idle_with_active_run(_event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes=WITH_OBJECT, types={RUN_STARTED})
-def event_before_run_started(event: Event, stream: StreamState) -> Outcome:
+def event_before_run_started(event: SessionEvent, stream: StreamState) -> Outcome:
     """An event of a run arrives before its `run.started`, in a session recorded from its first event."""
     run_id, session = event.run_id, stream.session
     if run_id is None or not session.is_from_start or not stream.arrival.is_current:

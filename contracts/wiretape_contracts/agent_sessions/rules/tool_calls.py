@@ -14,13 +14,13 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import quote
 from wiretape_contracts.agent_sessions import RUN_COMPLETED, TOOL_TYPES
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.runs import OUTCOME_TYPES, find_disagreement
 from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 
 @check(EVENT, shapes=NOT_DELTA, types=TOOL_TYPES)
-def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
+def missing_tool_call_id(event: SessionEvent, _stream: StreamState) -> Outcome:
     """A tool lifecycle event has no string `tool_call_id` in `content` or `data`."""
     if event.tool_call_ids:
         return HELD
@@ -29,7 +29,7 @@ def missing_tool_call_id(event: Event, _stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes=NOT_DELTA, types=OUTCOME_TYPES)
-def end_without_start(event: Event, stream: StreamState) -> Outcome:
+def end_without_start(event: SessionEvent, stream: StreamState) -> Outcome:
     """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
     session, runs, ids = stream.session, stream.runs, event.tool_call_ids
     if not ids or not stream.arrival.is_current:
@@ -46,7 +46,7 @@ def end_without_start(event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes={Shape.DURABLE}, types=OUTCOME_TYPES)
-def ended_twice(event: Event, stream: StreamState) -> Outcome:
+def ended_twice(event: SessionEvent, stream: StreamState) -> Outcome:
     """A tool call has two outcomes with different ids."""
     runs, ids = stream.session.runs, event.tool_call_ids
     if not ids or event.cursor is None or not stream.arrival.is_new:
@@ -61,7 +61,7 @@ def ended_twice(event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes=NOT_DELTA, types=TOOL_TYPES)
-def call_changed(event: Event, stream: StreamState) -> Outcome:
+def call_changed(event: SessionEvent, stream: StreamState) -> Outcome:
     """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
     ids = event.tool_call_ids
     call = stream.session.runs.calls.get(ids[0]) if ids else None
@@ -77,7 +77,7 @@ def call_changed(event: Event, stream: StreamState) -> Outcome:
 
 
 @check(EVENT, shapes=NOT_DELTA, types={RUN_COMPLETED})
-def call_left_open(event: Event, stream: StreamState) -> Outcome:
+def call_left_open(event: SessionEvent, stream: StreamState) -> Outcome:
     """A run completes while one of its tool calls has no outcome."""
     run_id = event.run_id
     if run_id is None or not stream.arrival.is_current or run_id in stream.runs.ended:

@@ -30,7 +30,7 @@ from wiretape_contracts.agent_sessions import (
     TOOL_FAILED,
     TOOL_STARTED,
 )
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.client_state import MOST_CLIENTS, ClientKey
 from wiretape_contracts.agent_sessions.state.event_log import EventLog
 
@@ -184,7 +184,7 @@ class SessionRuns:
             call = self.calls[call_id] = ToolCall(call_id)
         return call
 
-    def _calls_of(self, event: Event) -> list[ToolCall]:
+    def _calls_of(self, event: SessionEvent) -> list[ToolCall]:
         """Return the tool calls that an event is about, which are added if they are new."""
         ids = event.tool_call_ids
         if event.type not in _START_TYPES or not ids:
@@ -197,7 +197,7 @@ class SessionRuns:
         self.calls.setdefault(ids[-1], call)
         return [call]
 
-    def add_tool_event(self, event: Event, run_id: str | None) -> list[ToolCall]:
+    def add_tool_event(self, event: SessionEvent, run_id: str | None) -> list[ToolCall]:
         """Add a tool lifecycle event, and return the calls that it is about."""
         calls = self._calls_of(event)
         run = self.run(run_id) if run_id is not None else None
@@ -265,7 +265,7 @@ _position = attrgetter("at")
 _order = attrgetter("order")
 
 
-def find_disagreement(call: ToolCall, event: Event) -> tuple[str, str, str] | None:
+def find_disagreement(call: ToolCall, event: SessionEvent) -> tuple[str, str, str] | None:
     """Return what an event changes about its tool call: the noun, the earlier value and the new value."""
     pairs = (("tool name", call.name, event.tool_name), ("run", call.run_id, event.run_id))
     for noun, before, now in pairs:
@@ -307,14 +307,14 @@ class StreamRuns:
         self._is_after_gap = False
         """Whether the next event begins an unbroken part."""
 
-    def find_overlapping(self, event: Event, run_id: str) -> str | None:
+    def find_overlapping(self, event: SessionEvent, run_id: str) -> str | None:
         """Return a run that the stream shows as active when another run starts; None if there is none."""
         run = self._all.runs.get(run_id)
         if run is not None and not self._is_first_start(run, run_id, event):
             return None
         return next((other for other in self.active if other != run_id), None)
 
-    def find_early_event(self, event: Event, run_id: str, *, whole: bool) -> Location | None:
+    def find_early_event(self, event: SessionEvent, run_id: str, *, whole: bool) -> Location | None:
         """Return the location of the first event of a run if that precedes its start.
 
         The session has to be recorded from its first event; `whole` is whether this stream has carried all of it.
@@ -331,7 +331,7 @@ class StreamRuns:
             return early if early.sequence < event.sequence else None
         return early if early.exchange == self._exchange else None
 
-    def may_lack_start(self, event: Event) -> bool:
+    def may_lack_start(self, event: SessionEvent) -> bool:
         """Whether a tool call ends of which the stream has shown nothing while it was live."""
         if event.type not in OUTCOME_TYPES or not self.is_live or self._has_dropped_calls:
             return False
@@ -346,7 +346,7 @@ class StreamRuns:
             return []
         return [call_id for call_id, owner in self._open_calls.items() if owner == run_id]
 
-    def is_after_end(self, event: Event, run_id: str) -> bool | None:
+    def is_after_end(self, event: SessionEvent, run_id: str) -> bool | None:
         """Whether an event of a run wrongly arrived after the end of the run; None if that is unknown."""
         run = self._all.runs.get(run_id)
         if event.type in OUTCOME_TYPES and run is not None and run.ended_type == RUN_CANCELLED:
@@ -363,12 +363,12 @@ class StreamRuns:
             return event.sequence > run.ended_sequence
         return True if run_id in self.ended else None
 
-    def add_delta(self, event: Event, *, live: bool) -> None:
+    def add_delta(self, event: SessionEvent, *, live: bool) -> None:
         """Add a delta; `live` is whether it is certainly live output."""
         self.is_live |= live
         self._note_early_event(event)
 
-    def add(self, event: Event, run_id: str, *, overlapping: str | None, after_end: bool | None) -> None:
+    def add(self, event: SessionEvent, run_id: str, *, overlapping: str | None, after_end: bool | None) -> None:
         """Add another event of a run that is not replayed; what is known of it was found out when it arrived."""
         name = event.type
         if name == RUN_STARTED:
@@ -385,7 +385,7 @@ class StreamRuns:
         else:
             self._note_early_event(event)
 
-    def add_tool_event(self, event: Event, run_id: str | None) -> None:
+    def add_tool_event(self, event: SessionEvent, run_id: str | None) -> None:
         """Add a tool lifecycle event that is not replayed."""
         calls = self._all.add_tool_event(event, run_id)
         if not self.is_live:
@@ -405,7 +405,7 @@ class StreamRuns:
             elif not self._calls[call.id]:
                 self._open_calls[call.id] = run_id
 
-    def place(self, event: Event, at: Position, *, alone: bool) -> None:
+    def place(self, event: SessionEvent, at: Position, *, alone: bool) -> None:
         """Add an event, replayed or not, at a position in the order of the session.
 
         `alone` is whether no other stream of the session is open, which could carry earlier events later.
@@ -436,7 +436,7 @@ class StreamRuns:
         self._open_calls.clear()
         self._is_after_gap = True
 
-    def deliver_end(self, event: Event) -> None:
+    def deliver_end(self, event: SessionEvent) -> None:
         """The client received the terminal event of a run."""
         run = self._all.runs.get(event.run_id or "")
         if run is not None and len(run.end_delivered_to) < MOST_CLIENTS:
@@ -449,14 +449,14 @@ class StreamRuns:
             put_bounded(self._idle, run_id, None, MOST_RUNS)
         self.active.clear()
 
-    def _is_first_start(self, run: Run, run_id: str, event: Event) -> bool:
+    def _is_first_start(self, run: Run, run_id: str, event: SessionEvent) -> bool:
         """Whether a `run.started` is the first of its run, possibly seen on another stream before."""
         if run.started_ns is None:
             return True
         is_same = run.started_id == event.cursor and run.started_ns >= self._opened_ns
         return is_same and run_id not in self.started
 
-    def _note_early_event(self, event: Event) -> None:
+    def _note_early_event(self, event: SessionEvent) -> None:
         """Keep the location of the first event of a run that has not started."""
         run_id = event.run_id
         if run_id is None or event.type not in _TYPES_AFTER_START:
@@ -467,7 +467,7 @@ class StreamRuns:
         if run.started_ns is None and run.early_location is None:
             run.early_location = Location.of(event)
 
-    def _start(self, run: Run, run_id: str, event: Event, overlapping: str | None) -> None:
+    def _start(self, run: Run, run_id: str, event: SessionEvent, overlapping: str | None) -> None:
         if overlapping is not None:
             self.active[overlapping].is_disputed = True
             self._all.dispute_start(run_id)
@@ -487,7 +487,7 @@ class StreamRuns:
         if run.started_ns is not None and run_id not in self.ended and run_id not in self._idle:
             put_bounded(self.active, run_id, run, MOST_RUNS)
 
-    def _end(self, run: Run, run_id: str, event: Event) -> None:
+    def _end(self, run: Run, run_id: str, event: SessionEvent) -> None:
         self._open_calls = {call_id: owner for call_id, owner in self._open_calls.items() if owner != run_id}
         if run.ended_ns is None:
             run.ended_ns, run.ended_type = event.time_ns, event.type
@@ -496,7 +496,7 @@ class StreamRuns:
         if self.is_live:
             put_bounded(self.ended, run_id, None, MOST_RUNS)
 
-    def _place_start(self, run: Run, run_id: str, at: Position, event: Event) -> None:
+    def _place_start(self, run: Run, run_id: str, at: Position, event: SessionEvent) -> None:
         if run.started_at is None or at < run.started_at:
             run.started_at = run.first_at = at
             run.last_at = at if run.last_at is None else max(at, run.last_at)

@@ -8,7 +8,7 @@ from wiretape.bounded_dict import put_bounded
 from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.exchange import Memory
 from wiretape_contracts.agent_sessions import session_in
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.client_state import ClientKey, SessionReader
 from wiretape_contracts.agent_sessions.state.event_log import EventBudget, EventLog
 from wiretape_contracts.agent_sessions.state.runs import Overlap, SessionRuns
@@ -44,7 +44,7 @@ class SessionState:
     """The clients that sent requests for it."""
     first_stream: int | None = None
     """The exchange of its first stream."""
-    first_event: Event | None = None
+    first_event: SessionEvent | None = None
     """Its first durable event."""
     began_earlier: bool = False
     """Whether it began before the recording."""
@@ -72,7 +72,7 @@ class SessionState:
             self.first_stream = exchange
             self.began_earlier |= cursor is not None
 
-    def begin(self, event: Event, exchange: int, cursor: str | None) -> None:
+    def begin(self, event: SessionEvent, exchange: int, cursor: str | None) -> None:
         """A durable event arrived before any other is known to be the first; the rules have not run yet.
 
         It arrived on `exchange`, which was requested with that cursor.

@@ -21,7 +21,7 @@ from wiretape_contracts.agent_sessions import (
     TOOL_TYPES,
     deltas_requested,
 )
-from wiretape_contracts.agent_sessions.session_event import SessionEvent as Event
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.state.client_state import DeliveredIds, PendingResync, SessionReader
 from wiretape_contracts.agent_sessions.state.event_log import LEAST_EVENTS, EventLog, KnownEvent
 from wiretape_contracts.agent_sessions.state.runs import Position, StreamRuns
@@ -98,7 +98,7 @@ class ResumeState:
         self.has_live_output = False
         """Whether an ephemeral event has arrived."""
 
-    def is_up_to_cursor(self, event: Event) -> bool:
+    def is_up_to_cursor(self, event: SessionEvent) -> bool:
         """Whether the sequence of an event is not above that of the cursor."""
         return self.sequence is not None and event.sequence is not None and event.sequence <= self.sequence
 
@@ -117,7 +117,7 @@ class ResumeState:
         """Whether events before `sequence` are still to be replayed."""
         return not self.is_over and next(iter(self.expected.values()), (sequence, 0))[0] < sequence
 
-    def add(self, event: Event, known: KnownEvent | None) -> None:
+    def add(self, event: SessionEvent, known: KnownEvent | None) -> None:
         """Add an event with an id or a sequence that arrived before the replay was over."""
         identity = event.cursor or ""
         if identity in self.missing:
@@ -133,7 +133,7 @@ class ResumeState:
         elif event.is_durable and event.sequence is not None:
             self.is_over = True
 
-    def _skip_to(self, sequence: int, first_ns: int, event: Event) -> None:
+    def _skip_to(self, sequence: int, first_ns: int, event: SessionEvent) -> None:
         """Move the expected events before an event with that sequence, first seen at that time, to the missing ones."""
         while self.expected:
             identity, (other, other_ns) = next(iter(self.expected.items()))
@@ -216,7 +216,7 @@ class StreamState(EventStream):
         is_first = self.session.first_stream == self.exchange and self.session.is_from_start
         return is_first and self.is_clear and self.resync is None
 
-    def receive(self, event: Event) -> None:
+    def receive(self, event: SessionEvent) -> None:
         """An event arrived; the rules have not run yet."""
         self.arrival = _EPHEMERAL_ARRIVAL
         if event.is_durable:
@@ -229,7 +229,7 @@ class StreamState(EventStream):
         if event.type == RUN_STARTED and event.run_id is not None:
             self.arrival = self.arrival._replace(overlapping=self.runs.find_overlapping(event, event.run_id))
 
-    def _compare(self, event: Event) -> Arrival:
+    def _compare(self, event: SessionEvent) -> Arrival:
         session, log, identity, sequence = self.session, self.session.log, event.cursor, event.sequence
         known = log.find(event)
         is_new = log.is_new(event, known)
@@ -246,7 +246,7 @@ class StreamState(EventStream):
         is_after_end = event.run_id is not None and self.runs.is_after_end(event, event.run_id)
         return Arrival(known, is_new, is_current, is_repeated, is_out_of_order, has_used_number, None, is_after_end)
 
-    def add(self, event: Event) -> None:
+    def add(self, event: SessionEvent) -> None:
         """Add an event, after the rules have run."""
         if event.is_delta:
             if event.id_line is not None:
@@ -291,7 +291,7 @@ class StreamState(EventStream):
         if self.resync is not None:
             self.resync.end(ending, time_ns, position)
 
-    def _add_ephemeral(self, event: Event) -> None:
+    def _add_ephemeral(self, event: SessionEvent) -> None:
         if event.type not in EVENT_TYPES:
             if "run_id" in event.document:
                 self._add_unknown()
@@ -312,7 +312,7 @@ class StreamState(EventStream):
         if last is not None and not (self.is_out_of_step or self.has_gap or self.session.log.has_disorder):
             self._place(event, 2 * last + 1)
 
-    def _add_durable(self, event: Event) -> None:
+    def _add_durable(self, event: SessionEvent) -> None:
         log, arrival = self.session.log, self.arrival
         known = arrival.known
         self._add_to_order(event)
@@ -335,11 +335,11 @@ class StreamState(EventStream):
             if self.resync is not None:
                 self.resync.deliver(event.cursor, event.time_ns)
 
-    def _place(self, event: Event, at: Position) -> None:
+    def _place(self, event: SessionEvent, at: Position) -> None:
         alone = event.type in TERMINAL_RUN_TYPES and len(self.session.streams) == 1
         self.runs.place(event, at, alone=alone)
 
-    def _add_to_order(self, event: Event) -> None:
+    def _add_to_order(self, event: SessionEvent) -> None:
         if event.cursor is not None:
             self._add_id(event.cursor, event.number)
         if event.sequence is None:
@@ -365,7 +365,7 @@ class StreamState(EventStream):
             budget.ids -= count // 2
             self.dropped_ids = True
 
-    def _add_unreadable(self, event: Event) -> None:
+    def _add_unreadable(self, event: SessionEvent) -> None:
         """Add an event without data, or with data that is not a JSON object."""
         if event.id_line is not None:
             self.delivered.is_unsure = True
@@ -383,7 +383,7 @@ class StreamState(EventStream):
         self.session.is_understood = False
         self.runs.doubt()
 
-    def _add_to_session(self, event: Event) -> None:
+    def _add_to_session(self, event: SessionEvent) -> None:
         """Add an event that is not replayed to the state of the session."""
         name, run_id, runs = event.type, event.run_id, self.runs
         if name == STREAM_RESYNC:
@@ -397,7 +397,7 @@ class StreamState(EventStream):
         if name in TOOL_TYPES:
             runs.add_tool_event(event, run_id)
 
-    def _add_resync(self, event: Event) -> None:
+    def _add_resync(self, event: SessionEvent) -> None:
         # It is sent when the service could not deliver every event.
         self.runs.doubt()
         if self.resync is not None:
