@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,12 @@ class ContractFiles:
         return read_toml_text(path, "JSON" if path.suffix == ".json" else "TOML")
 
 
+@lru_cache(maxsize=4)
+def _parse(text: str, shown: str) -> dict[str, Any]:
+    """Parse a file; kept, because the facts of an installed contract are read before its rules."""
+    return parse_toml(text, shown)
+
+
 class Layer:
     """One contract file, before it is merged with those that it extends."""
 
@@ -102,7 +109,7 @@ class Layer:
         self.files = contract_files
         text = contract_files.read(name)
         shown = contract_files.shown_name(name)
-        document = parse_toml(text, shown)
+        document = _parse(text, shown)
         self.source = Source(shown, find_lines(text))
         require_table_lists(document, ["rule"], self.source)
         self.is_trusted = name in _OWN or (contract_files.is_installed and "traffic" in document)
