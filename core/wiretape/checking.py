@@ -1,11 +1,10 @@
 """Check a recording, observations, or the bytes of one stream with the rules."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from wiretape.contract.contract_facts import ContractChoice, detected_contracts
+from wiretape.contract.contract_facts import given_or_detected
 from wiretape.observations import Observation
 from wiretape.recording import Recording, open_recording, settings_of
 from wiretape.rules import BUILT_IN, Checker, Finding, Rule, Settings, Verdict
@@ -65,8 +64,7 @@ def check_stream(
     exercised.
     """
     if target is None:
-        contracts: Sequence[Any] = () if settings is None else settings.contracts
-        target = (ContractChoice(contracts) if contracts else detected_contracts()).example_target
+        target = given_or_detected((settings or Settings()).contracts).example_target
     traffic = TrafficBuilder()
     traffic.request("GET", target).respond_stream().send(body).end()
     return check(traffic.observations(), settings=settings, rules=rules)

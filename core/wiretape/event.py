@@ -127,14 +127,12 @@ class Event(TimedFrame):
             value = read_unusual_json(data, error)
         self.value: Any = value
         """The JSON value of the data, or an `UnreadableJson`."""
-        document: dict[str, Any] = value if type(value) is dict else _NO_OBJECT_DATA
-        self.document = document
+        self.document: dict[str, Any] = value if type(value) is dict else _NO_OBJECT_DATA
         """The JSON value, if it is an object; otherwise empty."""
-        self._read_facts(document, identity)
+        self._read_facts()
 
-    def _read_facts(self, document: dict[str, Any], identity: bytes | None) -> None:
-        """Read what the contract says about an event with this JSON object and `id` line."""
-        del document, identity
+    def _read_facts(self) -> None:
+        """Read what the contract says about the event."""
         event_format, value = self.format, self.value
         has_data = self.has_data
         event_type = event_format.describe(

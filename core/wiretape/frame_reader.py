@@ -221,15 +221,3 @@ class StreamReaders:
         if isinstance(seen, BytesLost) and seen.side is Side.RESPONSE:
             return reader.skip(seen)
         return ()
-
-
-def read_frames(
-    content_encoding: str | None,
-    body: Iterable[BytesArrived | BytesLost],
-    position: StreamPosition = STREAM_START,
-    *,
-    exchange: int = 0,
-    event_format: EventFormat = PLAIN,
-) -> Iterator[TimedFrame]:
-    """Return the frames of a response body from `position` on."""
-    return FrameReader(content_encoding, position, exchange=exchange, event_format=event_format).read(body)

@@ -15,7 +15,7 @@ _AUTHORIZATION = AUTHORIZATION.lower()
 
 
 def cursor_in(value: str | None) -> str | None:
-    """Return the cursor in the value of a Last-Event-ID header; None if it is empty."""
+    """Return the cursor in the value of a header such as Last-Event-ID; None if it is empty."""
     # Headers are decoded as latin-1, events as UTF-8.
     return (value or "").encode("latin-1", "replace").decode("utf-8", "replace") or None
 

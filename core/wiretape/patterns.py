@@ -145,13 +145,13 @@ class RequestPattern:
         """Return the segments that the names in braces stand for, decoded; None if the request does not match."""
         if self.method not in {"*", method}:
             return None
-        segments = _path(target).split("/")[1:]
+        segments = path_of(target).split("/")[1:]
         others = len(segments) - len(self._fixed)
         if others != 0 if not (self._begins_anywhere or self._ends_anywhere) else others < self._ends_anywhere:
             return None
         found: dict[str, str] = {}
         for (expected, name), segment in zip(self._fixed, segments[others * self._begins_anywhere :], strict=False):
-            text = _decode(segment)
+            text = decode_segment(segment)
             if name is not None and text:
                 found[name] = text
             elif expected != text:
@@ -165,19 +165,19 @@ class RequestPattern:
 
     def base_of(self, target: str) -> str:
         """Return what precedes the path in a request that matches; empty unless the pattern begins with a `*`."""
-        segments = _path(target).split("/")[1:]
+        segments = path_of(target).split("/")[1:]
         others = (len(segments) - len(self._fixed)) * self._begins_anywhere
         return "".join(f"/{segment}" for segment in segments[:others])
 
     def find_parameter(self, name: str, target: str) -> tuple[str, str] | None:
         """Return the base path, and what a name stands for, in any path that begins as the pattern does up to it."""
         before = self._fixed[: next(at for at, (_, each) in enumerate(self._fixed) if each == name)]
-        segments = _path(target).split("/")[1:]
+        segments = path_of(target).split("/")[1:]
         places = len(segments) - len(before)
         for start in range(places if self._begins_anywhere else min(1, places)):
             pairs = zip(before, segments[start:], strict=False)
-            found = _decode(segments[start + len(before)])
-            if found and all(each is not None or text == _decode(segment) for (text, each), segment in pairs):
+            found = decode_segment(segments[start + len(before)])
+            if found and all(each is not None or text == decode_segment(segment) for (text, each), segment in pairs):
                 return "".join(f"/{each}" for each in segments[:start]), found
         return None
 
@@ -208,14 +208,14 @@ class RequestFlag:
         return any(name == self.name and value.lower() == self._value.lower() for name, value in pairs)
 
 
-def _path(target: str) -> str:
+def path_of(target: str) -> str:
     """Return the path of a request target, which may be a whole URL."""
     path = target.partition("#")[0].partition("?")[0]
     scheme, separator, rest = path.partition("://")
     return "/" + rest.partition("/")[2] if separator and "/" not in scheme else path
 
 
-def _decode(segment: str) -> str:
+def decode_segment(segment: str) -> str:
     """Resolve the percent escapes of a path segment, in which each character stands for one byte."""
     if "%" not in segment and segment.isascii():
         return segment

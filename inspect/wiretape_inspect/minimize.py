@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from wiretape.content_encoding import is_identity
-from wiretape.contract.contract_facts import ContractChoice, ContractFacts, detected_contracts
+from wiretape.contract.contract_facts import ContractChoice, given_or_detected
 from wiretape.errors import InputError
 from wiretape.frame_reader import StreamReaders
 from wiretape.observations import (
@@ -163,7 +163,9 @@ def minimize(
     def holds(observations: Iterable[Observation]) -> bool:
         return find_finding(observations, finding, settings, upstream=upstream) is not None
 
-    numbers = _needed_exchanges(read_until_finding, finding, holds, _contracts_of(settings))
+    numbers = _needed_exchanges(
+        read_until_finding, finding, holds, given_or_detected((settings or Settings()).contracts)
+    )
     kept = [seen for seen in read_until_finding() if seen.exchange in numbers]
     split = split_streams(kept)
     observations = kept
@@ -228,11 +230,6 @@ def _identity(finding: Finding) -> Finding:
     event = None if finding.event is None else 0
     message = _LOCATION.sub(r"\1", finding.message)
     return replace(finding, event=event, byte_offset=None, time_ns=time_ns, message=message)
-
-
-def _contracts_of(settings: Settings | None) -> ContractChoice:
-    found = [each for each in (settings.contracts if settings is not None else ()) if isinstance(each, ContractFacts)]
-    return ContractChoice(found) if found else detected_contracts()
 
 
 def _needed_exchanges(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wiretape.bounded_dict import cache_short
-from wiretape.contract.contract_facts import Operation
+from wiretape.contract.contract_facts import ContractChoice, Operation
 from wiretape.contract.contract_model import Contract
 from wiretape.contract.service_terms import ErrorWriter, Limit
 from wiretape.event_format import Entity
@@ -38,6 +38,7 @@ class ReplayedContracts:
         self.contracts = tuple(contracts)
         self.checked = self.contracts if is_chosen else ()
         """Those whose rules check the traffic; the built-in rules if empty."""
+        self._choice = ContractChoice(contracts)
         self._facts = tuple(map(StreamFacts, contracts))
         self.main = self._facts[0]
         """What applies where no request decides."""
@@ -112,8 +113,7 @@ class ReplayedContracts:
 
     def find_channel(self, target: str) -> str | None:
         """Return the channel that a path names."""
-        found = (each.find_channel(target) for each in self.contracts)
-        return next((each.name for each in found if each is not None), None)
+        return self._choice.channel_in(target)
 
     @cached_property
     def entities(self) -> Mapping[str, Entity]:

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from tables import read_tables
 
 from wiretape.content_encoding import ANY_RATIO, MOST_RATIO
-from wiretape.frame_reader import FrameReader, StreamReaders, read_frames
+from wiretape.frame_reader import FrameReader, StreamReaders
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, ResponseStarted, Side
 from wiretape.sse import FrameKind
 
 VECTORS = read_tables(__file__)["vector"]
+
+
+def read_frames(encoding, body):
+    return FrameReader(encoding).read(body)
 
 
 def arrived(*chunks, start=0):

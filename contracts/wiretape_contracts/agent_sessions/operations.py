@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from urllib.parse import parse_qsl, unquote_to_bytes
+from urllib.parse import parse_qsl
 
 from wiretape.bounded_dict import cache_short
+from wiretape.patterns import decode_segment, path_of
 
 EVENT_DELTAS = "event_deltas"
 """The query parameter that adds deltas if it is `true`."""
@@ -57,7 +58,7 @@ def operation_of(method: str, target: str) -> Match | None:
     `target` is the path with its query (or a whole URL) as it crossed the wire.  Identifiers are
     percent-decoded; the path may have any prefix before `/v1/` that `bases_of` returns.
     """
-    segments = _path(target).split("/")
+    segments = path_of(target).split("/")
     for operation, pattern in _PATTERNS:
         if method == operation.method and len(segments) > len(pattern):
             ids = _match_ids(pattern, segments[-len(pattern) :])
@@ -77,14 +78,14 @@ def bases_of(target: str, *below: str) -> tuple[str, ...]:
     none for any other path.  Only the first four segments `v1` count, and only base paths of at most `LONGEST_BASE`
     characters: a client chooses the path, and may repeat the segment any number of times.
     """
-    path = _path(target)
+    path = path_of(target)
     patterns = [each.removeprefix("/").split("/") for each in below]
     bases: list[str] = []
     versions, at = 0, path.find("/")
     while 0 <= at <= LONGEST_BASE and versions < _MOST_BASES:
         end = path.find("/", at + 1)
         segment = path[at + 1 :] if end < 0 else path[at + 1 : end]
-        if segment == _VERSION or ("%" in segment and _decode_segment(segment) == _VERSION):
+        if segment == _VERSION or ("%" in segment and decode_segment(segment) == _VERSION):
             versions += 1
             if any(_begins_with(path[at + 1 :], pattern) for pattern in patterns):
                 bases.append(path[:at].rstrip("/"))
@@ -95,19 +96,19 @@ def bases_of(target: str, *below: str) -> tuple[str, ...]:
 @cache_short
 def session_in(target: str) -> str | None:
     """Return the session id in a path, whether or not the path belongs to an operation above."""
-    segments = [_decode_segment(segment) for segment in _path(target).split("/")]
+    segments = [decode_segment(segment) for segment in path_of(target).split("/")]
     found = (at for at, pair in enumerate(pairwise(segments)) if pair == _SESSIONS)
     return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
 
 
 def is_session(target: str) -> bool:
     """Whether a path or URL is that of a session itself."""
-    return tuple(_path(target).rstrip("/").split("/")[-3:-1]) == _SESSIONS
+    return tuple(path_of(target).rstrip("/").split("/")[-3:-1]) == _SESSIONS
 
 
 def may_create_session(method: str, target: str) -> bool:
     """Whether a request may create a session: one to a collection `sessions`.  The operation is not shown."""
-    return method in {"POST", "PUT"} and _path(target).rstrip("/").endswith(f"/{_SESSIONS[1]}")
+    return method in {"POST", "PUT"} and path_of(target).rstrip("/").endswith(f"/{_SESSIONS[1]}")
 
 
 def deltas_requested(target: str) -> bool:
@@ -126,12 +127,6 @@ _SESSIONS = tuple(SESSIONS.split("/")[1:])
 _PATTERNS = tuple((operation, operation.path.removeprefix("/").split("/")) for operation in OPERATIONS.values())
 
 
-def _path(target: str) -> str:
-    path = target.partition("#")[0].partition("?")[0]
-    scheme, separator, rest = path.partition("://")
-    return "/" + rest.partition("/")[2] if separator and "/" not in scheme else path
-
-
 def _begins_with(path: str, pattern: list[str]) -> bool:
     """Whether a path begins with the segments of a pattern, each of them whole."""
     segments = path.split("/", len(pattern))[: len(pattern)]
@@ -142,14 +137,9 @@ def _match_ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None
     """Return the identifiers in `segments`, or None if the segments do not match the pattern."""
     ids = {}
     for expected, segment in zip(pattern, segments, strict=True):
-        text = _decode_segment(segment)
+        text = decode_segment(segment)
         if expected.startswith("{") and text:
             ids[expected] = text
         elif expected != text:
             return None
     return ids
-
-
-def _decode_segment(segment: str) -> str:
-    """Resolve the percent escapes of a path segment, in which each character stands for one byte."""
-    return unquote_to_bytes(segment.encode("latin-1", "replace")).decode("utf-8", "replace")

@@ -1,7 +1,6 @@
 """Events of the service: where their JSON has the facts, and what they mean."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from wiretape.event import Event, Shape, decode_id
 from wiretape.event_format import EventType
@@ -23,7 +22,8 @@ class SessionEvent(Event):
 
     __slots__ = ("created_at", "run_id")
 
-    def _read_facts(self, document: dict[str, Any], identity: bytes | None) -> None:
+    def _read_facts(self) -> None:
+        document, identity = self.document, self.id_line
         is_object = type(self.value) is dict
         sequence, run_id, type_ = document.get("sequence"), document.get("run_id"), document.get("type")
         if type(sequence) is float:

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
@@ -29,6 +29,7 @@ from wiretape.contract.recorded_contracts import RecordedContract, parse_contrac
 from wiretape.contract.vocabulary import JoinedTextTypes, check_entity_name
 from wiretape.errors import InputError
 from wiretape.event_format import PLAIN, Entity, EventFormat
+from wiretape.http_headers import cursor_in
 from wiretape.input_validation import choices_hint
 from wiretape.observations import RequestStarted, header, is_header_name
 from wiretape.patterns import RequestFlag, RequestPattern, list_of
@@ -58,9 +59,7 @@ class CursorPlace:
     def read(self, request: RequestStarted) -> str | None:
         """Return the cursor in a request; None without any."""
         if self.place == "header":
-            value = header(request.headers, self.name)
-            # The characters of a header stand for bytes, and cursors are UTF-8.
-            return None if not value else value.encode("latin-1", "replace").decode("utf-8", "replace")
+            return cursor_in(header(request.headers, self.name))
         query = request.target.partition("?")[2].partition("#")[0]
         try:
             pairs = parse_qsl(query, max_num_fields=_MOST_PARAMETERS)
@@ -124,7 +123,6 @@ class ContractFacts:
     errors: ErrorFormat = NO_ERROR_FORMAT
     joined_texts: Mapping[str, TextTable] = field(default_factory=dict, kw_only=True)
     """The texts that clients join from deltas, by name."""
-
     names: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Names of its specification: what messages quote besides these may be a recorded value."""
 
@@ -233,6 +231,11 @@ def detected_contracts() -> ContractChoice:
             if facts.is_detected:
                 found.append(facts)
     return ContractChoice(found)
+
+
+def given_or_detected(contracts: Sequence[Any]) -> ContractChoice:
+    """Return the choice among some contracts; without any, among those that are detected."""
+    return ContractChoice(contracts) if contracts else detected_contracts()
 
 
 def choose_contracts(stored: str | None, origin: str = "The recording") -> ContractChoice:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wiretape.event import Event, TimedFrame
-from wiretape.frame_reader import ReadObservation, StreamReaders
+from wiretape.frame_reader import FindFormat, ReadObservation, StreamReaders
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -36,9 +36,6 @@ from wiretape.rules.finding import Finding, Location, Tally, Verdict
 from wiretape.rules.selection import Settings
 from wiretape.rules.traffic import OtherTraffic, Traffic
 from wiretape.sse import FrameKind
-
-if TYPE_CHECKING:
-    from wiretape.contract.contract_facts import ContractChoice
 
 # Python 3.11 takes 50 ns to look up a member of an enumeration.
 _COMMENT, _OVERSIZED, _TAIL = FrameKind.COMMENT, FrameKind.OVERSIZED, FrameKind.TAIL
@@ -73,7 +70,7 @@ class Checker:
         self.events = 0
         """The number of events seen on all event streams."""
         given = self.settings.contracts
-        self._readers = readers or StreamReaders(_choose(given).format_of)
+        self._readers = readers or StreamReaders(_find_format(given))
         rules = tuple(self.settings.catalogue.values() if given else rules)
         self._engine = Engine(rules, self.settings.off, self.settings.severities)
         self._others = OtherTraffic(RuleBook(self._engine, [rule for rule in rules if rule.everywhere]))
@@ -285,11 +282,11 @@ def _without_others(rules: Iterable[Rule], contract: RuleSet, contracts: Sequenc
     return [rule for rule in rules if rule.code not in others]
 
 
-def _choose(contracts: Sequence[Any]) -> "ContractChoice":
-    """Return what the exchanges belong to."""
-    from wiretape.contract.contract_facts import ContractChoice, detected_contracts  # noqa: PLC0415 - it imports rules
+def _find_format(contracts: Sequence[Any]) -> FindFormat:
+    """Return what finds the format of the events of a request."""
+    from wiretape.contract.contract_facts import given_or_detected  # noqa: PLC0415 - it imports rules
 
-    return ContractChoice(contracts) if contracts else detected_contracts()
+    return given_or_detected(contracts).format_of
 
 
 def _find_silences(stream: EventStream, span: BytesArrived) -> list[Silence]:

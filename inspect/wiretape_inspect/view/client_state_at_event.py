@@ -110,18 +110,17 @@ class ClientHistory:
         found = list(self._recording.indexed_events(exchange, end, self._vocabulary.deltas))
         first = max(found[-1].number, 1) if found else 1
         for types in self._vocabulary.texts:
-            changing = [
-                event.number for event in found if types.final.matches(event.type) or types.begins.matches(event.type)
-            ]
+            changing = [event.number for event in found if types.is_replaced_by(event.type)]
             begin = changing[-1] if changing else 0
             if begin and (began := next(self._recording.events(number, begin), None)):
                 self._add_text(types, began)
             first = min(first, self._recording.first_event_of_type(number, begin + 1, types.deltas) or _END)
+        has_sequences = exchange.has_sequences_as_cursors
         for event in found:
             if event.number < first:
                 self._spans.add(event.type, event.keys, EventLocation(number, event.number, event.time_ns))
                 self._note_sequence(event.sequence)
-                if event.sequence is not None and exchange.has_sequences_as_cursors:
+                if event.sequence is not None and has_sequences:
                     self._cursor = str(event.sequence)
         return first
 
