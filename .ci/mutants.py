@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("core", "contracts", "proxy", "replay", "inspect")
 GROUPS = {
     "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
-    "rules": (["core/wiretape/rules"], ["tests/rules/test_vectors.py", "tests/rules", "-m", "'not hypothesis'"]),
+    "rules": (
+        ["core/wiretape/checker", "core/wiretape/rules"],
+        ["tests/rules/test_vectors.py", "tests/rules", "-m", "'not hypothesis'"],
+    ),
     "redaction": (
         [f"core/wiretape/recording/{name}.py" for name in ("redactor", "body_redaction", "secret_finder")]
         + ["core/wiretape/credential_names.py"],

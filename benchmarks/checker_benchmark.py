@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
+from wiretape.checker import Checker
 from wiretape.event import TimedFrame
 from wiretape.frame_reader import FrameReader
 from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side
-from wiretape.rules import Checker
 
 _CHUNK_EVENTS = 50
 _REPEATS = 3

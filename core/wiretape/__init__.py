@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from wiretape.checker import Checker as Checker
+    from wiretape.checker import Settings as Settings
     from wiretape.checking import CheckResult as CheckResult
     from wiretape.checking import check as check
     from wiretape.checking import check_stream as check_stream
@@ -27,9 +29,7 @@ if TYPE_CHECKING:
     from wiretape.recording import Exchange as Exchange
     from wiretape.recording import Recording as Recording
     from wiretape.recording import open_recording as open_recording
-    from wiretape.rules import Checker as Checker
     from wiretape.rules import Finding as Finding
-    from wiretape.rules import Settings as Settings
     from wiretape.rules import Severity as Severity
     from wiretape.rules import Verdict as Verdict
     from wiretape.sse import Frame as Frame
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wiretape.traffic_builder import TrafficBuilder as TrafficBuilder
 
 _MODULES = {
+    "wiretape.checker": ("Checker", "Settings"),
     "wiretape.checking": ("CheckResult", "check", "check_stream"),
     "wiretape.errors": ("InputError", "RecordingError"),
     "wiretape.observations": (
@@ -54,7 +55,7 @@ _MODULES = {
     ),
     "wiretape.event": ("Event",),
     "wiretape.recording": ("Exchange", "Recording", "open_recording"),
-    "wiretape.rules": ("Checker", "Finding", "Settings", "Severity", "Verdict"),
+    "wiretape.rules": ("Finding", "Severity", "Verdict"),
     "wiretape.sse": ("Frame", "FrameKind", "Parser"),
     "wiretape.traffic_builder": ("ExchangeBuilder", "TrafficBuilder"),
 }

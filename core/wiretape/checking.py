@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from wiretape.checker import BUILT_IN, Checker, Settings
 from wiretape.contract.contract_facts import given_or_detected
 from wiretape.observations import Observation
 from wiretape.recording import Recording, open_recording, settings_of
-from wiretape.rules import BUILT_IN, Checker, Finding, Rule, Settings, Verdict
+from wiretape.rules import Finding, Rule, Verdict
 from wiretape.traffic_builder import TrafficBuilder
 
 

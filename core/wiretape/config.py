@@ -8,21 +8,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from wiretape.checker import CATALOGUE, Settings, UnknownCodeError, codes_of, selected, weight
 from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Source, validate
 from wiretape.observations import is_header_name
-from wiretape.rules import (
-    CATALOGUE,
-    Rule,
-    RuleSet,
-    Settings,
-    Severity,
-    UnknownCodeError,
-    codes_of,
-    parse_service_base,
-    selected,
-    weight,
-)
+from wiretape.rules import Rule, RuleSet, Severity, parse_service_base
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import read_toml
 

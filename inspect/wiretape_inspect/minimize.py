@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from wiretape.checker import EVERY, Checker, Settings, codes_of
 from wiretape.content_encoding import is_identity
 from wiretape.contract.contract_facts import ContractChoice, given_or_detected
 from wiretape.errors import InputError
@@ -21,7 +22,7 @@ from wiretape.observations import (
     header,
     last_time_ns,
 )
-from wiretape.rules import EVERY, Checker, Finding, Settings, codes_of
+from wiretape.rules import Finding
 from wiretape_inspect.exchange_selection import ObservationReader, cut_after
 
 Item = TypeVar("Item")

@@ -1,6 +1,6 @@
 """Explain rules: as text, as Markdown pages and as JSON.
 
-The texts come from the catalogue, from `wiretape.rules.explanation_of` and from the vectors, which are also tests.
+The texts come from the catalogue, and from the vectors, which are also tests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,9 @@ from functools import cache
 from textwrap import wrap
 from typing import Any
 
-from wiretape.contract.contract_examples import find_in_example
+from wiretape.checker import CATALOGUE
+from wiretape.checker.contract_examples import find_in_example
+from wiretape.checker.default_rules import default_contracts
 from wiretape.json_codec import members_of
 from wiretape.labels import ending_label
 from wiretape.observations import (
@@ -24,8 +26,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Recording, settings_of
-from wiretape.rules import CATALOGUE, Rule, RuleSet, explanation_of
-from wiretape.rules.default_rules import default_contracts
+from wiretape.rules import Rule, RuleSet
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
 from wiretape.units import format_duration, format_time
@@ -100,7 +101,7 @@ def paragraphs(rule: Rule) -> list[str]:
 
 def reason_lines(rule: Rule, *, clause_only: bool = False, indent: int = 4) -> Iterator[Line]:
     """Yield what a finding shows about its rule: the clause, why it matters, and the usual fix."""
-    texts = explanation_of(rule)
+    texts = rule.explanation
     reasons = [("clause", f"{rule.clause} ({rule.basis})"), ("why", texts.why), ("fix", texts.fix)]
     for label, text in reasons[:1] if clause_only else reasons:
         if text:
@@ -177,7 +178,7 @@ def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Itera
 
 def explanation_document(rule: Rule, contract: RuleSet | None = None) -> dict[str, Any]:
     """Return the explanation of a rule as plain data for JSON."""
-    texts = explanation_of(rule)
+    texts = rule.explanation
     return {
         **rule_facts(rule),
         "about": "\n\n".join(paragraphs(rule)),
@@ -211,7 +212,7 @@ def _properties(rule: Rule) -> Iterator[tuple[str, str]]:
 
 
 def _sections(rule: Rule) -> Iterator[tuple[str, str]]:
-    texts = explanation_of(rule)
+    texts = rule.explanation
     titles = {
         "Why it matters": texts.why,
         "The usual fix": texts.fix,

@@ -16,7 +16,7 @@ from wiretape.event_preview import is_utf8
 from wiretape.json_codec import UnreadableJson, dump_json, members_of, read_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import Finding, Rule, explanation_of
+from wiretape.rules import Finding, Rule
 from wiretape.rules.exchange import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
@@ -238,7 +238,7 @@ def rules_of(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, 
 
 def explained_rule(rule: Rule) -> dict[str, str]:
     """Return what explains a rule: `about`, `why` it matters, and the usual `fix`."""
-    texts = explanation_of(rule)
+    texts = rule.explanation
     return {"about": rule.about, "why": texts.why, "fix": texts.fix}
 
 

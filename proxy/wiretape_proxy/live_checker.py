@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Thread
 
+from wiretape.checker import Checker, Settings
 from wiretape.errors import RecordingError, describe_failure
 from wiretape.frame_reader import ReadObservation
 from wiretape.labels import count_of, ending_label, finding_line
@@ -24,7 +25,7 @@ from wiretape.observations import (
     last_time_ns,
 )
 from wiretape.recording import DerivedTables
-from wiretape.rules import Checker, Finding, Settings, Verdict
+from wiretape.rules import Finding, Verdict
 from wiretape.safe_text import printable, shorten
 from wiretape.sse import is_event_stream
 from wiretape_proxy.recorder_messages import (

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from wiretape.checker import Settings
 from wiretape.config import Config, find_config, load_config, override_base
 from wiretape.errors import InputError, describe_failure
 from wiretape.observations import Observation
 from wiretape.recording import RedactionPolicy, Writer
-from wiretape.rules import RuleSet, Settings
+from wiretape.rules import RuleSet
 from wiretape_proxy import proxy_options
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
 from wiretape_proxy.live_checker import LiveChecker

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from threading import Lock
 
-from wiretape import rules
+from wiretape import checker
 from wiretape.errors import RecordingError, describe_failure
 from wiretape.recording import DerivedTables, RecordingFile, Writer
 from wiretape.recording.compressed_file import compress_recording, compressed_name
@@ -72,7 +72,7 @@ class Rotation:
         self._send(LogLine(printable(f"Closed {closed}; recording continues in {path}.")))
         self._send_unfinished(opened=path)
 
-    def finish_earlier(self, path: Path, settings: rules.Settings) -> None:
+    def finish_earlier(self, path: Path, settings: checker.Settings) -> None:
         """Check, close and handle a file that a recorder that failed had rotated."""
         self._threads.submit(self._close_and_handle, path, settings)
 
@@ -97,7 +97,7 @@ class Rotation:
             if not os.path.lexists(path) and not os.path.lexists(compressed_name(path)):
                 return path
 
-    def _close_and_handle(self, path: Path, settings: rules.Settings) -> None:
+    def _close_and_handle(self, path: Path, settings: checker.Settings) -> None:
         try:
             if path.exists():
                 with closing(RecordingFile.reopen(path)) as file, closing(DerivedTables(file)) as tables:

@@ -6,9 +6,9 @@ from textwrap import dedent
 import pytest
 from stream_text import LOST
 
+from wiretape.checker import Checker, Settings
 from wiretape.contract.contract_builder import load_contract
 from wiretape.observations import BytesLost, Ending, Side
-from wiretape.rules import Checker, Settings
 from wiretape.traffic_builder import TrafficBuilder
 
 HEAD = """

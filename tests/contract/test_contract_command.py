@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from wiretape.checker.contract_examples import check_examples
 from wiretape.cli import wiretape
 from wiretape.contract.contract_builder import load_contract
-from wiretape.contract.contract_examples import check_examples
 from wiretape.contract.contract_files import BUNDLED
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.report import FORMATS

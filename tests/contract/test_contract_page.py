@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from wiretape.checker.contract_examples import check_examples, find_in_example
 from wiretape.cli import wiretape
 from wiretape.contract import CodeUse, load_contract
 from wiretape.contract.contract_builder import PRIMITIVES
-from wiretape.contract.contract_examples import check_examples, find_in_example
 from wiretape.traffic_builder import TrafficBuilder
 
 PAGE = Path(__file__).parents[2] / "docs" / "contracts.md"

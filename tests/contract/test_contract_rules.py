@@ -6,9 +6,9 @@ from types import FunctionType, ModuleType
 import pytest
 from stream_text import LOST, events
 
+from wiretape.checker import Checker, Settings
 from wiretape.contract.contract_builder import load_contract
 from wiretape.observations import RequestStarted, ResponseStarted
-from wiretape.rules import Checker, Settings
 from wiretape.traffic_builder import TrafficBuilder
 
 SMALL = """

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from wiretape.checker.contract_examples import check_examples
 from wiretape.cli import wiretape
 from wiretape.contract import CodeUse, load_contract
-from wiretape.contract.contract_examples import check_examples
 from wiretape.traffic_builder import TrafficBuilder
 
 MODULE = '''

@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wiretape.checker import Checker
 from wiretape.cli import wiretape
 from wiretape.config import load_config
 from wiretape.control_protocol import TOKEN_HEADER
 from wiretape.errors import InputError
 from wiretape.recording import build_recording, open_recording
 from wiretape.recording.formats import find_format
-from wiretape.rules import Checker
 from wiretape.sse import Parser
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import read_scenario
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES, parse_query

@@ -8,7 +8,7 @@ import pytest
 from for_each import for_each
 from invoke import succeed
 
-from wiretape.rules import CATALOGUE, explanation_of
+from wiretape.checker import CATALOGUE
 from wiretape.rules.vectors import vectors, vectors_of
 from wiretape_inspect import rule_output
 
@@ -88,7 +88,7 @@ def test_no_page_is_stale(pages, name):
 
 @for_each("code", CATALOGUE)
 def test_every_built_in_rule_has_an_explanation(code):
-    explanation = explanation_of(CATALOGUE[code])
+    explanation = CATALOGUE[code].explanation
     assert explanation.why.endswith(".")
     assert explanation.fix.endswith(".")
     assert explanation.not_exercised.endswith(".")

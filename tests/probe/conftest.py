@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from wiretape.checker import Settings
 from wiretape.config import override_base
 from wiretape.recording import open_recording
-from wiretape.rules import Settings
 from wiretape_contracts.agent_sessions.probe.probe_file import decode_probe_file, initial_file
 from wiretape_contracts.agent_sessions.probe.suite import SUITE
 from wiretape_inspect.probe.probe_client import ProbeClock

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from wiretape.checker import CATALOGUE
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import open_recording
-from wiretape.rules import CATALOGUE
 from wiretape_contracts.agent_sessions import CLAUSES, ERROR_CODES, EVENT_TYPES
 from wiretape_contracts.agent_sessions.probe.probe_file import initial_file
 from wiretape_contracts.agent_sessions.probe.prober import Prober

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from wiretape.checker import Settings
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, derived_tables, open_recording
-from wiretape.rules import Settings
 from wiretape_contracts.agent_sessions.state import client_state, event_log, runs, stream_state
 from wiretape_proxy import recorder
 from wiretape_proxy.ipc_codec import CaptureBuffer, encode_stop, pack_batch

@@ -23,11 +23,11 @@ from tables import read_tables
 from wire_bytes import CHUNKED, OK, STREAM, chunk
 from wiretape_process import run_wiretape
 
+from wiretape.checker import Settings
 from wiretape.cli import wiretape
 from wiretape.config import load_config
 from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, open_recording
-from wiretape.rules import Settings
 from wiretape_inspect.report import check_recording
 from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.recorder_messages import RecordingClosed

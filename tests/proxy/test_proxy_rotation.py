@@ -7,7 +7,7 @@ from threading import Thread
 from invoke import succeed
 from wire_bytes import CHUNKED, END, chunk, durable_event
 
-from wiretape import rules
+from wiretape import checker
 from wiretape.observations import Side
 from wiretape.recording import RecordingFile, Writer, open_recording
 from wiretape.recording.rotated_parts import open_joined
@@ -98,7 +98,7 @@ def test_a_file_whose_tables_cannot_be_closed_is_unlocked_and_handled(tmp_path, 
     Writer.create(path, upstream="http://service.test").close(1)
     rotation = Rotation(replace(Settings(), output=str(path)), messages.append, path)
     monkeypatch.setattr("wiretape.recording.DerivedTables.close", lambda tables: 1 / 0)
-    rotation.finish_earlier(path, rules.Settings())
+    rotation.finish_earlier(path, checker.Settings())
     rotation.finish(is_missing=True)
     failed, unfinished = messages
     assert failed.text.startswith(f"{path} is not checked completely (ZeroDivisionError in ")

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from wiretape_process import run_wiretape
 
+from wiretape.checker import CATALOGUE
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import open_recording
-from wiretape.rules import CATALOGUE
 from wiretape_proxy import recorder_client, recorder_messages
 from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.proxy_options import NO_CONFIG, Settings

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from wiretape.checker import Checker
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
 from wiretape.recording import Writer, lock_for_writing, open_recording, recording_writer, schema
 from wiretape.recording.disk_space import RESERVE_BYTES, DiskSpace
-from wiretape.rules import Checker, Finding, Party, Severity
+from wiretape.rules import Finding, Party, Severity
 
 KILLED = """
 import os, signal, sys

@@ -9,10 +9,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from wiretape.checker import Checker
 from wiretape.frame_reader import ReadObservation
 from wiretape.observations import Side
 from wiretape.recording import derived_tables, open_recording
-from wiretape.rules import Checker, Finding, Party, Severity
+from wiretape.rules import Finding, Party, Severity
 
 TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
 CHUNKS = [

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote_to_bytes
 import pytest
 from invoke import invoke
 
+from wiretape.checker import Settings
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS
 from wiretape.observations import (
     BytesArrived,
@@ -26,7 +27,6 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import RedactionPolicy, Writer, open_recording
-from wiretape.rules import Settings
 from wiretape_proxy.live_checker import LiveChecker
 from wiretape_replay.http_server.http_messages import HttpRequest, read_body
 from wiretape_replay.http_server.request_redaction import request_label

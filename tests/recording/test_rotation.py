@@ -13,6 +13,7 @@ import pytest
 import zstandard
 from invoke import invoke, refusal, succeed
 
+from wiretape.checker import Checker
 from wiretape.errors import RecordingError
 from wiretape.observations import (
     BytesArrived,
@@ -26,7 +27,6 @@ from wiretape.observations import (
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
 from wiretape.recording.rotated_parts import open_wholes
-from wiretape.rules import Checker
 from wiretape.rules.vectors import vectors
 
 STARTED = 1_700_000_000_000_000_000

@@ -12,11 +12,12 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from wiretape.checker import Checker, Settings
 from wiretape.cli import wiretape
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
-from wiretape.rules import Checker, Settings, Severity, parse_service_base
+from wiretape.rules import Severity, parse_service_base
 from wiretape_contracts.agent_sessions import Limit
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.access.access_settings import AccessPolicy

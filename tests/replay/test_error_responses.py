@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_contracts import SERVICE
 
+from wiretape.checker import Checker
 from wiretape.contract.contract_tables import ErrorCase
 from wiretape.contract.service_terms import Limit
 from wiretape.observations import (
@@ -18,7 +19,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.rules import Checker, Party
+from wiretape.rules import Party
 from wiretape_contracts.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
 from wiretape_contracts.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape_replay.access.auth_and_rate_limits import limit_values

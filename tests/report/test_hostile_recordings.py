@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 from terminal_output import on_terminal
 
-from wiretape.rules import CATALOGUE
+from wiretape.checker import CATALOGUE
 from wiretape_inspect.report import FORMATS
 from wiretape_inspect.report.json_format import schema
 

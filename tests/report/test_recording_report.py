@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
+from wiretape.checker import Checker
 from wiretape.recording import open_recording
-from wiretape.rules import Checker, Finding, Party, Severity
+from wiretape.rules import Finding, Party, Severity
 from wiretape.rules.vectors import vectors
 from wiretape_inspect.report import check_recording
 from wiretape_inspect.report.recording_report import FindingStore

@@ -15,8 +15,8 @@ from tables import read_tables
 from terminal_output import on_terminal
 from vector_text import vector_text
 
+from wiretape.checker import CATALOGUE
 from wiretape.recording import Writer
-from wiretape.rules import CATALOGUE, explanation_of
 from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.commands import report as report_command
 from wiretape_inspect.report import FORMATS
@@ -68,7 +68,7 @@ def test_a_finding_is_shown_with_location_evidence_clause_and_command(record, ru
     assert lines[7].startswith('         | data: {"id":"evt_0","sequence":0,"type":"message.completed"')
     assert lines[7].index('0,"type"') == lines[8].index("^")
     assert lines[8].lstrip(" |") == "^", "the sequence is underlined"
-    explanation = explanation_of(CATALOGUE["SEQ001"])
+    explanation = CATALOGUE["SEQ001"].explanation
     assert lines[9:] == [
         '    = clause: Durable event, sequence: "Order number of the durable event." (stated)',
         f"    = why: {explanation.why}",

@@ -12,8 +12,9 @@ import pytest
 from invoke import succeed
 from vector_text import vector_text
 
+from wiretape.checker import CATALOGUE
 from wiretape.recording import mark_as_probe
-from wiretape.rules import CATALOGUE, Severity
+from wiretape.rules import Severity
 from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report.case_results import CaseDescription, CaseResult, CaseResults, CaseVerdict, encode_results
 from wiretape_inspect.report.json_format import schema

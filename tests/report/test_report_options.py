@@ -6,7 +6,8 @@ import pytest
 from invoke import succeed
 from vector_text import vector_text
 
-from wiretape.rules import CATALOGUE, Severity
+from wiretape.checker import CATALOGUE
+from wiretape.rules import Severity
 
 BROKEN = vector_text("SEQ001", "breaks")
 

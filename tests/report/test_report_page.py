@@ -9,7 +9,7 @@ import pytest
 from invoke import succeed
 from vector_text import vector_text
 
-from wiretape.rules import CATALOGUE
+from wiretape.checker import CATALOGUE
 from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.report import html_format
 

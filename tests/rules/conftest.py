@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from wiretape.checker import CATALOGUE, Checker, Settings
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -16,7 +17,6 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.rules import CATALOGUE, Checker, Settings
 
 KEY = (("authorization", "Bearer key_1"),)
 STREAM = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from wiretape.rules import Checker, Settings, Verdict
+from wiretape.checker import Checker, Settings
+from wiretape.rules import Verdict
 from wiretape.rules.vectors import observations_of
 from wiretape_contracts.agent_sessions.state import client_state, event_log, runs
 from wiretape_contracts.agent_sessions.state.event_log import LEAST_EVENTS, EventBudget, EventLog

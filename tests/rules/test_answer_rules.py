@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from wiretape.checker import CATALOGUE
 from wiretape.observations import Ending
-from wiretape.rules import CATALOGUE, Severity, Verdict
+from wiretape.rules import Severity, Verdict
 from wiretape_contracts.agent_sessions import ERROR_CODES, LIMITS
 
 FAMILIES = {"ERR", "BUSY", "RATE", "AUTH"}

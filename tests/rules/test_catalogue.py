@@ -5,7 +5,7 @@ import re
 import pytest
 from for_each import for_each
 
-from wiretape.rules import CATALOGUE, UnknownCodeError, codes_of, selected
+from wiretape.checker import CATALOGUE, UnknownCodeError, codes_of, selected
 from wiretape.rules.vectors import vectors_of
 from wiretape_contracts.agent_sessions import CLAUSES
 

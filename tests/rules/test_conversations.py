@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wiretape import check
+from wiretape.checker import CATALOGUE, Checker, Settings
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, open_recording
-from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
+from wiretape.rules import Severity, Verdict
 from wiretape.rules.vectors import vectors_of
 from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, encode_observation, encode_stop, pack_batch
 from wiretape_proxy.recorder import Recorder

@@ -7,8 +7,8 @@ from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wiretape.checker import CATALOGUE, Checker
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.rules import CATALOGUE, Checker
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
 from wiretape_contracts.agent_sessions import DELTA_TYPES, EVENT_TYPES, session_traffic

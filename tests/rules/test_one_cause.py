@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wiretape.checker import Checker
 from wiretape.observations import Ending
-from wiretape.rules import Checker, Verdict
+from wiretape.rules import Verdict
 from wiretape.traffic_builder import TrafficBuilder
 
 SEEDS = st.integers(0, 2**32)

@@ -6,35 +6,28 @@ import types
 import pytest
 
 from wiretape import check_stream
+from wiretape.checker import BUILT_IN, CATALOGUE, Checker, Settings, UnknownCodeError, codes_of, selected
 from wiretape.rules import (
-    BUILT_IN,
-    CATALOGUE,
     ERROR_RESPONSE,
     EVENT,
     HELD,
     REQUEST,
     Basis,
     Check,
-    Checker,
     Explanation,
     Inconclusive,
     Later,
     Party,
     Problem,
     Scope,
-    Settings,
     Severity,
     Shape,
-    UnknownCodeError,
     Verdict,
     catalogue_of,
-    codes_of,
-    explanation_of,
     problem,
     quote,
     rule,
     rules_in,
-    selected,
 )
 from wiretape.rules.vectors import observations_of
 
@@ -127,8 +120,8 @@ def test_a_rule_of_another_package_can_be_selected_by_its_family():
 
 def test_a_rule_brings_its_explanation():
     assert author_missing.about == "A delta does not name its author."
-    assert explanation_of(author_missing).why == "Readers ask who wrote it."
-    assert explanation_of(CATALOGUE["SEQ001"]).why
+    assert author_missing.explanation.why == "Readers ask who wrote it."
+    assert CATALOGUE["SEQ001"].explanation.why
 
 
 def test_the_rules_of_a_module_are_found():

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.addresses import join_upstreams
-from wiretape.rules import Checker, ScopeReason, Settings, Verdict, parse_service_base
+from wiretape.checker import Checker, Settings
+from wiretape.rules import ScopeReason, Verdict, parse_service_base
 from wiretape.rules.vectors import observations_of
 from wiretape_contracts.agent_sessions import INTERFACE, SESSION_PARTS, SESSIONS, bases_of
 

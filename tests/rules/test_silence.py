@@ -5,8 +5,9 @@ import zlib
 
 import pytest
 
+from wiretape.checker import Checker, Settings
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Side
-from wiretape.rules import Checker, Settings, Verdict
+from wiretape.rules import Verdict
 
 FAMILIES = {"KAL"}
 

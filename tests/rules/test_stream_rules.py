@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from wiretape.checker import Checker, Settings
 from wiretape.observations import Ending
-from wiretape.rules import Checker, Settings, Verdict
+from wiretape.rules import Verdict
 
 FAMILIES = {"SSE", "DUR", "SEQ"}
 PLAIN = "GET /v1/sessions/ses_1/events/stream"

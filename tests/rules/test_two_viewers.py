@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wiretape.checker import CATALOGUE, Checker, Settings
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.rules import CATALOGUE, Checker, Settings
 
 OFF = frozenset(code for code in CATALOGUE if not code.startswith(("RUN", "TOOL", "REC002")))
 TARGET = "/v1/sessions/ses_1/events/stream?event_deltas=true"

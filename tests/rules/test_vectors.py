@@ -7,7 +7,8 @@ import pytest
 from for_each import for_each
 
 from wiretape import check
-from wiretape.rules import CATALOGUE, Verdict
+from wiretape.checker import CATALOGUE
+from wiretape.rules import Verdict
 from wiretape.rules.vectors import observations_of, vectors
 
 TWO_DEFECTS = {"RES004-breaks-after-repetition", "REC003-breaks", "REC003-keeps"}

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from wiretape.checker import Checker
 from wiretape.recording import open_recording
-from wiretape.rules import Checker, Party
+from wiretape.rules import Party
 from wiretape.sse import FrameKind, Parser
 from wiretape_contracts.agent_sessions.stand_in.assumptions import default_settings
 from wiretape_replay.access.access_settings import ApiKey

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from wiretape.checker import Checker
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -21,7 +22,6 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer
-from wiretape.rules import Checker
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
 JSON = st.recursive(

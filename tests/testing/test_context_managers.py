@@ -13,8 +13,8 @@ import pytest
 
 import wiretape.testing
 import wiretape_replay
+from wiretape.checker import Checker
 from wiretape.errors import InputError
-from wiretape.rules import Checker
 from wiretape.testing import ClientError, replay, serve
 
 STREAM = "/v1/sessions/s1/events/stream"

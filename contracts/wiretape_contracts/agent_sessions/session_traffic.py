@@ -1,7 +1,6 @@
 """Traffic of the service: what its rules remember about the sessions and clients of one recording."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from wiretape.event import is_header_safe
 from wiretape.json_codec import find_repeated_keys
@@ -10,7 +9,7 @@ from wiretape.rules.catalogue import ANY_SHAPE, LOST_EVENTS, Rule
 from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import ScopeCount, SilenceLimit, SilenceMonitor
 from wiretape.rules.finding import Location
-from wiretape.rules.traffic import Traffic
+from wiretape.rules.traffic import Traffic, TrafficSettings
 from wiretape_contracts.agent_sessions import (
     EVENT_TYPES,
     KEEP_ALIVE_SECONDS,
@@ -26,10 +25,6 @@ from wiretape_contracts.agent_sessions.state.service_body import ErrorBody, Succ
 from wiretape_contracts.agent_sessions.state.service_traffic import ServicePaths
 from wiretape_contracts.agent_sessions.state.session_state import OVERLAP, SessionRegistry
 from wiretape_contracts.agent_sessions.state.stream_state import REPLAY_END, ResumeState, StreamState
-
-if TYPE_CHECKING:
-    from wiretape.rules.selection import Settings
-
 
 _KEEP_ALIVE = SilenceLimit(KEEP_ALIVE_SECONDS, is_interval=True)
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
@@ -110,7 +105,7 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
 
     rules: SessionRules
 
-    def __init__(self, engine: Engine, rules: Iterable[Rule], settings: "Settings", upstream: str | None) -> None:
+    def __init__(self, engine: Engine, rules: Iterable[Rule], settings: TrafficSettings, upstream: str | None) -> None:
         super().__init__(SessionRules(engine, rules))
         self._paths = ServicePaths(settings.base, upstream)
         self._idempotency_header = settings.idempotency_header

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wiretape.contract.contract_facts import ContractFacts
 from wiretape.contract.contract_traffic import ContractTraffic
@@ -12,11 +12,8 @@ from wiretape.event_format import Entity
 from wiretape.rules.catalogue import Rule, catalogue_of
 from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import SilenceLimit
-from wiretape.rules.traffic import Traffic
+from wiretape.rules.traffic import Traffic, TrafficSettings
 from wiretape.rules.vectors import Vector, vectors_of
-
-if TYPE_CHECKING:
-    from wiretape.rules.selection import Settings
 
 _MOST_PARAMETERS = 1000
 
@@ -42,7 +39,7 @@ class Contract(ContractFacts):
     """What it says about the service apart from streams."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
-    traffic: "Callable[[Engine, Iterable[Rule], Settings, str | None], Traffic[Any, Any]] | None" = None
+    traffic: Callable[[Engine, Iterable[Rule], TrafficSettings, str | None], Traffic[Any, Any]] | None = None
     """What makes its traffic, if that is in Python."""
     file: str = ""
     """The name of its file in `texts`."""
@@ -73,7 +70,7 @@ class Contract(ContractFacts):
         return tuple(example for example in self.examples if example.code == code)
 
     def follow(
-        self, engine: Engine, rules: Iterable[Rule], settings: "Settings", upstream: str | None
+        self, engine: Engine, rules: Iterable[Rule], settings: TrafficSettings, upstream: str | None
     ) -> Traffic[Any, Any]:
         """Return the traffic of one recording; the engine runs the rules on it."""
         if self.traffic is not None:

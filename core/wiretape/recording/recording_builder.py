@@ -14,13 +14,14 @@ from typing import Any
 import orjson
 
 from wiretape import __version__
+from wiretape.checker import Checker, Settings
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side, last_time_ns
 from wiretape.recording.recording_file import delete_recording, mark_as_probe
 from wiretape.recording.recording_writer import Writer
 from wiretape.recording.schema import MAX_UNIX_NS
 from wiretape.recording.table_rows import Capture
-from wiretape.rules import Checker, Finding, Settings
+from wiretape.rules import Finding
 from wiretape.safe_text import printable
 
 MAX_HELD_BYTES = 512 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""The rules, and the checker that runs them over observations."""
+"""Rules, the engine that runs them, and what they find; `wiretape.checker` runs them over observations."""
 
 from wiretape.event import Event as Event
 from wiretape.event import Shape as Shape
@@ -30,10 +30,6 @@ from wiretape.rules.catalogue import catalogue_of as catalogue_of
 from wiretape.rules.catalogue import problem as problem
 from wiretape.rules.catalogue import rule as rule
 from wiretape.rules.catalogue import rules_in as rules_in
-from wiretape.rules.checker import Checker as Checker
-from wiretape.rules.default_rules import BUILT_IN as BUILT_IN
-from wiretape.rules.default_rules import CATALOGUE as CATALOGUE
-from wiretape.rules.default_rules import explanation_of as explanation_of
 from wiretape.rules.exchange import EventStream as EventStream
 from wiretape.rules.exchange import ScopeCount as ScopeCount
 from wiretape.rules.exchange import ScopeReason as ScopeReason
@@ -46,12 +42,5 @@ from wiretape.rules.finding import Verdict as Verdict
 from wiretape.rules.finding import describe as describe
 from wiretape.rules.finding import format_number as format_number
 from wiretape.rules.finding import quote as quote
-from wiretape.rules.selection import EVERY as EVERY
-from wiretape.rules.selection import Settings as Settings
-from wiretape.rules.selection import UnknownCodeError as UnknownCodeError
-from wiretape.rules.selection import codes_of as codes_of
-from wiretape.rules.selection import family_names as family_names
-from wiretape.rules.selection import selected as selected
-from wiretape.rules.selection import weight as weight
 from wiretape.rules.service_base import ServiceBase as ServiceBase
 from wiretape.rules.service_base import parse_service_base as parse_service_base

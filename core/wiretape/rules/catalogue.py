@@ -397,4 +397,4 @@ class RuleSet(Protocol):
         """Return the examples of a rule."""
 
     def follow(self, engine: Any, rules: Iterable[Rule], settings: Any, upstream: str | None) -> Any:
-        """Return the `Traffic` of one recording; the `Engine` runs the rules on it, with these `Settings`."""
+        """Return the `Traffic` of one recording; the `Engine` runs the rules on it, with these `TrafficSettings`."""

@@ -6,6 +6,7 @@ are remembered and which rules run on them.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from wiretape.event import Event
@@ -14,9 +15,22 @@ from wiretape.rules.engine import RuleBook
 from wiretape.rules.exchange import EventStream, Exchange, Memory, ScopeCount
 from wiretape.rules.finding import Location
 from wiretape.rules.response_body import ResponseBody
+from wiretape.rules.service_base import ServiceBase
 
 S = TypeVar("S", bound=EventStream)
 E = TypeVar("E", bound=Exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSettings:
+    """What a user says about traffic; the defaults are those of the specification."""
+
+    idempotency_header: str = "Idempotency-Key"
+    """The header with the idempotency key; the specification does not name it."""
+    keep_alive_tolerance_s: float = 2.0
+    """Seconds by which a keep-alive may be late."""
+    base: ServiceBase | None = None
+    """Where the paths of the service begin; None if the upstream of the recording decides."""
 
 
 class Traffic(ABC, Generic[E, S]):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
+from wiretape.checker.contract_examples import check_examples
 from wiretape.contract import CodeUse, load_contract
-from wiretape.contract.contract_examples import check_examples
 from wiretape.contract.contract_files import BUNDLED, new_contract_text
 from wiretape.contract.contract_model import Contract
 from wiretape.contract.installed_contracts import installed_names

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from wiretape.checker import CATALOGUE, EVERY, UnknownCodeError, codes_of
 from wiretape.config import find_config
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
 from wiretape.json_codec import dump_json
-from wiretape.rules import CATALOGUE, EVERY, Rule, RuleSet, UnknownCodeError, codes_of
+from wiretape.rules import Rule, RuleSet
 from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_output
 from wiretape_inspect.contract_options import allow_code_option, load_contracts, run_examples

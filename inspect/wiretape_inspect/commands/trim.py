@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.checker import EVERY, Settings, UnknownCodeError, codes_of
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of, finding_line
@@ -17,7 +18,6 @@ from wiretape.recording import (
     open_recording,
     settings_of,
 )
-from wiretape.rules import EVERY, Settings, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape.units import Duration, format_size
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording

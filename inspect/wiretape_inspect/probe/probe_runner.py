@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from wiretape.checker import Checker, Settings
 from wiretape.errors import InputError
 from wiretape.files import path_exists
 from wiretape.observations import Ending, Observation
 from wiretape.recording import Writer, delete_recording, mark_as_probe
-from wiretape.rules import Checker, Settings
 from wiretape_inspect.child_process import run_wiretape
 from wiretape_inspect.probe.probe_case import (
     Case,

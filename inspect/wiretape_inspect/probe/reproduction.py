@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from wiretape.checker import Checker
 from wiretape.errors import InputError
 from wiretape.files import replace_atomically
 from wiretape.observations import BytesArrived, Observation, RequestStarted, ResponseStarted, Side, header
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.recording.formats import find_format
-from wiretape.rules import Checker, Finding, Severity
+from wiretape.rules import Finding, Severity
 from wiretape_inspect.minimize import minimize
 from wiretape_inspect.probe.probe_runner import ProbeRunner, uses_setup
 from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, UnknownNameError, names_in

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
+from wiretape.checker import CATALOGUE
 from wiretape.http_headers import AUTHORIZATION, LAST_EVENT_ID
-from wiretape.rules import CATALOGUE
 from wiretape_inspect.probe.probe_client import ProbeTarget
 from wiretape_inspect.probe.probe_steps import NAME, Close, Read, Send, Step, names_in
 

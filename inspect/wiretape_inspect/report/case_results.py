@@ -10,21 +10,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from wiretape.checker import CATALOGUE, Settings
 from wiretape.errors import RecordingError
 from wiretape.json_codec import members_of
 from wiretape.labels import count_of
 from wiretape.recording import Recording
-from wiretape.rules import (
-    CATALOGUE,
-    Finding,
-    Party,
-    Settings,
-    Severity,
-    Tally,
-    Verdict,
-    explanation_of,
-    parse_service_base,
-)
+from wiretape.rules import Finding, Party, Severity, Tally, Verdict, parse_service_base
 from wiretape.safe_text import printable
 from wiretape_inspect.styled_line import Line, labelled, wrapped
 
@@ -394,7 +385,7 @@ def why_not_reached(code: str, results: Sequence[CaseResult]) -> str:
     """Return why no case exercised a rule: a clause that can follow `because`."""
     meant = [result for result in results if code in result.case.rules]
     if any(result.verdict is CaseVerdict.HELD for result in meant) or not meant:
-        why = explanation_of(CATALOGUE[code]).not_exercised.rstrip(".")
+        why = CATALOGUE[code].explanation.not_exercised.rstrip(".")
         remedy = _REMEDIES.get(code) if meant or code == "SSE010" else "no case that ran is meant to exercise it"
         return f"{why[:1].lower()}{why[1:]}" + (f" ({remedy})" if remedy else "")
     if any(result.verdict is CaseVerdict.BROKEN for result in meant):

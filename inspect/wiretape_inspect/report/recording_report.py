@@ -11,21 +11,11 @@ from typing import Any
 
 import msgspec
 
+from wiretape.checker import CATALOGUE, Checker, Settings, family_names
 from wiretape.errors import InputError
 from wiretape.observations import Observation, header
 from wiretape.recording import Recording
-from wiretape.rules import (
-    CATALOGUE,
-    Checker,
-    Finding,
-    Rule,
-    ScopeCount,
-    Settings,
-    Severity,
-    Tally,
-    Verdict,
-    family_names,
-)
+from wiretape.rules import Finding, Rule, ScopeCount, Severity, Tally, Verdict
 from wiretape_inspect.report.case_results import (
     CaseResults,
     Coverage,

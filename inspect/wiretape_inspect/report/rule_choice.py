@@ -3,13 +3,13 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from wiretape.checker import CATALOGUE, Settings, UnknownCodeError, codes_of
+from wiretape.checker.default_rules import default_contracts
 from wiretape.config import Config, override_base
 from wiretape.contract.contract_builder import load_contract, load_recorded
 from wiretape.contract.contract_files import CodeUse
 from wiretape.contract.contract_model import Contract
 from wiretape.recording import Recording
-from wiretape.rules import CATALOGUE, Settings, UnknownCodeError, codes_of
-from wiretape.rules.default_rules import default_contracts
 from wiretape.rules.engine import Engine
 from wiretape.rules.exchange import ScopeCount
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from wiretape import __version__
 from wiretape.json_codec import members_of
-from wiretape.rules import Rule, RuleSet, explanation_of
+from wiretape.rules import Rule, RuleSet
 from wiretape.safe_text import printable
 from wiretape_inspect.report.baseline import fingerprint_of
 from wiretape_inspect.report.case_results import CaseResult
@@ -61,7 +61,7 @@ def _rule(rule: Rule, contract: RuleSet | None, options: ReportOptions) -> dict[
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": paragraphs(rule)[0]},
-        "fullDescription": {"text": " ".join([*paragraphs(rule), explanation_of(rule).why])},
+        "fullDescription": {"text": " ".join([*paragraphs(rule), rule.explanation.why])},
         "help": {
             "text": "\n".join(text_lines(rule, contract=contract)),
             "markdown": "\n".join(markdown_lines(rule, contract)),

@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 
 from wiretape.addresses import join_upstreams
 from wiretape.bounded_dict import put_bounded
+from wiretape.checker import Checker, Settings
 from wiretape.contract import Contract
 from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.errors import RecordingError
 from wiretape.files import exists_error, path_exists
 from wiretape.observations import BytesArrived, Observation, RequestStarted, ResponseStarted, header
 from wiretape.recording import Writer, check_output
-from wiretape.rules import Checker, Finding, Party, Rule, Settings, Severity, Verdict
+from wiretape.rules import Finding, Party, Rule, Severity, Verdict
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ExchangeListener

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wiretape import observations
+from wiretape.checker import Settings
 from wiretape.config import INCONCLUSIVE, NEVER, Config, find_config, threshold_of
 from wiretape.contract import Contract
 from wiretape.errors import RecordingError
 from wiretape.labels import count_of
 from wiretape.observations import Ending, Headers
-from wiretape.rules import Finding, Settings, Severity
+from wiretape.rules import Finding, Severity
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.channel.channel_streams import StreamRequest

@@ -5,10 +5,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from wiretape.checker import UnknownCodeError, codes_of
 from wiretape.config import FAIL_ON, Config, threshold_of
 from wiretape.errors import InputError
 from wiretape.input_validation import choices_hint
-from wiretape.rules import Finding, Severity, UnknownCodeError, codes_of
+from wiretape.rules import Finding, Severity
 from wiretape.safe_text import printable
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.client_verdict.client_report import client_rules

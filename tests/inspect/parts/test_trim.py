@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from invoke import succeed
 
+from wiretape.checker import Checker
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, open_recording
-from wiretape.rules import Checker
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.atomic_output import write_recording
 from wiretape_inspect.minimize import split_streams

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from wiretape.checker.checker import Checker
+from wiretape.checker.selection import Settings
 from wiretape.contract.contract_model import Contract
 from wiretape.rules.catalogue import RuleSet
-from wiretape.rules.checker import Checker
 from wiretape.rules.finding import Finding
-from wiretape.rules.selection import Settings
 from wiretape.rules.vectors import Vector
 
 

@@ -7,26 +7,20 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from wiretape.checker.default_rules import CATALOGUE
 from wiretape.errors import InputError
 from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
-from wiretape.rules.default_rules import CATALOGUE
 from wiretape.rules.finding import Severity
-from wiretape.rules.service_base import ServiceBase
+from wiretape.rules.traffic import TrafficSettings
 from wiretape.safe_text import closest_match
 
 EVERY = "ALL"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(TrafficSettings):
     """Settings of the checker; the defaults are those of the specification."""
 
-    idempotency_header: str = "Idempotency-Key"
-    """The header with the idempotency key; the specification does not name it."""
-    keep_alive_tolerance_s: float = 2.0
-    """Seconds by which a keep-alive may be late."""
-    base: ServiceBase | None = None
-    """Where the paths of the service begin; None if the upstream of the recording decides."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities by rule code, if they are not those of the catalogue."""
     off: frozenset[str] = frozenset()

@@ -7,15 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from wiretape.rules.catalogue import Explanation, Rule, RuleSet, catalogue_of
+from wiretape.contract.contract_facts import detected_contracts
+from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
 
 
 @cache
 def default_contracts() -> tuple[RuleSet, ...]:
     """Return the contracts whose rules check traffic if none is named; `sse` if none is installed."""
-    # Contracts take long to import, and they import rules.
-    from wiretape.contract.contract_builder import load_contract  # noqa: PLC0415
-    from wiretape.contract.contract_facts import detected_contracts  # noqa: PLC0415
+    from wiretape.contract.contract_builder import load_contract  # noqa: PLC0415 - it takes long to import
 
     names = [facts.name for facts in detected_contracts().contracts] or ["sse"]
     return tuple(map(load_contract, names))
@@ -41,8 +40,3 @@ CATALOGUE: Final = _Catalogue()
 """Every default rule by its code, in the order of the codes."""
 BUILT_IN: Final[Collection[Rule]] = CATALOGUE.values()
 """Every default rule, in the order of the codes."""
-
-
-def explanation_of(rule: Rule) -> Explanation:
-    """Return the explanation of a rule; its texts are empty if there is none."""
-    return rule.explanation

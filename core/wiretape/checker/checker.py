@@ -4,8 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from wiretape.checker.default_rules import BUILT_IN, default_contracts
+from wiretape.checker.selection import Settings
+from wiretape.contract.contract_facts import given_or_detected
 from wiretape.event import Event, TimedFrame
-from wiretape.frame_reader import FindFormat, ReadObservation, StreamReaders
+from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -29,11 +32,9 @@ from wiretape.rules.catalogue import (
     Rule,
     RuleSet,
 )
-from wiretape.rules.default_rules import BUILT_IN, default_contracts
 from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import EventStream, Exchange, ScopeCount, ScopeReason, Silence, StreamEnd
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
-from wiretape.rules.selection import Settings
 from wiretape.rules.traffic import OtherTraffic, Traffic
 from wiretape.sse import FrameKind
 
@@ -70,7 +71,7 @@ class Checker:
         self.events = 0
         """The number of events seen on all event streams."""
         given = self.settings.contracts
-        self._readers = readers or StreamReaders(_find_format(given))
+        self._readers = readers or StreamReaders(given_or_detected(given).format_of)
         rules = tuple(self.settings.catalogue.values() if given else rules)
         self._engine = Engine(rules, self.settings.off, self.settings.severities)
         self._others = OtherTraffic(RuleBook(self._engine, [rule for rule in rules if rule.everywhere]))
@@ -280,13 +281,6 @@ def _without_others(rules: Iterable[Rule], contract: RuleSet, contracts: Sequenc
     """Return the rules without those that only other contracts have."""
     others = {code for each in contracts for code in each.catalogue} - contract.catalogue.keys()
     return [rule for rule in rules if rule.code not in others]
-
-
-def _find_format(contracts: Sequence[Any]) -> FindFormat:
-    """Return what finds the format of the events of a request."""
-    from wiretape.contract.contract_facts import given_or_detected  # noqa: PLC0415 - it imports rules
-
-    return given_or_detected(contracts).format_of
 
 
 def _find_silences(stream: EventStream, span: BytesArrived) -> list[Silence]:
