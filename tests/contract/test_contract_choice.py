@@ -46,7 +46,7 @@ def run(tmp_path, monkeypatch):
 
 def traffic():
     made = TrafficBuilder()
-    made.request("GET", "/tasks/1").respond_stream().send(STREAM).end()
+    made.request("GET", "/tasks/1", headers={"Accept": "text/event-stream"}).respond_stream().send(STREAM).end()
     return made
 
 
@@ -210,12 +210,14 @@ def test_commands_name_the_contract_of_a_recording(run, own, plain):
         ("merge", "own.db", "copy.db", "-o", "new.db"),
         ("recover", "own.db", "-o", "new.db"),
         ("import", "own.yaml", "-o", "new.db"),
+        ("import", "own.har", "-o", "new.db"),
     ],
     ids=lambda words: " ".join(words[:3]),
 )
 def test_a_copy_keeps_the_contract(make, run, own, plain):
     Path("copy.db").write_bytes(own.read_bytes())
-    Path("own.yaml").write_text(run("export", own, "--format", "tape").stdout, "utf-8")
+    for format_, name in (("tape", "own.yaml"), ("har", "own.har")):
+        assert run("export", own, "--format", format_, "-o", name).exit_code == 0
     result = run(*make)
     assert result.exit_code == 0, result.output
     with open_recording(Path("new.db")) as recording:
@@ -260,7 +262,8 @@ def test_a_hostile_contract_stops_the_report_alone(stored, run, own):
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
     assert "own.db" in result.output
     assert run("report", own, "--contract", "others.toml").exit_code == 1
-    for command in (("channels", own), ("show", own), ("trim", own, "--exchange", "1", "-o", "new.db")):
+    exports = [("export", own, "--format", format_, "-o", format_) for format_ in ("tape", "har")]
+    for command in (("channels", own), ("show", own), ("trim", own, "--exchange", "1", "-o", "new.db"), *exports):
         assert run(*command).exit_code == 0
 
 

@@ -26,10 +26,10 @@ class RecordedContract(Struct, forbid_unknown_fields=True):
     """The texts of its files by name; empty if it comes with wiretape, or was made in Python."""
 
 
-_Recorded = Annotated[list[RecordedContract], Meta(max_length=MOST_CONTRACTS)]
+RecordedContracts = Annotated[list[RecordedContract], Meta(max_length=MOST_CONTRACTS)]
 
 
-def dump_contracts(contracts: "Sequence[Contract]") -> str | None:
+def dump_contracts(contracts: "Sequence[Contract] | Sequence[RecordedContract]") -> str | None:
     """Return contracts as a recording stores them, as JSON; None for none."""
     recorded = [RecordedContract(each.name, each.file, dict(each.texts)) for each in contracts]
     return msgspec.json.encode(recorded).decode() if recorded else None
@@ -40,6 +40,6 @@ def parse_contracts(stored: str | None, origin: str) -> list[RecordedContract]:
     if stored is None:
         return []
     try:
-        return msgspec.json.decode(stored, type=_Recorded)
+        return msgspec.json.decode(stored, type=RecordedContracts)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"{origin} has invalid contracts: {error}.") from None

@@ -11,6 +11,8 @@ import orjson
 
 from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice, RequestFacts
 from wiretape.contract.contract_tables import MOST_ENTITIES
+from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
+from wiretape.errors import InputError
 from wiretape.frame_reader import STREAM_START, FrameReader, StreamPosition
 from wiretape.observations import (
     BytesArrived,
@@ -101,8 +103,13 @@ class RecordingInfo:
     @property
     def contract_names(self) -> list[str]:
         """The names of these contracts."""
-        with suppress(ValueError, TypeError, LookupError):  # the recording can come from a stranger
-            return [str(each["name"]) for each in orjson.loads(self.contracts or "[]")]
+        return [each.name for each in self.contract_texts]
+
+    @property
+    def contract_texts(self) -> list[RecordedContract]:
+        """These contracts; none if they are invalid, because the recording can come from a stranger."""
+        with suppress(InputError):
+            return parse_contracts(self.contracts, "The recording")
         return []
 
     def wall_clock(self, time_ns: int) -> datetime:

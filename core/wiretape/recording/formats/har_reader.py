@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from wiretape.content_encoding import is_identity
+from wiretape.contract.recorded_contracts import RecordedContracts, dump_contracts
 from wiretape.errors import InputError
 from wiretape.files import read_limited
 from wiretape.http_headers import AUTHORIZATION
@@ -173,9 +174,16 @@ class _Creator(_Object, frozen=True):
     name: str = ""
 
 
+class _Wiretape(_Object, frozen=True):
+    """What wiretape writes about the recording."""
+
+    contracts: RecordedContracts = []
+
+
 class _Log(_Object, frozen=True):
     creator: _Creator = _Creator()
     entries: list[_Entry] = []
+    wiretape: _Wiretape = msgspec.field(default=_Wiretape(), name="_wiretape")
 
 
 class _File(_Object, frozen=True):
@@ -215,9 +223,9 @@ def _parse_time(text: str, source: Source, path: KeyPath) -> int:
     except ValueError:
         shown = f", got {printable(repr(text[:60]))}" if text else ""
         raise source.error(path, f"expected a time such as 2026-11-21T12:00:00.000Z{shown}") from None
-    if not 1970 < when.year < _MAX_YEAR:
-        raise source.error(path, f"expected a year from 1971 to {_MAX_YEAR - 1}, got {when.year}")
     since = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    if since < timedelta(0) or when.year >= _MAX_YEAR:
+        raise source.error(path, f"expected a year from 1970 to {_MAX_YEAR - 1}, got {when.year}")
     return since // timedelta(microseconds=1) * 1000
 
 
@@ -236,7 +244,8 @@ def read(path: Path) -> RecordingSource:
     notes.skipped = len(log.entries) - len(http)
     if not http:
         raise InputError(f"{path} contains no HTTP requests.")
-    recording = RecordingSource(RecordingMetadata("", http[0].began_ns), iter(()))
+    contracts = dump_contracts(log.wiretape.contracts)
+    recording = RecordingSource(RecordingMetadata("", http[0].began_ns, contracts=contracts), iter(()))
     recording.observations = _observations(http, notes, recording)
     return recording
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
+import msgspec
 import orjson
 
 from wiretape import __version__
@@ -34,8 +35,10 @@ def write(
 
     Unless `sensitive`, the headers with credentials and cookies are left out, as in the sanitised files of DevTools.
     """
-    creator = {"name": "wiretape", "version": __version__}
-    yield b'{"log":' + _open_object({"version": "1.2", "creator": creator, "pages": []}) + b',"entries":['
+    head: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": __version__}, "pages": []}
+    if contracts := recording.info.contract_texts:
+        head["_wiretape"] = {"contracts": msgspec.to_builtins(contracts)}
+    yield b'{"log":' + _open_object(head) + b',"entries":['
     for index, exchange in enumerate(recording.exchanges() if exchanges is None else exchanges):
         yield b",\n" if index else b"\n"
         yield from _entry(recording, exchange, sensitive=sensitive)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
+from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, validate
 from wiretape.observations import (
@@ -70,7 +70,7 @@ def read(path: Path) -> RecordingSource:
     header = _read_header(first)
     ended = nanoseconds(header.ended or UNSET, first.source, ("ended",)) if header.ended is not None else None
     captures = () if header.ended is UNSET else (Capture(header.tool, 0, ended),)
-    contracts = msgspec.json.encode(header.contracts).decode() if header.contracts else None
+    contracts = dump_contracts(header.contracts)
     metadata = RecordingMetadata(header.upstream, _started_unix_ns(header, first), captures, header.redacted, contracts)
     return RecordingSource(metadata, _observations(documents, header.upstream))
 

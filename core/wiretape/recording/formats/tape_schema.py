@@ -18,6 +18,7 @@ import orjson
 from msgspec import UNSET, Meta, UnsetType
 
 from wiretape import __version__
+from wiretape.contract.recorded_contracts import RecordedContracts
 from wiretape.input_validation import KeyPath, Source, choices_hint, validate
 from wiretape.observations import Ending, Headers
 from wiretape.recording.recording_builder import MAX_REDACTED
@@ -137,7 +138,7 @@ class TapeHeader(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ended: Seconds | None = UNSET
     tool: str = f"wiretape {__version__}"
     redacted: Annotated[int, Meta(ge=0, le=MAX_REDACTED)] = 0
-    contracts: list[dict[str, Any]] = []
+    contracts: RecordedContracts = []
 
 
 class TapeExchange(msgspec.Struct, rename="kebab", forbid_unknown_fields=True, kw_only=True):

@@ -81,7 +81,8 @@ def _describe_header(recording: Recording) -> Description:
         "tool": info.tool,
     }
     header |= {"redacted": info.redacted} if info.redacted else {}
-    return header | ({"contracts": msgspec.json.decode(info.contracts)} if info.contracts else {})
+    contracts = msgspec.to_builtins(info.contract_texts)
+    return header | ({"contracts": contracts} if contracts else {})
 
 
 def _seconds(ns: int) -> Plain:
