@@ -36,6 +36,9 @@ class Entity:
         within: str | None = None,
         short: str | None = None,
         title: str | None = None,
+        optional_key: str | None = None,
+        reopens: bool = False,
+        single: bool = False,
     ) -> None:
         """Raises ValueError."""
         self.name = name
@@ -45,6 +48,12 @@ class Entity:
         """Where the event that opens it has what people call it."""
         self.key = tuple(map(Pointer, list_of(key)))
         """Where events have its key; empty if a stream has one such entity at a time."""
+        self.optional_key = None if optional_key is None else Pointer(optional_key)
+        """What its key has at its end as well, in events that have it."""
+        self.reopens = reopens
+        """Whether it can be opened again after it was closed."""
+        self.single = single
+        """Whether a stream has one such entity at a time: events without its key belong to the one that is open."""
         self.opens, self.closes = Globs(opens), Globs(closes)
         # By default, all events that have its key.
         self.continues = Globs(continues or ("*" if self.key else ()))
@@ -76,6 +85,8 @@ class Entity:
             value = pointer.read(json)
             if type(value) is not int and type(value) is not str:
                 return None
+            key.append(shorten_value(value))
+        if self.optional_key is not None and type(value := self.optional_key.read(json)) in {int, str}:
             key.append(shorten_value(value))
         return tuple(key)
 

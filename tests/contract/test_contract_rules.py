@@ -1,6 +1,7 @@
 """Rules of contracts: what is proven, what is inconclusive, and where the evidence is."""
 
 import gc
+import json
 from types import FunctionType, ModuleType
 
 import pytest
@@ -111,6 +112,22 @@ CASES = {
         ['{"type": "z"}', "{}"],
         "Expected no event after `z`",
     ),
+    "another end after the last event": (
+        'last = { types = "z", repeats = true }',
+        ['{"type": "z"}', "{}", '{"type": "z"}', "{}"],
+        "Expected `z` last, got `message`",
+    ),
+    "an event that cannot be next": (
+        'next = { after = "a", types = "b" }',
+        ['{"type": "a"}', "{}"],
+        "Expected `b` after `a`",
+    ),
+    "what follows after a loss is unknown": (
+        'next = { after = "a", types = "b" }',
+        ['{"type": "a"}', LOST, "", "{}"],
+        "inconclusive",
+    ),
+    "lines with CR": ('framing = "lf-lines"', [b"data: {}\r\n\r\n"], "Expected lines that end with LF"),
     "an empty stream has no last event": ('last = "z"', [": hello"], "got no event before the response ended"),
     "a loss hides the last event": ('last = "z"', ["{}", LOST], "inconclusive"),
     "a stream that is cut in an event": ('last = "z"', [b"data: {}\n\ndata: {"], "inconclusive"),
@@ -191,6 +208,83 @@ def test_a_rule_reports_what_the_stream_proves(name, contract, check):
         # A byte a chunk makes no difference, and lost bytes stay where they are.
         pieces = [piece for chunk in chunks for piece in ([chunk] if chunk == LOST else [bytes([b]) for b in chunk])]
         assert check(contract(primitive), ("GET /x/7", pieces, "complete")).messages == found.messages
+
+
+THREAD = """
+contract = "thread"
+[operations.follow]
+request = "POST /x"
+[event]
+type = "/type"
+[entity.turn]
+key = "/turn"
+opens = "turn"
+closes = ["end", "fail"]
+single = true
+[entity.step]
+key = "/step"
+optional_key = "/by"
+opens = "step"
+closes = "done"
+within = "turn"
+reopens = true
+"""
+ONE_TURN, STEPS = 'lifecycle = { entity = "turn" }', 'lifecycle = "step"\non = ["step", "done", "end"]'
+
+
+@pytest.mark.parametrize(
+    ("primitive", "types", "expected"),
+    [
+        (ONE_TURN, ["turn 1", "turn 2"], "turn `2` to be opened after the one before was closed"),
+        (ONE_TURN, ["turn 1", "end 2"], "Expected turn `1` to be closed, got turn `2`."),
+        (ONE_TURN, ["turn 1", "fail", "turn 2", "end 2", "fail"], None),
+        (ONE_TURN, ["turn 1", "end 1", "turn 1"], "opened again after it was closed"),
+        (STEPS, ["turn 1", "step a", "end 1"], "step `a` to be closed before turn `1`"),
+        (STEPS, ["turn 1", "step a", "fail", "turn 2", "step a", "done a", "end 2"], None),
+        (STEPS, ["turn 1", "step a", "fail", "turn 2", "done a"], "step `a` to be opened by `step` first"),
+        (STEPS, ["turn 1", "step a", "done a", "step a", "done a", "done a"], "closed again"),
+        (STEPS, ["turn 1", "step a", "step a by b", "done a by b", "done a", "end 1"], None),
+        (STEPS, ["turn 1", "step a", "done a by b"], "step `a` `b` to be opened"),
+    ],
+)
+def test_an_entity_can_be_alone_or_reopen_or_have_an_optional_key(primitive, types, expected, contract, check):
+    def event(text):
+        type_, *key = text.split()
+        name = "turn" if type_ in {"turn", "end", "fail"} else "step"
+        return json.dumps({"type": type_} | dict(zip([name, "", "by"], key, strict=False)))
+
+    stream = [events("\n".join(map(event, types)))]
+    found = check(contract(primitive, head=THREAD), ("POST /x", stream, "complete"))
+    assert [expected in each for each in found.messages] == ([] if expected is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("request_body", "primitive", "expected"),
+    [
+        (
+            b'{"a": 1}',
+            'echo = { fact = "/a", request = "/a" }',
+            ["the number 1 as in the request, got the number 2"],
+        ),
+        (b'{"a": 1}', 'echo = { fact = "/a", request = "/a", last = true }', []),
+        (
+            b'{"a": 2}',
+            'echo = { fact = "/a", request = "/a", last = true }',
+            ["the number 2 as in the request, got the number 1"],
+        ),
+        (b'{"a": "', "request_body = {}", ["got text that is not JSON"]),
+        (None, 'request_body = { required = ["a"] }', []),
+        (b'{"a": "', 'echo = { fact = "/a", request = "/a" }', []),
+    ],
+)
+def test_bodies_of_requests_are_compared_if_they_are_known(request_body, primitive, expected, contract):
+    traffic = TrafficBuilder()
+    length = [("content-length", "9")] if request_body is None else []
+    exchange = traffic.request("POST", "/x", headers=dict(length), body=request_body or b"")
+    exchange.respond_stream().send(b'data: {"a": 2}\n\ndata: {"a": 1}\n\n').end()
+    checker = Checker(Settings(contracts=(contract(primitive, head=THREAD),)))
+    found = [each for seen in traffic.observations() for each in checker.feed(seen)] + checker.finish()
+    assert [part in each.message for part, each in zip(expected, found, strict=True)] == [True] * len(expected)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from wiretape.contract.contract_tables import (
     ExchangeTable,
     HeaderTable,
     JoinedTable,
+    LastTable,
     LifecycleTable,
     Names,
     ResumeTable,
@@ -37,6 +38,7 @@ from wiretape.contract.contract_tables import (
 from wiretape.contract.event_primitives import (
     Facts,
     Forbid,
+    KnownKeys,
     Match,
     MatchesSchema,
     OneOf,
@@ -48,7 +50,7 @@ from wiretape.contract.event_primitives import (
 )
 from wiretape.contract.facts import Fact
 from wiretape.contract.framing import Framing
-from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue, NoParameter
+from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue, NoParameter, RequestBody
 from wiretape.contract.installed_contracts import find_installed
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.json_types import ANY_BUT_NULL, AllowedValues
@@ -58,11 +60,14 @@ from wiretape.contract.recorded_contracts import RecordedContract, parse_contrac
 from wiretape.contract.service_terms import ErrorWriter, ServiceTerms, read_limits, read_scopes
 from wiretape.contract.stream_primitives import (
     Counter,
+    Echo,
+    Ends,
     First,
     Joined,
     Last,
     Lifecycle,
     LongestSilence,
+    Next,
     Resume,
 )
 from wiretape.errors import InputError
@@ -77,14 +82,15 @@ from wiretape.rules.vectors import Vector, default_headers, read_headers
 from wiretape.rules.wording import Template, Wording
 
 PRIMITIVES = (
-    *("match", "require", "forbid", "one_of", "utc_time", "deltas", "schema", "first", "last", "counter", "unique"),
+    *("match", "require", "forbid", "one_of", "utc_time", "deltas", "schema", "keys", "first", "next", "last", "ends"),
+    *("counter", "unique", "echo", "request_body"),
     *("lifecycle", "same", "joined", "resume", "silence", "error", "header", "no_parameter", "framing"),
 )
 """The keys of the primitives in a rule."""
 _PlacedRule = tuple[Layer, int, AnyRuleTable]
 _FULL_SHARES = 10
 """Rules with a schema that may each take a second for an event; if there are more, they share that time."""
-_NOT_ABOUT_EVENTS = ("silence", "error", "header", "no_parameter", "framing")
+_NOT_ABOUT_EVENTS = ("request_body", "silence", "error", "header", "no_parameter", "framing")
 _TABLES: dict[str, Callable[[str], Any]] = {
     "counter": CounterTable,
     "unique": UniqueTable,
@@ -167,6 +173,8 @@ class _Builder:
         self._is_open_ended = any(operation.is_open_ended for operation in facts.operations)
         self._errors, self._types = facts.errors, facts.types
         for layer in self._layers:
+            with layer.naming("event", "schemas"):
+                self._schemas |= {name: JsonSchema(each) for name, each in layer.read_type_schemas().items()}
             for name, type_ in layer.table.types.items():
                 if type_.schema is not None:
                     path = ("types", name, "schema")
@@ -197,6 +205,7 @@ class _Builder:
             joined_texts=facts.joined_texts,
             names=facts.names,
             service=self._service_terms(),
+            reads_requests=any(table.echo or table.request_body or table.python for _, _, table in tables),
         )
 
     def _service_terms(self) -> ServiceTerms:
@@ -320,8 +329,15 @@ class _Builder:
             "schema": lambda: MatchesSchema(
                 on, self._schemas_of_types() if value == "types" else _schema(layer, value, path), self._schema_share
             ),
+            "keys": lambda: KnownKeys(on, {name: each.keys for name, each in self._schemas_of_types().items()}),
+            "echo": lambda: Echo(on, self._fact(value.fact), Pointer(value.request), value.last),
+            "request_body": lambda: RequestBody(_schema(layer, value, path)),
             "first": lambda: First(on, Globs(value)),
-            "last": lambda: Last(on, Globs(value)),
+            "next": lambda: Next(on, Globs(value.after), Globs(value.types)),
+            "last": lambda: (
+                Last(on, Globs(value.types), value.repeats) if isinstance(value, LastTable) else Last(on, Globs(value))
+            ),
+            "ends": lambda: Ends(on, Globs(value.after), value.within),
             "counter": lambda: Counter(on, self._fact(value.fact), value.by_one, value.starts_at),
             "unique": lambda: Unique(on, self._fact(value.fact), value.over),
             "same": lambda: Same(
@@ -431,10 +447,16 @@ def _python_rule(on: EventSelection, code: str, reference: str, contract_files: 
 
 
 def _schema(layer: Layer, value: str | dict[str, Any], path: tuple[str | int, ...]) -> JsonSchema:
-    """Return a schema in the contract, or in a file next to it.  Raises ValueError and InputError."""
+    """Return a schema: in the contract, in a file next to it, or a definition in that.
+
+    Raises ValueError and InputError.
+    """
     if not isinstance(value, str):
         return JsonSchema(value)
-    document = layer.read_schema(value, *path)
+    file, mark, name = value.partition("#")
+    document = layer.read_schema(file, *path)
+    if mark:
+        document = {"$defs": document.get("$defs", {}), "$ref": f"#/$defs/{name}"}
     try:
         return JsonSchema(document)
     except ValueError as error:

@@ -299,7 +299,7 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
                 check_entity_name(name)
                 check_entity_name(entity.short or name)
                 entities[name] = _entity(name, entity)
-        for name, type_ in layer.table.types.items():
+        for name, type_ in layer.types.items():
             types[name] = _merge(types.get(name, TypeTable()), type_)
         for name, text in layer.table.text.items():
             with layer.naming("text", name):

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.contract.contract_tables import AnyRuleTable, ContractTable, TrustedContractTable
+from wiretape.contract.contract_tables import AnyRuleTable, ContractTable, TrustedContractTable, TypeTable
 from wiretape.contract.installed_contracts import installed_names
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
@@ -126,6 +126,11 @@ class Layer:
         return self.table.rule
 
     @property
+    def types(self) -> Mapping[str, TypeTable]:
+        """The tables of its types, also of those that only have a schema.  Raises InputError."""
+        return {name: TypeTable() for name in self.read_type_schemas()} | self.table.types
+
+    @property
     def extended(self) -> str | None:
         """The name of the contract that it extends."""
         extends = self.table.extends
@@ -141,6 +146,15 @@ class Layer:
         if not isinstance(document, dict):
             raise self.source.error(path, f"expected a JSON object in {name}")
         return document
+
+    def read_type_schemas(self) -> dict[str, dict[str, Any]]:
+        """Return the schemas of types in the file that the table `event` names, if there is one.  Raises InputError."""
+        file, path = self.table.event.schemas, ("event", "schemas")
+        document = {"types": {}} if file is None else self.read_schema(file, *path)
+        types = document.get("types")
+        if not isinstance(types, dict) or not all(isinstance(each, dict) for each in types.values()):
+            raise self.source.error(path, "expected a JSON object with the schemas by type as `types`")
+        return {name: {"$defs": document.get("$defs", {}), **schema} for name, schema in types.items()}
 
     @contextmanager
     def naming(self, *path: str | int) -> Iterator[None]:

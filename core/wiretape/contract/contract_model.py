@@ -37,6 +37,8 @@ class Contract(ContractFacts):
     """The status of the response to an unknown cursor, if one of its rules says."""
     service: ServiceTerms = field(default=ServiceTerms(), kw_only=True)
     """What it says about the service apart from streams."""
+    reads_requests: bool = field(default=False, kw_only=True)
+    """Whether its rules read the bodies of requests."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
     traffic: Callable[[Engine, Iterable[Rule], TrafficSettings, str | None], Traffic[Any, Any]] | None = None

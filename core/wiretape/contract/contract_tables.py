@@ -63,6 +63,8 @@ class EventTable(Struct, forbid_unknown_fields=True, frozen=True):
     durable: Names | None = None
     delta: DeltaTable | None = None
     envelope: Names | None = None
+    schemas: _Short | None = None
+    """The JSON file with the schemas of types."""
 
 
 class TypeTable(Struct, forbid_unknown_fields=True):
@@ -122,6 +124,12 @@ class EntityTable(Struct, forbid_unknown_fields=True):
     """Where the event that opens it has what people call it."""
     parameter: _Short | None = None
     """The name of the parts of paths that have its key."""
+    optional_key: _Short | None = None
+    """What the key has at its end as well, in events that have it."""
+    reopens: bool = False
+    """Whether it can be opened again after it was closed."""
+    single: bool = False
+    """Whether a stream has one such entity at a time, whatever its key."""
 
 
 class TextTable(Struct, forbid_unknown_fields=True):
@@ -181,6 +189,37 @@ class UniqueTable(Struct, forbid_unknown_fields=True):
     over: Literal["stream", "channel"] = "stream"
 
 
+class NextTable(Struct, forbid_unknown_fields=True):
+    """What can follow some events."""
+
+    after: Names
+    types: Names
+
+
+class LastTable(Struct, forbid_unknown_fields=True):
+    """What ends a stream."""
+
+    types: Names
+    repeats: bool = False
+    """Whether other events can follow one that could be the last."""
+
+
+class EndsTable(Struct, forbid_unknown_fields=True):
+    """When a response ends."""
+
+    after: Names
+    within: _Seconds
+
+
+class EchoTable(Struct, forbid_unknown_fields=True):
+    """A fact that events repeat from the body of the request."""
+
+    fact: _Short
+    request: _Short
+    last: bool = False
+    """Whether only the last event of a stream repeats it."""
+
+
 class SameTable(Struct, forbid_unknown_fields=True):
     """A fact, and where it is the same: a stream, a channel or an entity."""
 
@@ -200,6 +239,8 @@ class Aspect(StrEnum):
     INSIDE_PARENT = "inside-parent"
     """It opens while the entity that it is in is open."""
     CLOSES_BEFORE_PARENT = "closes-before-parent"
+    ONE_AT_A_TIME = "one-at-a-time"
+    """It opens after the one before was closed, and with the same key."""
     CLOSES = "closes"
     """It is closed before the stream ends."""
 
@@ -252,6 +293,7 @@ class Requirement(StrEnum):
     COMMENT_KEEP_ALIVE = "comment-keep-alive"
     JSON_OBJECT = "json-object"
     UNIQUE_KEYS = "unique-keys"
+    LF_LINES = "lf-lines"
 
 
 Value = str | int | bool
@@ -373,8 +415,13 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     deltas: Literal["requested"] | None = None
     no_parameter: Names | None = None
     schema: _Short | dict[str, Any] | None = None
+    keys: Literal["types"] | None = None
+    echo: EchoTable | None = None
+    request_body: _Short | dict[str, Any] | None = None
     first: Names | None = None
-    last: Names | None = None
+    next: NextTable | None = None
+    last: Names | LastTable | None = None
+    ends: EndsTable | None = None
     counter: _Short | CounterTable | None = None
     unique: _Short | UniqueTable | None = None
     lifecycle: _Short | LifecycleTable | None = None

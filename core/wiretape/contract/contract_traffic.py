@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.contract.entity_tracker import EntityTracker
 from wiretape.event import Event
 from wiretape.event_format import shorten_value
-from wiretape.json_codec import UnreadableJson
-from wiretape.observations import RequestStarted, ResponseStarted, header
+from wiretape.json_codec import UnreadableJson, read_json
+from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side, header
 from wiretape.patterns import LONGEST, MISSING
 from wiretape.rules.catalogue import LOSS, Scope
 from wiretape.rules.exchange import EventStream, Exchange, Memory, ScopeCount, ScopeReason, SilenceMonitor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from wiretape.contract.contract_model import Contract
     from wiretape.rules.engine import RuleBook, RunRules
 
+_LARGEST_REQUEST = 1 << 20
 _MOST_CHANNELS = 1000
 _MOST_TYPES = 1000
 _TOO_COMPLEX = [UnreadableJson.TOO_COMPLEX, UnreadableJson.NOT_AN_OBJECT]
@@ -49,6 +51,29 @@ class ContractExchange(Exchange):
         self.operation = operation
         self.parameters = parameters
         """The segments of the path that the operation names."""
+        self._request_body: bytearray | None = bytearray() if traffic.reads_requests else None
+
+    def add_request_bytes(self, span: BytesArrived) -> None:
+        """Add bytes of the request body, up to 1 MiB."""
+        if self._request_body is not None:
+            self._request_body += span.data
+            if len(self._request_body) > _LARGEST_REQUEST:
+                self._request_body = None
+
+    @cached_property
+    def request_json(self) -> Any:
+        """The JSON in the body of the request, or an `UnreadableJson`; MISSING if the body is not known as a whole."""
+        request, body = self.request, self._request_body
+        length = header(request.headers, "content-length")
+        is_partial = body is None or Side.REQUEST in self.lost or length not in {None, str(len(body))}
+        if body is None or is_partial or request.is_invented or header(request.headers, "content-encoding"):
+            return MISSING
+        return read_json(bytes(body))
+
+    @property
+    def request_size(self) -> int:
+        """The number of bytes of the request body, as far as they are known."""
+        return len(self._request_body or b"")
 
     @property
     def cursor(self) -> str | None:
@@ -68,6 +93,8 @@ class ContractStream(EventStream):
     ) -> None:
         super().__init__(exchange.number, exchange.traffic, silences)
         self.request = exchange.request
+        self.request_json = exchange.request_json
+        """The JSON in the body of its request, as `ContractExchange.request_json`."""
         self.channel = channel
         channel.streams += 1
         self.cursor = exchange.cursor
@@ -137,6 +164,8 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
         """Keep-alives may be late by `tolerance_s`."""
         super().__init__(rules)
         self._contract = contract
+        self.reads_requests = contract.reads_requests
+        """Whether rules read the bodies of requests."""
         self._tolerance_s = tolerance_s
         self._plans: dict[tuple[str, tuple[str, ...]], _Plan] = {}
         self._channels: dict[tuple[str, str | int], ContractChannel] = {}

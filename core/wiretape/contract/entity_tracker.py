@@ -84,10 +84,14 @@ class EntityTracker:
 
     def lose(self) -> None:
         """Forget the entities, because any events may have been lost."""
+        self.forget()
+        self.is_complete = False
+
+    def forget(self) -> None:
+        """Begin with no entity, open or closed."""
         self.open.clear()
         self._inside.clear()
         self.closed.clear()
-        self.is_complete = False
 
     def begin_event(self) -> None:
         """Forget what was noted about the event before."""
@@ -98,7 +102,7 @@ class EntityTracker:
         entity, type_ = self.entity, event.type
         opens, closes = entity.opens.matches(type_), entity.closes.matches(type_)
         is_concerned = opens or closes or entity.continues.matches(type_)
-        key = entity.read_key(event.json) if is_concerned else None
+        key = self.read_key(event) if is_concerned else None
         if key is None:
             return
         self.is_concerned = True
@@ -108,6 +112,11 @@ class EntityTracker:
             self._close(key)
         elif not opens:
             self._continue(key)
+
+    def read_key(self, event: Event) -> Key | None:
+        """Return the key of an event; that of the only one that is open, if the event has none."""
+        key = self.entity.read_key(event.json)
+        return next(iter(self.open), None) if key is None and self.entity.single else key
 
     def close_parent(self, parent: Entity, key: Key) -> None:
         """Report the entities that are open inside one that the current event closes."""
@@ -123,13 +132,15 @@ class EntityTracker:
             yield Breach(Aspect.CLOSES, key, expected, "no event")
 
     def _open(self, event: Event, key: Key) -> None:
-        if key in self.open or key in self.closed:
+        if self.entity.single:
+            self._replace(key)
+        if key in self.open or (key in self.closed and not self.entity.reopens):
             again = "opened again" if key in self.open else "opened again after it was closed"
             self._breach(Aspect.OPENS_ONCE, key, "to be opened once", f"it {again}")
         elif not self.is_complete:
             self.is_uncertain = True
         parent = self.parent
-        parent_key = None if parent is None else parent.entity.read_key(event.json)
+        parent_key = None if parent is None else parent.read_key(event)
         self.current = OpenEntity(key, parent_key)
         if len(self.open) >= _MOST_ENTITIES:
             self.lose()
@@ -145,7 +156,19 @@ class EntityTracker:
         else:
             self.is_uncertain = True
 
+    def _replace(self, key: Key) -> None:
+        """Begin with nothing open, because a stream has one such entity at a time."""
+        for other in list(self.open):
+            got = f"it opened while {format_key(self.entity, other)} was open"
+            self._breach(Aspect.ONE_AT_A_TIME, key, "to be opened after the one before was closed", got)
+            self._remove(other)
+        for child in self.children:
+            child.forget()
+
     def _close(self, key: Key) -> None:
+        if self.entity.single and key not in self.open and self.open:
+            got, (key,) = format_key(self.entity, key), self.open
+            self._breach(Aspect.ONE_AT_A_TIME, key, "to be closed", got)
         self.current = self._remove(key)
         if self.current is None:
             self._miss(key, Aspect.CLOSES_ONCE, "to be closed once", "it closed again")

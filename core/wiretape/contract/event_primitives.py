@@ -1,4 +1,4 @@
-"""Primitives about the facts of single events: match, require, forbid, schema, unique, same."""
+"""Primitives about the facts of single events: match, require, forbid, schema, keys, unique, same."""
 
 import re
 from calendar import isleap
@@ -18,6 +18,7 @@ from wiretape.patterns import MISSING
 from wiretape.rules.catalogue import DROPPED_STATE, HELD, Check, Outcome, Problem, Scope, mismatch
 from wiretape.rules.finding import describe, quote
 
+_MOST_KEYS = 20
 _FRACTION = r"(?:[.,][0-9]+)?"
 _HOUR, _MINUTE, _SECOND = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]", "(?:[0-5][0-9]|60)"
 _TIME = (
@@ -192,6 +193,29 @@ class MatchesSchema(EventPrimitive):
         if not schema.is_quick(len(event.data), self.share):
             return LARGE_DATA
         return [Problem(each, subject=each) for each in schema.find_violations(event.json)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownKeys(EventPrimitive):
+    """The data of an event has only the keys that the JSON schema of its type names."""
+
+    on: EventSelection
+    keys: dict[str, frozenset[str]]
+    summary = "The data of an event has a key that the schema of its type does not name."
+    placeholders = ("name", "value")
+
+    def concerns(self, type_: str) -> bool:
+        """Whether a type has a schema."""
+        return type_ in self.keys
+
+    def check(self, event: Event, _stream: ContractStream) -> Outcome:
+        """Find the other keys."""
+        unknown = [key for key in event.document if key not in self.keys[event.type]][:_MOST_KEYS]
+        return [
+            mismatch(f"only keys of {quote(event.type)}", quote(key), subject=key, event=event, name=key, value=value)
+            for key in unknown
+            if not is_damaged(event, key) and (value := event.document[key]) is not MISSING
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

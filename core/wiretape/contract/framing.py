@@ -234,6 +234,12 @@ def _check_object(event: Event, _stream: EventStream) -> Outcome:
     return [mismatch("one JSON object as data", got)]
 
 
+@_declare(Requirement.LF_LINES, shapes=WITH_DATA)
+def _check_line_ends(event: Event, _stream: EventStream) -> Outcome:
+    """The lines of an event end with CR or CR LF instead of LF."""
+    return [mismatch("lines that end with LF", "CR in the event")] if b"\r" in event.frame.raw else HELD
+
+
 @_declare(Requirement.UNIQUE_KEYS, shapes=WITH_OBJECT)
 def _check_keys(event: Event, _stream: EventStream) -> Outcome:
     """The JSON object repeats a key at its top level; parsers differ in which value they use."""

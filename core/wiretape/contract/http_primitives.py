@@ -1,4 +1,4 @@
-"""Primitives about requests and responses: error and header."""
+"""Primitives about requests and responses: error, header and request_body."""
 
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
@@ -7,9 +7,11 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from wiretape.contract.contract_tables import ErrorAspect, ErrorTable, HeaderTable, RefusedTable
+from wiretape.contract.contract_traffic import ContractExchange
 from wiretape.contract.error_format import ErrorFormat
+from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.json_types import AllowedValues, RequiredFields
-from wiretape.contract.primitive import Primitive, SeenValues
+from wiretape.contract.primitive import LARGE_DATA, UNKNOWN_REQUEST, Primitive, SeenValues
 from wiretape.credential_names import CREDENTIAL_PARAMETERS, is_parameter
 from wiretape.event_format import shorten_value
 from wiretape.http_headers import is_preflight
@@ -24,6 +26,7 @@ from wiretape.rules.catalogue import (
     INCOMPLETE_BODY,
     REQUEST,
     RESPONSE,
+    STREAM_RESPONSE,
     Check,
     Inconclusive,
     Need,
@@ -49,6 +52,37 @@ class HttpPrimitive(Primitive):
             return super().reader_of(name)
         pointer = Pointer(name)
         return lambda values: pointer.read(values.get("body"))
+
+
+class RequestBody(Primitive):
+    """The body of a request for a stream is JSON that matches a schema."""
+
+    summary = "The body of a request for a stream does not match its JSON schema."
+
+    def __init__(self, schema: JsonSchema) -> None:
+        self._schema = schema
+
+    @property
+    def side(self) -> Party:
+        """The client breaks it."""
+        return Party.CLIENT
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its function."""
+        return (Check(STREAM_RESPONSE, self.check),)
+
+    def check(self, exchange: ContractExchange) -> Outcome:
+        """Validate the body of the request that a stream answers."""
+        document = exchange.request_json
+        if document is MISSING:
+            return None if exchange.request.is_invented else UNKNOWN_REQUEST
+        if document is UnreadableJson.TOO_COMPLEX:
+            return COMPLEX_JSON
+        if isinstance(document, UnreadableJson):
+            return [mismatch("JSON as the body of the request", "text that is not JSON")]
+        if not self._schema.is_quick(exchange.request_size):
+            return LARGE_DATA
+        return [Problem(each, subject=each) for each in self._schema.find_violations(document)]
 
 
 class ErrorEnvelope(HttpPrimitive):

@@ -1,6 +1,7 @@
 """JSON schemas of contracts, whose authors may be strangers: bounded time, and nothing outside the schema is read."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -24,6 +25,7 @@ class JsonSchema:
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Raises ValueError."""
         self._parts = _SchemaSize(document).parts
+        self._document = document
         try:
             self._validator = jsonschema_rs.Draft202012Validator(
                 dict(document), pattern_options=jsonschema_rs.RegexOptions(), offline=True
@@ -35,6 +37,19 @@ class JsonSchema:
     def is_quick(self, size: int, share: float = 1) -> bool:
         """Whether data of this many bytes can be compared in about this share of a second."""
         return self._parts * size <= _MOST_COMPARISONS * share
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The keys of objects that it names as `properties`, its `$ref` and `allOf` included."""
+
+        def names(schema: Any) -> Iterator[str]:
+            yield from schema.get("properties", ())
+            for each in schema.get("allOf", ()):
+                yield from names(each)
+            if "$ref" in schema:
+                yield from names(self._document["$defs"][schema["$ref"].removeprefix(_DEFINITIONS)])
+
+        return frozenset(names(self._document))
 
     def find_violations(self, value: Any) -> Iterator[str]:
         """Yield a sentence for each part of a value that does not match, and at most some."""

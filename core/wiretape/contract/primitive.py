@@ -20,6 +20,7 @@ from wiretape.rules.wording import Reader, Values
 
 UNKNOWN_BEGINNING: Final = Inconclusive("the recording does not show the stream from its beginning, without losses")
 UNKNOWN_TEXT: Final = Inconclusive("a delta has no text where the contract says that it is")
+UNKNOWN_REQUEST: Final = Inconclusive("the recording does not have the whole body of a request")
 LARGE_DATA: Final = Inconclusive("the data of an event is too large for the size of its JSON schema")
 _MOST_VALUES = 50_000
 

@@ -1,4 +1,4 @@
-"""Primitives about the order of a stream: first, last, counter, lifecycle, joined, resume, silence."""
+"""Primitives about the order of a stream: first, next, last, ends, counter, lifecycle, joined, resume, silence."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,11 +7,19 @@ from wiretape.contract.contract_tables import Aspect
 from wiretape.contract.contract_traffic import ContractChannel, ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
 from wiretape.contract.facts import Fact, format_key
-from wiretape.contract.primitive import UNKNOWN_BEGINNING, UNKNOWN_TEXT, EventPrimitive, EventSelection, Primitive
+from wiretape.contract.primitive import (
+    UNKNOWN_BEGINNING,
+    UNKNOWN_REQUEST,
+    UNKNOWN_TEXT,
+    EventPrimitive,
+    EventSelection,
+    Primitive,
+    is_damaged,
+)
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
 from wiretape.observations import Ending
-from wiretape.patterns import Globs, Pointer
+from wiretape.patterns import MISSING, Globs, Pointer
 from wiretape.rules.catalogue import (
     HELD,
     LOST_EVENTS,
@@ -25,7 +33,7 @@ from wiretape.rules.catalogue import (
     mismatch,
 )
 from wiretape.rules.exchange import EventStream, Silence, SilenceLimit, StreamEnd
-from wiretape.rules.finding import Location, quote
+from wiretape.rules.finding import Location, describe, quote
 
 _CUT_BY_OTHERS = Inconclusive("the stream was still open when the client, the proxy or the recording ended it")
 _CUT_IN_EVENT = Inconclusive("the stream ended in the middle of an event (SSE002)")
@@ -61,11 +69,119 @@ class First(EventPrimitive):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Next(EventPrimitive):
+    """Only events of these types directly follow some others."""
+
+    on: EventSelection
+    after: Globs
+    types: Globs
+    scope = Scope.STREAM
+    summary = "The event after {0.after} is not {0.types}."
+    placeholders = ("before",)
+
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
+        """Check the event after one of the others."""
+        state = stream.memory.get(self, dict[str, Event])
+        before, state["last"] = state.get("last"), event
+        if before is None or not self.after.matches(before.type):
+            return None
+        if self.types.matches(event.type):
+            return HELD
+        return [mismatch(f"{self.types} after {_type(before)}", _type(event), event=event, before=before.type)]
+
+    def lose(self, stream: ContractStream) -> Outcome:
+        """After lost bytes, it is unknown what an event follows."""
+        stream.memory.get(self, dict[str, Event]).clear()
+        return LOST_EVENTS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Echo(EventPrimitive):
+    """A fact of events is what the JSON body of their request has, in all of a stream or in the last one."""
+
+    on: EventSelection
+    fact: Fact
+    pointer: Pointer
+    is_last: bool
+    scope = Scope.STREAM
+    summary = "The fact `{0.fact}` is not `{0.pointer}` of the request."
+    placeholders = ("value", "wanted")
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions: one for the end, if only the last event counts."""
+        of_events = EventPrimitive.checks(self)
+        return (Check(STREAM_END, self.check_end), of_events[0]) if self.is_last else of_events
+
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
+        """Compare an event with the request, or remember it as the last one."""
+        if self.is_last:
+            stream.memory.get(self, dict[str, Event])["last"] = event
+            return None
+        return self._compare(event, stream)
+
+    def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
+        """Compare the last event."""
+        last = end.stream.memory.get(self, dict[str, Event]).get("last")
+        if end.stream.has_unknown_end or end.ended_by_service is None:
+            return LOST_EVENTS if end.stream.has_unknown_end else _CUT_BY_OTHERS
+        return None if last is None else self._compare(last, end.stream)
+
+    def _compare(self, event: Event, stream: ContractStream) -> Outcome:
+        wanted, value = self.pointer.read(stream.request_json), self.fact.read(event)
+        if stream.request_json is MISSING:
+            return UNKNOWN_REQUEST
+        if wanted is MISSING or value is MISSING:
+            return None
+        if shorten_value(wanted) == shorten_value(value):
+            return HELD
+        if is_damaged(event, value):
+            return None
+        expected = f"`{self.fact}` to be {describe(wanted)} as in the request"
+        values = {"value": value, "wanted": wanted}
+        return [mismatch(expected, describe(value), at=Location.of(event), event=event, **values)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ends(EventPrimitive):
+    """The response ends soon after the last event of some types."""
+
+    on: EventSelection
+    after: Globs
+    seconds: float
+    summary = "A response goes on for more than {0.seconds:g} seconds after {0.after} as the last event."
+    placeholders = ("seconds",)
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions."""
+        return (Check(STREAM_END, self.check_end), *EventPrimitive.checks(self)[:1])
+
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
+        """Remember the last event."""
+        stream.memory.get(self, dict[str, Event])["last"] = event
+        return None
+
+    def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
+        """Check when the stream ended, whoever ended it."""
+        last = end.stream.memory.get(self, dict[str, Event]).get("last")
+        if last is None or not self.after.matches(last.type):
+            return None
+        if end.stream.has_unknown_end:
+            return LOST_EVENTS
+        seconds = (end.time_ns - last.time_ns) / 1e9
+        if seconds <= self.seconds:
+            return HELD if end.ended_by_service else _CUT_BY_OTHERS
+        expected, got = f"the response to end within {self.seconds:g} s after {_type(last)}", f"{seconds:.1f} s"
+        return [mismatch(expected, got, at=Location.of(last), event=last, seconds=f"{seconds:.1f}")]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Last(EventPrimitive):
     """A stream that the service ends has one of these types last, and nothing after it."""
 
     on: EventSelection
     types: Globs
+    repeats: bool = False
+    """Whether other events can follow one of these types."""
     summary = "A stream ends without {0.types}, or goes on after it."
 
     def checks(self) -> tuple[Check[Any], ...]:
@@ -76,7 +192,7 @@ class Last(EventPrimitive):
         """Check that no event follows the last one."""
         state = stream.memory.get(self, dict[str, Event])
         before, state["last"] = state.get("last"), event
-        if before is None or not self.types.matches(before.type):
+        if before is None or self.repeats or not self.types.matches(before.type):
             return None
         return [mismatch(f"no event after {_type(before)}", _type(event), event=event)]
 
