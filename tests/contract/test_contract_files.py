@@ -166,6 +166,21 @@ def test_a_contract_extends_files_in_its_folder_only(tmp_path):
         with pytest.raises(InputError) as raised:
             load_contract(str(top))
         assert said in str(raised.value)
+
+    rules = "".join(
+        f'[[rule]]\ncode = "{code}"\nname = "n{code[-1]}"\nclause = "c"\nlast = "z"\nbreaks = ""\n'
+        for code in ("ABC001", "ABC002")
+    )
+    (tmp_path / "a" / "base.toml").write_text(base + rules, "utf-8")
+    top.write_text('contract = "top"\nextends = "a/base.toml"\nwithout = ["ABC001"]\n', "utf-8")
+    (tmp_path / "over.toml").write_text('contract = "over"\nextends = "top.toml"\n', "utf-8")
+    for file in (top, tmp_path / "over.toml"):
+        assert {"ABC001", "ABC002"} & load_contract(str(file)).catalogue.keys() == {"ABC002"}
+    for code in ("ABC003", "SSE001"):
+        top.write_text(f'contract = "top"\nextends = "a/base.toml"\nwithout = ["{code}"]\n', "utf-8")
+        with pytest.raises(InputError, match=f"{code} is not an inherited rule"):
+            load_contract(str(top))
+
     for number in range(9):
         (tmp_path / f"{number}.toml").write_text(f'contract = "n"\nextends = "{number + 1}.toml"\n', "utf-8")
     with pytest.raises(InputError, match="at most 5 contracts"):

@@ -354,6 +354,48 @@ def test_an_unknown_cursor_is_not_proven_by_some_of_the_events(contract, check):
     assert check(contract(f'{FINAL}\nkinds = ["durable"]'), *exchanges).verdict == "inconclusive"
 
 
+CUT = [b"id: a\ndata: {}\n\nid: b\ndata: {}\n\n"]
+NONE = "Expected the cursor of an event that the client received, such as `b`, got {}."
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "expected"),
+    [
+        ([("GET /x/7", CUT, "service-closed"), ("GET /x/7", WHOLE)], NONE.format("none")),
+        ([("GET /x/7", CUT, "service-closed"), ("GET /x/7", [])], NONE.format("none")),
+        ([("GET /x/7", CUT, "service-closed"), ("GET /x/7 q", stream("q"))], NONE.format("`q`")),
+        ([("GET /x/7", [LOST, b"\n\n", *CUT], "service-closed"), ("GET /x/7 q", stream("q"))], "inconclusive"),
+        ([("GET /x/7", CUT, "service-closed"), ("GET /x/7 a", WHOLE)], "pass"),
+        ([("GET /x/7", [], "service-closed"), ("GET /x/7", WHOLE)], "not-exercised"),
+        ([("GET /x/7", WHOLE), ("GET /x/7", WHOLE)], "not-exercised"),
+        ([("GET /x/7", WHOLE), ("GET /x/7 b", [])], "Expected no request after the last event `b`, got one."),
+        ([("GET /x/7", WHOLE, "client-closed"), ("GET /x/7 b", [])], "not-exercised"),
+        ([("GET /x/7", CUT, "service-closed"), ("GET /x/8", WHOLE)], "not-exercised"),
+    ],
+)
+def test_a_client_that_reconnects_sends_a_cursor_that_it_received(exchanges, expected, contract, check):
+    exchanges = [(request, chunks, *(ending or ["complete"])) for request, chunks, *ending in exchanges]
+    found = check(contract('reconnect = "z"'), *exchanges)
+    assert expected in {found.verdict, *found.messages}
+    assert all(each.side.value == "client" and each.event is None for each in found.findings if each.code == "TST001")
+
+
+def test_the_whole_text_can_be_elsewhere_in_each_final_event(contract, check):
+    texts = 'text = { "run.part" = "/part/text", "*" = "/all" }'
+    joined = f'joined = {{ entity = "run", deltas = "delta", final = ["run.part", "run.end"], {texts} }}'
+    stream = b"""data: {"type": "run.start", "run": 1}
+
+data: {"type": "delta", "run": 1, "text": "Hi"}
+
+data: {"type": "run.part", "run": 1, "part": {"text": "Ho"}}
+
+data: {"type": "run.end", "run": 1, "all": "Hi!"}
+
+"""
+    found = check(contract(joined), ("GET /x/7", [stream], "complete"))
+    assert [each.split("`")[1] for each in found.messages] == ["/part/text", "/all"]
+
+
 def test_deltas_of_each_type_have_their_text_elsewhere(contract, check, head):
     texts = 'delta = { types = "*.delta", text = { "call.*" = "/arguments", "*" = "/text" } }'
     head = head.replace('delta = { types = "delta", text = "/text" }', texts)

@@ -68,6 +68,7 @@ from wiretape.contract.stream_primitives import (
     Lifecycle,
     LongestSilence,
     Next,
+    Reconnect,
     Resume,
 )
 from wiretape.errors import InputError
@@ -84,7 +85,7 @@ from wiretape.rules.wording import Template, Wording
 PRIMITIVES = (
     *("match", "require", "forbid", "one_of", "utc_time", "deltas", "schema", "keys", "first", "next", "last", "ends"),
     *("counter", "unique", "echo", "request_body"),
-    *("lifecycle", "same", "joined", "resume", "silence", "error", "header", "no_parameter", "framing"),
+    *("lifecycle", "same", "joined", "resume", "reconnect", "silence", "error", "header", "no_parameter", "framing"),
 )
 """The keys of the primitives in a rule."""
 _PlacedRule = tuple[Layer, int, AnyRuleTable]
@@ -182,6 +183,7 @@ class _Builder:
                         self._schemas[name] = _schema(layer, type_.schema, path)
         tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.rules)]
         self._check_codes(tables)
+        tables = self._leave_out(tables)
         self._schema_share = min(1.0, _FULL_SHARES / max(1, sum(table.schema is not None for _, _, table in tables)))
         rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
         inherited = () if self._parent is None else self._parent.catalogue
@@ -264,6 +266,18 @@ class _Builder:
                 if unknown := [code for code in named if code not in codes]:
                     problem = f"unknown code {unknown[0]}{choices_hint(unknown[0], codes)}"
                     raise layer.source.error(("rule", index, key), problem)
+
+    def _leave_out(self, tables: Sequence[_PlacedRule]) -> list[_PlacedRule]:
+        """Return the rules without those that a layer leaves out of the ones that it inherits."""
+        kept = list(tables)
+        for layer in self._layers:
+            inherited = {table.code for below, _, table in kept if below is not layer and below.name != COMMON}
+            for index, code in enumerate(layer.table.without):
+                if code not in inherited:
+                    problem = f"{code} is not an inherited rule{choices_hint(code, inherited)}"
+                    raise layer.source.error(("without", index), problem)
+            kept = [each for each in kept if each[2].code not in layer.table.without]
+        return kept
 
     def _rule(self, layer: Layer, index: int, table: AnyRuleTable) -> Rule:
         path = ("rule", index)
@@ -348,6 +362,7 @@ class _Builder:
             "lifecycle": lambda: self._lifecycle(on, value),
             "joined": lambda: self._joined(on, value),
             "resume": lambda: self._resume(on, value),
+            "reconnect": lambda: Reconnect(on, Globs(value)),
             "silence": lambda: self._silence(value),
             "error": lambda: ErrorEnvelope(value, self._errors),
             "header": lambda: HeaderValue(value, self._errors),
@@ -382,7 +397,9 @@ class _Builder:
     def _joined(self, on: EventSelection, table: JoinedTable) -> Joined:
         self._require_text()
         entity = self._tracked_entity(table.entity)
-        return Joined(on, entity, Globs(table.deltas), Globs(table.final), Pointer(table.text))
+        texts = table.text if isinstance(table.text, dict) else {"*": table.text}
+        pointers = tuple((Globs(types), Pointer(text)) for types, text in texts.items())
+        return Joined(on, entity, Globs(table.deltas), Globs(table.final), pointers)
 
     def _resume(self, on: EventSelection, table: bool | ResumeTable) -> Resume:
         if isinstance(table, bool):

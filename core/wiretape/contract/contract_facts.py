@@ -321,7 +321,8 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
     joined = [rule.joined for layer in layers for rule in layer.rules if rule.joined is not None]
     for rule in joined if not texts else ():
         begins = list(entities[rule.entity].opens.patterns) if rule.entity in entities else None
-        texts[rule.entity] = TextTable(rule.deltas, rule.final, rule.text, begins)
+        whole = rule.text if isinstance(rule.text, str) else None
+        texts[rule.entity] = TextTable(rule.deltas, rule.final, whole, begins)
     return ContractFacts(
         top.table.contract,
         operations,

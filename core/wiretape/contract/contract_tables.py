@@ -258,7 +258,8 @@ class JoinedTable(Struct, forbid_unknown_fields=True):
 
     entity: _Short
     final: Names
-    text: _Short
+    text: _Short | Annotated[dict[_Short, _Short], Meta(min_length=1, max_length=100)]
+    """Where it has the text; a table has the pointers for some types, of which the first that fits counts."""
     deltas: Names = "*"
 
 
@@ -428,6 +429,7 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     same: _Short | SameTable | None = None
     joined: JoinedTable | None = None
     resume: bool | ResumeTable | None = None
+    reconnect: Names | None = None
     silence: _Seconds | SilenceTable | None = None
     error: ErrorAspect | ErrorTable | None = None
     header: _Short | HeaderTable | None = None
@@ -472,6 +474,8 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     source: _Prose = ""
     names: Annotated[list[_Short], Meta(max_length=1000)] = []
     extends: _Short | None = None
+    without: Annotated[list[_Code], Meta(max_length=MOST_RULES)] = []
+    """Codes of inherited rules that it does not have."""
     detect: bool = False
     keep_alive: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     other_types: bool = True

@@ -1,8 +1,10 @@
-"""Primitives about the order of a stream: first, next, last, ends, counter, lifecycle, joined, resume, silence."""
+"""Primitives about the order of streams: what is first, next and last, counters, entities, cursors and silence."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from wiretape.bounded_dict import make_room
 from wiretape.contract.contract_tables import Aspect
 from wiretape.contract.contract_traffic import ContractChannel, ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
@@ -14,11 +16,12 @@ from wiretape.contract.primitive import (
     EventPrimitive,
     EventSelection,
     Primitive,
+    SeenValues,
     is_damaged,
 )
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
-from wiretape.observations import Ending
+from wiretape.observations import Ending, header
 from wiretape.patterns import MISSING, Globs, Pointer
 from wiretape.rules.catalogue import (
     HELD,
@@ -32,14 +35,15 @@ from wiretape.rules.catalogue import (
     Scope,
     mismatch,
 )
-from wiretape.rules.exchange import EventStream, Silence, SilenceLimit, StreamEnd
-from wiretape.rules.finding import Location, describe, quote
+from wiretape.rules.exchange import EventStream, Silence, SilenceLimit, StreamEnd, may_be_unread
+from wiretape.rules.finding import Location, Party, describe, quote, quote_or_none
 
 _CUT_BY_OTHERS = Inconclusive("the stream was still open when the client, the proxy or the recording ended it")
 _CUT_IN_EVENT = Inconclusive("the stream ended in the middle of an event (SSE002)")
 _UNKNOWN_CURSOR = Inconclusive("the recording does not show the event that a cursor names")
 _MOST_STEPS = 10_000
 _MOST_SUCCESSORS = 50_000
+_MOST_READERS = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,9 +335,10 @@ class Joined(EventPrimitive):
     entity: Entity
     deltas: Globs
     final: Globs
-    text: Pointer
+    texts: tuple[tuple[Globs, Pointer], ...]
+    """Where events of which types have the whole text; the first that fits counts."""
     scope = Scope.STREAM
-    summary = "The joined texts of {0.deltas} differ from `{0.text}` of {0.final}."
+    summary = "The joined texts of {0.deltas} differ from the text of {0.final}."
 
     def concerns(self, type_: str) -> bool:
         """Whether events of a type are about the entity, and have one of the texts."""
@@ -353,7 +358,8 @@ class Joined(EventPrimitive):
         if not is_final:
             joined.add(event.text)
             return None
-        whole = self.text.read(event.json)
+        pointer = next((each for types, each in self.texts if types.matches(event.type)), None)
+        whole = None if pointer is None else pointer.read(event.json)
         if type(whole) is not str:
             return None
         if not joined.is_whole:
@@ -364,7 +370,7 @@ class Joined(EventPrimitive):
             return HELD
         got = f"{final.length:,} characters" if final.length != joined.length else "a different text of that length"
         name = format_key(self.entity, tracker.current.key)
-        expected = f"`{self.text}` to be the {joined.length:,} characters that the deltas of {name} have"
+        expected = f"`{pointer}` to be the {joined.length:,} characters that the deltas of {name} have"
         return [mismatch(expected, f"{got}: {quote(whole)}", event=event)]
 
 
@@ -487,6 +493,113 @@ class Resume(EventPrimitive):
         """After lost bytes, it is unknown which event comes next."""
         self._position(stream).before = None
         return LOST_EVENTS if stream.cursor is not None else None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A client as a reader of one channel."""
+
+    streams: int = 0
+    """Its streams that are open."""
+    last: str | None = None
+    """The cursor of the last event that it received."""
+    has_final: bool = False
+    """Whether its last stream had the last event of the channel."""
+    is_done: bool = False
+    """Whether it certainly received that event."""
+
+
+class _Readers:
+    """The clients that read a channel, and the cursors that they received."""
+
+    def __init__(self) -> None:
+        self.clients: dict[Hashable, _Reader] = {}
+        self.cursors = SeenValues()
+
+
+@dataclass(slots=True)
+class _ReaderStream:
+    """One stream of a reader."""
+
+    reader: _Reader
+    channel: ContractChannel
+    final_ns: int | None = None
+    """When the last event of the channel arrived."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reconnect(EventPrimitive):
+    """A client that reads a channel again sends the cursor of an event that it received, until it has the last one.
+
+    Requests from one address, with the same credentials and the same program, are from one client.
+    """
+
+    on: EventSelection
+    final: Globs
+    """The types of the last event of a channel."""
+    scope = Scope.CLIENT
+    side = Party.CLIENT
+    summary = "A client reads on without a cursor, with one that it did not receive, or after the last event."
+    placeholders = ("before", "value")
+
+    def checks(self) -> tuple[Check[Any], ...]:
+        """Return its functions: also one for the end, because a stream may have no event."""
+        return (Check(STREAM_END, self.check_end), *EventPrimitive.checks(self))
+
+    def check(self, event: Event, stream: ContractStream) -> Outcome:
+        """Compare the cursor of the request when the first event arrives, and remember what the client received."""
+        state, outcome = self._begin(stream)
+        if event.cursor is not None:
+            cursor = str(shorten_value(event.cursor))
+            stream.channel.memory.get(self, _Readers).cursors.add(cursor, event)
+            state.reader.last = cursor
+        if self.final.matches(event.type):
+            state.final_ns = event.time_ns
+        state.reader.has_final, state.reader.is_done = state.final_ns is not None, False
+        return outcome
+
+    def check_end(self, end: StreamEnd[ContractStream]) -> Outcome:
+        """Remember how a stream ended; compare the cursor if it had no event."""
+        state, outcome = self._begin(end.stream)
+        state.reader.streams -= 1
+        if state.final_ns is not None:
+            state.reader.is_done = not may_be_unread(state.final_ns, end.ending, end.time_ns)
+        return outcome
+
+    def lose(self, stream: ContractStream) -> Outcome:
+        """After lost bytes, it is unknown which cursors the client received."""
+        stream.channel.memory.get(self, _Readers).cursors.may_lack_some = True
+        return None
+
+    def _begin(self, stream: ContractStream) -> tuple[_ReaderStream, Outcome]:
+        state: _ReaderStream | None = stream.memory.get(self)
+        if state is not None and state.channel is stream.channel:
+            return state, None
+        readers, request = stream.channel.memory.get(self, _Readers), stream.request
+        names = ("authorization", "cookie", "user-agent")
+        client = (request.client, *(shorten_value(header(request.headers, name)) for name in names))
+        make_room(readers.clients, _MOST_READERS, lambda each: not each.streams)
+        reader = readers.clients.setdefault(client, _Reader())
+        reader.streams += 1
+        stream.memory[self] = begun = _ReaderStream(reader, stream.channel)
+        return begun, self._compare(stream, reader, readers.cursors) if state is None else None
+
+    def _compare(self, stream: ContractStream, reader: _Reader, cursors: SeenValues) -> Outcome:
+        last = reader.last
+        if last is None or reader.streams > 1 or stream.request.is_invented:
+            return None
+        cursor = None if stream.cursor is None else str(shorten_value(stream.cursor))
+        at = Location(stream.exchange, stream.request.time_ns)
+        if reader.has_final:
+            if not reader.is_done or cursor != last:
+                return None
+            return [mismatch(f"no request after the last event {quote(last)}", "one", at=at, before=last, value=cursor)]
+        if cursor is not None and cursors.find(cursor) is not None:
+            return HELD
+        if cursors.may_lack_some:
+            return _UNKNOWN_CURSOR
+        expected = f"the cursor of an event that the client received, such as {quote(last)}"
+        return [mismatch(expected, quote_or_none(cursor), at=at, before=last, value=cursor)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
