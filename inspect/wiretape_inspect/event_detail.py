@@ -21,7 +21,6 @@ from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.view.client_state_at_event import JoinedText, State, state_at
 from wiretape_inspect.view.entity_spans import Span
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import EventRow, event_rows
 
 MAX_BYTES = 4096
@@ -92,7 +91,7 @@ def detail_lines(
     recording: Recording, exchange: Exchange, context: EventContext, *, with_headers: bool = False
 ) -> Iterator[Line]:
     """Yield the lines about an event and what a client knows just after it."""
-    event, vocabulary = context.row.event, vocabulary_for(exchange)
+    event, vocabulary = context.row.event, exchange.vocabulary
     yield exchange_line(exchange)
     yield from header_lines(exchange) if with_headers else ()
     yield column_titles()

@@ -13,7 +13,6 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
 from wiretape_inspect.timeline_json import content, exchange_document
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Decoded bytes of a body that a line may contain, unless it is a stream."""
@@ -25,7 +24,7 @@ _OMITTED = frozenset({FrameKind.BLANK, FrameKind.BOM})
 def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]:
     """Return a line for each exchange, followed by one for each event and comment of a stream."""
     for exchange in exchanges:
-        line = {"kind": "exchange", **exchange_document(exchange, vocabulary_for(exchange))}
+        line = {"kind": "exchange", **exchange_document(exchange, exchange.vocabulary)}
         line["time"] = recording.info.iso_time(exchange.request.time_ns)
         if not exchange.is_stream:
             line["request_body"] = _body(recording, exchange, Side.REQUEST)

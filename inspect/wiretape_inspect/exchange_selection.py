@@ -9,7 +9,6 @@ from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Observation, last_time_ns
 from wiretape.recording import Capture, Exchange, Recording
 from wiretape.safe_text import printable
-from wiretape_inspect.view.recording_vocabulary import vocabularies_of
 
 ObservationReader = Callable[[], Iterator[Observation]]
 """Reads the selected observations in order of time; may be called repeatedly."""
@@ -28,7 +27,7 @@ def select_exchanges(
     selected = (exchange for exchange in recording.exchanges() if exchange.channel == channel)
     first = next(selected, None)
     if first is None:
-        name = vocabularies_of(recording)[0].channel.replace("_", " ") if vocabularies_of(recording) else "channel"
+        name = recording.vocabularies[0].channel.replace("_", " ") if recording.vocabularies else "channel"
         problem = f"There is no {name} {printable(channel)} in this recording"
         raise _selection_error(problem, name, f"{name}s", _channel_names(recording))
     return chain([first], selected)

@@ -35,7 +35,6 @@ from wiretape.rules import Finding, Rule, Severity
 from wiretape.safe_text import shorten
 from wiretape.time_limit import call_within
 from wiretape_inspect.rule_output import recorded_rules
-from wiretape_inspect.view.recording_vocabulary import request_keys
 
 EVENT_LIMIT = 1000
 """Events of a stream that its span contains; `wiretape.events` counts them all."""
@@ -238,7 +237,7 @@ def _exchange_attributes(exchange: Exchange) -> _Attributes:
             "http.response.status_code": response.status if response else None,
             "error.type": _error_type(exchange),
             "wiretape.exchange": exchange.number,
-            **_key_attributes(request_keys(exchange)),
+            **_key_attributes(exchange.keys),
             "wiretape.ending": str(exchange.ending),
         }
     )

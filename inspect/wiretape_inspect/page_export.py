@@ -50,7 +50,6 @@ from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.entity_spans import longest_silence
 from wiretape_inspect.view.filters import CompiledFilter, Subject
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, event_rows
 
 _Parts = Iterator[bytes]
@@ -187,7 +186,7 @@ def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) ->
     if not exchange.is_stream:
         yield from timeline_json.exchange_json_lines(page.recording, exchange, findings)
         return
-    vocabulary = vocabulary_for(exchange)
+    vocabulary = exchange.vocabulary
     yield dump_json({"row": "exchange", **timeline_json.exchange_document(exchange, vocabulary)})
     matches = None if window is None else _window_filter(window)
     following = 1  # the number of the next event
@@ -302,7 +301,7 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
             recent.popleft()
         return [chunk for chunk in recent if chunk[0] < end]
 
-    vocabulary = vocabulary_for(exchange)
+    vocabulary = exchange.vocabulary
     for row in event_rows(page.recording, exchange):
         event = row.event
         if window is not None and event.number > window.last:

@@ -23,7 +23,6 @@ from wiretape_inspect import timeline_json, timeline_text
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.view.delta_folding import StreamFold
 from wiretape_inspect.view.filters import Filter, compile_filter, finding_subject, may_match_exchange, parse_filter
-from wiretape_inspect.view.recording_vocabulary import vocabularies_of, vocabulary_for
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 POLL_S = 0.2
@@ -38,7 +37,7 @@ def follow_recording(path: Path, filter_: str, *, as_json: bool) -> Iterator[Lin
         # Opened anew each time: an open reader would keep the writer from closing the file cleanly.
         with open_recording(path) as recording:
             if follower is None:
-                follower = _Follower(parse_filter(filter_, vocabularies_of(recording)), as_json=as_json)
+                follower = _Follower(parse_filter(filter_, recording.vocabularies), as_json=as_json)
             is_closed = recording.info.ended_ns is not None
             position = recording.tail_position()
             if position != last:
@@ -68,7 +67,7 @@ class _Follower:
         """The exchanges whose line need not be printed before their next row."""
 
     def _rows(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[Line | str]:
-        vocabulary = vocabulary_for(exchange)
+        vocabulary = exchange.vocabulary
         for row in rows:
             if exchange.number not in self._headed:
                 self._note_head(exchange)

@@ -23,13 +23,8 @@ from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
 from wiretape_inspect.rule_output import recorded_rules
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
-from wiretape_inspect.view.client_state_at_event import request_cursor, state_at
+from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filters import CompiledFilter
-from wiretape_inspect.view.recording_vocabulary import (
-    request_keys,
-    vocabularies_of,
-    vocabulary_for,
-)
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -72,8 +67,8 @@ def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, A
         "ending_label": ending_label(exchange.ending, stream=exchange.is_stream),
         **members_of(exchange, "ended_ns", "operation", "ending", "detail"),
         "contract": vocabulary.contract,
-        "cursor": request_cursor(exchange),
-        **vocabulary.columns(request_keys(exchange), exchange.channel),
+        "cursor": exchange.cursor,
+        **vocabulary.columns(exchange.keys, exchange.channel),
         **members_of(exchange, "request_bytes", "response_bytes", "lost_bytes"),
     }
 
@@ -81,7 +76,7 @@ def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, A
 def listed_exchange(recording: Recording, exchange: Exchange) -> dict[str, Any]:
     """Return an exchange for a list of exchanges: with the number of its events, which is None without a stream."""
     events = recording.event_count(exchange.number) if exchange.is_stream else None
-    return {**exchange_document(exchange, vocabulary_for(exchange)), "events": events}
+    return {**exchange_document(exchange, exchange.vocabulary), "events": events}
 
 
 def exchange_row(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -129,7 +124,7 @@ def exchange_json_lines(
     rows = matching_rows(recording, exchange, findings, take)
     if rows is None:
         return
-    vocabulary = vocabulary_for(exchange)
+    vocabulary = exchange.vocabulary
     head = exchange_row(exchange, vocabulary)
     if not exchange.is_stream:
         yield dump_json({**head, **previews(recording, exchange), "findings": findings})
@@ -157,7 +152,7 @@ def detail_document(recording: Recording, exchange: Exchange, context: EventCont
     event = context.row.event
     findings = tuple(finding for finding in recording.findings(exchange.number) if finding.event == event.number)
     event_chunks = chunks(recording, exchange, event.frame.start, event.frame.end)
-    row, vocabulary = replace(context.row, findings=findings), vocabulary_for(exchange)
+    row, vocabulary = replace(context.row, findings=findings), exchange.vocabulary
     document = event_document(exchange, row, event_chunks, vocabulary)
     state = state_at(recording, exchange, event.number)
     return {**document, "base64": b64encode(event.raw).decode(), "state": state}
@@ -223,7 +218,7 @@ def recording_document(
         "exchanges": [listed_exchange(recording, exchange) for exchange in chosen],
         "findings": found,
         "contracts": info.contract_names,
-        "vocabularies": {each.contract: each.document() for each in vocabularies_of(recording)},
+        "vocabularies": {each.contract: each.document() for each in recording.vocabularies},
         "rules": rules_of(recording, found),
     }
 
@@ -244,7 +239,7 @@ def explained_rule(rule: Rule) -> dict[str, str]:
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
     """Yield a row for each message of a stream from number `first` to `last`, including deltas."""
-    vocabulary = vocabulary_for(exchange)
+    vocabulary = exchange.vocabulary
     for row in event_rows(recording, exchange, first):
         if row.event.number > last:
             return

@@ -12,10 +12,8 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.units import format_duration, format_integer, format_size, format_time
 from wiretape_inspect.styled_line import Line, Part, labelled
-from wiretape_inspect.view.client_state_at_event import request_cursor
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filters import CompiledFilter, request_subject
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import (
     GAP_NS,
     CutRow,
@@ -41,7 +39,7 @@ def exchange_line(exchange: Exchange) -> Line:
     if exchange.lost_bytes:
         about.append(f"{format_size(exchange.lost_bytes)} not recorded")
     status = response.status if response else 0
-    cursor = request_cursor(exchange)
+    cursor = exchange.cursor
     return labelled(
         (f"#{exchange.number:<4} ", "head"),
         (f"{request.method} {request.target}  ", "head"),
@@ -210,7 +208,7 @@ def exchange_lines(
     if with_headers:
         yield from header_lines(exchange)
     yield from _body_lines(recording, exchange)
-    vocabulary = vocabulary_for(exchange)
+    vocabulary = exchange.vocabulary
     for row in shown:
         yield from row_lines(row, vocabulary)
     if not exchange.is_stream:

@@ -13,7 +13,6 @@ from invoke import succeed
 from wiretape.recording import open_recording
 from wiretape_inspect import timeline_text
 from wiretape_inspect.view.filters import compile_filter, parse_filter
-from wiretape_inspect.view.recording_vocabulary import vocabularies_of
 from wiretape_inspect.view.timeline_rows import DeltaRow
 
 
@@ -89,7 +88,7 @@ def test_filter_and_its_negation_split_the_rows_and_keep_the_order(recording, co
 
 def items(recording, written):
     """Return everything that a filter leaves, with deltas one by one."""
-    take, found = compile_filter(parse_filter(written, vocabularies_of(recording))), []
+    take, found = compile_filter(parse_filter(written, recording.vocabularies)), []
     for exchange in recording.exchanges():
         rows = timeline_text.matching_rows(recording, exchange, (), take)
         if rows is None:

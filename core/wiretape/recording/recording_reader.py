@@ -15,6 +15,7 @@ import orjson
 
 from wiretape.content_encoding import is_identity
 from wiretape.contract.contract_facts import choose_contracts
+from wiretape.contract.vocabulary import vocabulary_of
 from wiretape.errors import RecordingError
 from wiretape.event import Event, TimedFrame
 from wiretape.files import file_errors, is_pipe
@@ -190,6 +191,8 @@ class Recording:
             self.info = _read_info(connection)
         self.contracts = choose_contracts(self.info.contracts)
         """Those that its exchanges belong to."""
+        self.vocabularies = tuple(map(vocabulary_of, self.contracts.contracts))
+        """Those of these contracts."""
 
     def __enter__(self) -> Self:
         return self

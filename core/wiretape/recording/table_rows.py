@@ -9,11 +9,13 @@ from itertools import accumulate
 
 import orjson
 
-from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice, RequestFacts
+from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice, ContractFacts, RequestFacts
 from wiretape.contract.contract_tables import MOST_ENTITIES
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
 from wiretape.errors import InputError
+from wiretape.contract.vocabulary import Vocabulary, vocabulary_of
 from wiretape.frame_reader import STREAM_START, FrameReader, StreamPosition
+from wiretape.http_headers import LAST_EVENT_ID, cursor_in
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -34,6 +36,7 @@ SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
 _MAX_NS = 2**62
 _INVENTED = "null"
 """The request headers of a request that an import invented."""
+_NO_CONTRACT = ContractFacts("", ())
 _REQUEST = {
     "id": "exchange",
     "client": "client",
@@ -158,6 +161,25 @@ class Exchange:
     def facts(self) -> RequestFacts | None:
         """What the contract that it belongs to says about its request; None if it belongs to none."""
         return self.contracts.find(self.request.method, self.request.target)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the contract that it belongs to; that of the recording's first if it belongs to none."""
+        found = self.facts
+        return vocabulary_of(next(iter(self.contracts.contracts), _NO_CONTRACT) if found is None else found.contract)
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """The keys of the entities that the path of its request names, by the names of these."""
+        return {} if self.facts is None else self.facts.keys
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor that its request resumes after; None if it starts from the beginning."""
+        place = None if self.facts is None else self.facts.operation.cursor
+        if place is not None:
+            return place.read(self.request)
+        return cursor_in(header(self.request.headers, LAST_EVENT_ID))
 
     @property
     def has_sequences_as_cursors(self) -> bool:

@@ -24,7 +24,6 @@ from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.terminal import Terminal
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 from wiretape_inspect.timeline_text import stored_findings
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 FORMAT = 1
 """The version of the JSON that `wiretape channels --json` prints."""
@@ -94,7 +93,7 @@ def summarise(recording: Recording) -> tuple[list[ChannelSummary], Counter[str]]
             others[str(exchange.response.status) if exchange.response else "no response"] += 1
             if exchange.channel is None:
                 continue
-        name = vocabulary_for(exchange).channel
+        name = exchange.vocabulary.channel
         summary = ChannelSummary(recording.info, name, exchange.channel)
         channel = channels.setdefault((name, exchange.channel), summary)
         frames = recording.frames(exchange.number) if exchange.is_stream else ()

@@ -26,7 +26,6 @@ from wiretape_inspect.timeline_json import detail_document, exchange_json_lines,
 from wiretape_inspect.timeline_text import exchange_lines, stored_findings
 from wiretape_inspect.view.entity_spans import EntitySpans, Span, entity_spans, with_names
 from wiretape_inspect.view.filters import EVERYTHING, Filter, compile_filter, may_match_exchange, parse_filter
-from wiretape_inspect.view.recording_vocabulary import vocabularies_of, vocabulary_for
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"
@@ -131,7 +130,7 @@ def show(
         elif pair is not None:
             lines = _reconnection_lines(recording, pair, as_json=as_json)
         else:
-            parsed = parse_filter(filter_, vocabularies_of(recording))
+            parsed = parse_filter(filter_, recording.vocabularies)
             selected = select_exchanges(recording, channel=channel, number=number)
             if entities:
                 lines = _entity_lines(recording, selected, as_json=as_json)
@@ -182,12 +181,12 @@ def _entity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json
     streams: dict[tuple[str, str | int], list[Exchange]] = {}
     for exchange in selected:
         if exchange.is_stream:
-            contract = vocabulary_for(exchange).contract
+            contract = exchange.vocabulary.contract
             # Keys of entities are those of a channel, or of a stream that names none.
             owner = exchange.number if exchange.channel is None else exchange.channel
             streams.setdefault((contract, owner), []).append(exchange)
     for exchanges in streams.values():
-        vocabulary, channel = vocabulary_for(exchanges[0]), exchanges[0].channel
+        vocabulary, channel = exchanges[0].vocabulary, exchanges[0].channel
         found = entity_spans(recording, exchanges, vocabulary)
         if as_json:
             for entity in vocabulary.entities.values():

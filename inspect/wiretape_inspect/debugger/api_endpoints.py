@@ -20,7 +20,6 @@ from wiretape_inspect.report.finding_location import locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.entity_spans import longest_silence, overview
 from wiretape_inspect.view.filters import compile_filter, parse_filter
-from wiretape_inspect.view.recording_vocabulary import vocabularies_of
 from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class NotFoundError(InputError):
 
 def _rows(recording: Recording, *, exchange: int, filter_: str = "") -> Iterator[str]:
     found = find_exchange(recording, exchange)
-    matches = compile_filter(parse_filter(filter_, vocabularies_of(recording)))
+    matches = compile_filter(parse_filter(filter_, recording.vocabularies))
     return timeline_json.exchange_json_lines(recording, found, list(recording.findings(found.number)), matches)
 
 
@@ -69,7 +68,7 @@ def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict
 
 
 def _matches(recording: Recording, *, filter_: str) -> Iterator[str]:
-    take = compile_filter(parse_filter(filter_, vocabularies_of(recording)))
+    take = compile_filter(parse_filter(filter_, recording.vocabularies))
     findings = stored_findings(recording)
     for exchange in recording.exchanges():
         rows = matching_rows(recording, exchange, findings.get(exchange.number, ()), take)

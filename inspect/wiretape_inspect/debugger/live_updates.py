@@ -26,7 +26,6 @@ from wiretape_inspect.debugger.api_endpoints import error_document, find_exchang
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.timeline_json import rules_of
 from wiretape_inspect.view.delta_folding import StreamFold
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0
@@ -252,7 +251,7 @@ class ChangingRows:
         if self._fold is None or found:
             self._restart(exchange, found)
         if exchange.is_stream and not self._finished:
-            yield from self._changes(self._numbered(recording, exchange), vocabulary_for(exchange))
+            yield from self._changes(self._numbered(recording, exchange), exchange.vocabulary)
 
     def _restart(self, exchange: Exchange, found: Sequence[Finding]) -> None:
         if self._fold is not None:

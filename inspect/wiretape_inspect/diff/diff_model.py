@@ -7,7 +7,7 @@ from typing import Literal
 from wiretape.json_diff import Difference
 from wiretape.json_path import JsonPath
 from wiretape.recording import Exchange
-from wiretape_inspect.view.recording_vocabulary import Keys
+from wiretape_inspect.view.timeline_rows import Keys
 
 DeltaComparison = Literal["text", "pieces", "none"]
 """text: the text that deltas join to.  pieces: also where it is cut.  none: deltas are not compared."""

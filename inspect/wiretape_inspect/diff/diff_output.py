@@ -12,7 +12,6 @@ from wiretape.recording import Exchange, Recording
 from wiretape.units import format_delay, format_integer
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffLocation, DiffTotal, ExchangeDiff, Kind
 from wiretape_inspect.styled_line import Line, labelled, wrapped
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""
@@ -144,7 +143,7 @@ def _documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:
             "type": entry.type or None,
             "fields": [_field(difference) for difference in entry.fields],
             **members_of(entry, "id", "sequence", "later_ns"),
-            **({} if exchange is None else vocabulary_for(exchange).columns(entry.keys)),
+            **({} if exchange is None else exchange.vocabulary.columns(entry.keys)),
         }
 
 

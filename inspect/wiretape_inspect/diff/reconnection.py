@@ -12,8 +12,6 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
 from wiretape_inspect.diff.alignment import find_delays, out_of_order
 from wiretape_inspect.diff.diff_model import TOLERANCE_NS
-from wiretape_inspect.view.client_state_at_event import request_cursor
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 Status = Literal["known", "same", "moved", "delayed", "changed", "repeated", "lost", "pending", "new"]
 """known: on the first connection up to the cursor, and not repeated, as expected.
@@ -86,7 +84,7 @@ def compare_connections(recording: Recording, first: Exchange, second: Exchange)
     _check(first, second)
     before, before_again = _events(recording, first)
     after, after_again = _events(recording, second)
-    cursor = request_cursor(second)
+    cursor = second.cursor
     cursor_event = before[cursor].shown.event if cursor in before else 0
     furthest = max((before[id_].shown.event for id_ in after if id_ in before), default=0)
     has_new = any(id_ not in before for id_ in after)
@@ -107,7 +105,7 @@ def compare_connections(recording: Recording, first: Exchange, second: Exchange)
 
 
 def _check(first: Exchange, second: Exchange) -> None:
-    name = vocabulary_for(first).channel.replace("_", " ")
+    name = first.vocabulary.channel.replace("_", " ")
     for exchange in (first, second):
         if not exchange.is_stream:
             raise InputError(f"Exchange {exchange.number} is not an event stream: choose two streams of one {name}.")

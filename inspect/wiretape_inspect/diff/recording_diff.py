@@ -15,7 +15,6 @@ from wiretape_inspect.diff.alignment import Key, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff
 from wiretape_inspect.diff.stream_diff import StreamItems, comparable_document, compare_events, compare_texts
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, may_be_id, without_fingerprints
-from wiretape_inspect.view.client_state_at_event import request_cursor
 
 _DEFAULTS = DiffOptions()
 _RESPONSE_HEADERS = ("content-type", RETRY_AFTER.lower())
@@ -84,7 +83,7 @@ class RecordingDiff:
             yield Difference("request method", here.method, there.method)
         if self._values.differences(*(_target_document(each, ids=self._options.ids) for each in (first, second))):
             yield Difference("request target", here.target, there.target)
-        cursors = (request_cursor(first), request_cursor(second))
+        cursors = (first.cursor, second.cursor)
         if not self._values.is_same_id(*cursors):
             yield Difference(f"request header {LAST_EVENT_ID.lower()}", *map(_or_missing, cursors))
         yield from self._headers("request", here.headers, there.headers, self._options.headers)
@@ -187,7 +186,7 @@ def _pair_exchanges(
 
 def _keys(exchanges: Iterable[Exchange], channels: Mapping[str, int], *, ids: bool) -> Iterator[_ExchangeKey]:
     for exchange in exchanges:
-        request, cursor = exchange.request, request_cursor(exchange)
+        request, cursor = exchange.request, exchange.cursor
         outcome = (
             exchange.is_stream,
             exchange.response.status if exchange.response else None,

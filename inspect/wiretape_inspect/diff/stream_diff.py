@@ -23,7 +23,7 @@ from wiretape.sse import FrameKind
 from wiretape_inspect.diff.alignment import Key, find_delays, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff, Kind
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, is_time
-from wiretape_inspect.view.recording_vocabulary import Keys
+from wiretape_inspect.view.timeline_rows import Keys
 
 MAX_TEXT_LENGTH = 1_000_000
 """Characters of a delta text that are kept; the rest is compared by its length."""

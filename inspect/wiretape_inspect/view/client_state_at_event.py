@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from wiretape.content_encoding import is_identity
 from wiretape.contract.vocabulary import JoinedTextTypes
 from wiretape.event import Event
-from wiretape.http_headers import LAST_EVENT_ID, cursor_in
-from wiretape.observations import header
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.view.entity_spans import (
     ChannelState,
@@ -16,7 +14,6 @@ from wiretape_inspect.view.entity_spans import (
     Span,
     with_names,
 )
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 MAX_TEXT = 100_000
 """Characters of a text that are kept: the last ones."""
@@ -77,7 +74,7 @@ class ClientHistory:
     def __init__(self, recording: Recording, exchange: Exchange) -> None:
         """Begin before the first event of the connection."""
         self._recording = recording
-        self._vocabulary = vocabulary_for(exchange)
+        self._vocabulary = exchange.vocabulary
         self._spans = EntitySpans(self._vocabulary)
         self._texts = {types.name: JoinedText() for types in self._vocabulary.texts}
         self._sequence: int | None = None
@@ -88,7 +85,7 @@ class ClientHistory:
         self._begin(exchange)
 
     def _begin(self, exchange: Exchange) -> None:
-        self._cursor = request_cursor(exchange)
+        self._cursor = exchange.cursor
         self._last = EventLocation(exchange.number, 0, exchange.request.time_ns)
 
     def read(self, exchange: Exchange, until: int = _END) -> None:
@@ -176,7 +173,7 @@ class ClientHistory:
 
 def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange]:
     """Yield the connections that a client resumed from, the latest first."""
-    while cursor := request_cursor(exchange):
+    while cursor := exchange.cursor:
         earlier = [
             other
             for other in recording.exchanges()
@@ -186,11 +183,3 @@ def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange
         if found is None:
             return
         yield (exchange := found)
-
-
-def request_cursor(exchange: Exchange) -> str | None:
-    """Return the cursor that the request resumes after; None if it starts from the beginning."""
-    place = None if exchange.facts is None else exchange.facts.operation.cursor
-    if place is not None:
-        return place.read(exchange.request)
-    return cursor_in(header(exchange.request.headers, LAST_EVENT_ID))

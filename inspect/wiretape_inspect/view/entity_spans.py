@@ -9,8 +9,7 @@ from typing import Literal
 from wiretape.contract.vocabulary import Vocabulary
 from wiretape.event_format import Entity
 from wiretape.recording import Exchange, Gap, Recording
-from wiretape_inspect.view.recording_vocabulary import Keys, vocabulary_for
-from wiretape_inspect.view.timeline_rows import GAP_NS
+from wiretape_inspect.view.timeline_rows import GAP_NS, Keys
 
 MAX_NAMED = 50
 """Number of spans whose first event is looked up."""
@@ -165,7 +164,7 @@ class Overview:
 def overview(recording: Recording, exchange: Exchange) -> Overview:
     """Return a stream at a glance, as far as it is indexed; the index of a growing recording may lag behind."""
     began = exchange.began_ns
-    vocabulary = vocabulary_for(exchange)
+    vocabulary = exchange.vocabulary
     found = entity_spans(recording, [exchange], vocabulary)
     last = recording.last_frame_ns(exchange.number)
     return Overview(

@@ -26,12 +26,12 @@ from wiretape.rules import Finding
 from wiretape.safe_text import closest_match, shorten
 from wiretape.sse import FrameKind
 from wiretape.units import parse_duration
-from wiretape_inspect.view.recording_vocabulary import Keys, request_keys
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
     EndRow,
     EventRow,
+    Keys,
     LostRow,
     OversizedRow,
     PauseRow,
@@ -322,7 +322,7 @@ def request_subject(exchange: Exchange, previews: Iterable[str], findings: Itera
         ("request",),
         exchange.number,
         exchange.channel,
-        request_keys(exchange),
+        exchange.keys,
         codes=_codes(findings),
         texts=lambda: texts,
     )

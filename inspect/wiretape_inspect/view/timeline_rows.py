@@ -4,7 +4,7 @@ Rows are derived from events.  An event has its own row, except that consecutive
 keep-alives are counted in a `PauseRow`.  An event with a finding is never folded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from wiretape.event import Event
@@ -12,8 +12,9 @@ from wiretape.event_preview import PREVIEW, truncate
 from wiretape.observations import Ending
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect.view.recording_vocabulary import Keys
 
+Keys = Mapping[str, str]
+"""The keys of an event, by the names of the entities."""
 GAP_NS = 1_000_000_000
 """Shortest time without events that is marked as a gap."""
 

@@ -17,7 +17,6 @@ from wiretape.observations import Side
 from wiretape.recording import open_recording
 from wiretape_inspect import timeline_json
 from wiretape_inspect.view.delta_folding import stream_rows
-from wiretape_inspect.view.recording_vocabulary import vocabulary_for
 
 TABLES = read_tables(__file__)
 
@@ -156,7 +155,7 @@ async def test_reading_stops_when_the_client_disconnects(tape, message, open_deb
 def test_fast_and_generic_encoding_of_rows_are_equal(session):
     with open_recording(session) as recording:
         for exchange in recording.exchanges():
-            vocabulary = vocabulary_for(exchange)
+            vocabulary = exchange.vocabulary
             for row in stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE)):
                 encoded = dump_json(timeline_json.row_document(7, row, vocabulary))
                 assert timeline_json.row_json(7, row, vocabulary) == encoded
