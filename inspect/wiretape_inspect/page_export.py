@@ -44,7 +44,7 @@ from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.event_detail import Chunk, chunks
-from wiretape_inspect.page.bundle import exported_page
+from wiretape_inspect.page import exported_page
 from wiretape_inspect.timeline_text import stored_findings
 from wiretape_inspect.view.client_state_at_event import ClientHistory, State
 from wiretape_inspect.view.delta_folding import stream_rows

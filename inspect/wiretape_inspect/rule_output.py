@@ -30,7 +30,7 @@ from wiretape.rules import Rule, RuleSet
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
 from wiretape.units import format_duration, format_time
-from wiretape_inspect.styled_line import Line, labelled
+from wiretape_inspect.terminal_output import Line, labelled
 
 MAX_WIDTH = 100
 """Columns of the text, unless the terminal is narrower."""

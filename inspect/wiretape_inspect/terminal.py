@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from wiretape.safe_text import printable
-from wiretape_inspect.styled_line import STYLES, Line
+from wiretape_inspect.terminal_output import STYLES, Line
 
 MIN_WIDTH = 40
 """Columns that a terminal is assumed to have at least."""

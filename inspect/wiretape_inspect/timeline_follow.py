@@ -20,7 +20,7 @@ from wiretape.recording import Exchange, Recording, TailPosition, open_recording
 from wiretape.rules import Finding
 from wiretape.sse import is_event_stream
 from wiretape_inspect import timeline_json, timeline_text
-from wiretape_inspect.styled_line import Line
+from wiretape_inspect.terminal_output import Line
 from wiretape_inspect.view.delta_folding import StreamFold
 from wiretape_inspect.view.filters import Filter, compile_filter, finding_subject, may_match_exchange, parse_filter
 from wiretape_inspect.view.timeline_rows import StreamRow

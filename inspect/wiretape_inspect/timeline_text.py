@@ -11,7 +11,7 @@ from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.units import format_duration, format_integer, format_size, format_time
-from wiretape_inspect.styled_line import Line, Part, labelled
+from wiretape_inspect.terminal_output import Line, Part, labelled
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filters import CompiledFilter, request_subject
 from wiretape_inspect.view.timeline_rows import (

@@ -10,7 +10,7 @@ from functools import partial
 
 from wiretape.control_protocol import check_token
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
-from wiretape_replay.access.contract_errors import malformed_request_handler
+from wiretape_replay.access.contract_errors import count_request_ids, malformed_request_handler
 from wiretape_replay.channel.channel_log import LogEntry
 from wiretape_replay.channel.channel_streams import FaultySender
 from wiretape_replay.client_verdict.client_checker import ClientChecker
@@ -19,7 +19,6 @@ from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.fault_schedule import FaultSchedule, Identify, StreamFaults
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.faults.frame_damage import Instruction, LogFault, PauseSending, SendBytes, SendError
-from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import Handler, HttpServer
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ResponseWriter
@@ -54,7 +53,7 @@ class OfflineServer:
         log: Callable[[str], None] | None,
         checker: ClientChecker | None,
         token: str | None,
-        ids: RequestIdCounter | None = None,
+        ids: Callable[[], str] | None = None,
         bases: Collection[str] = ("",),
         identify: Identify | None = None,
     ) -> None:
@@ -65,7 +64,7 @@ class OfflineServer:
 
         Raises InputError for a token that cannot be sent in a header.
         """
-        self.ids = ids or RequestIdCounter()
+        self.ids = ids or count_request_ids()
         """Ids of the responses that do not come from a recording."""
         self.faults = FaultSchedule(script, contracts, identify)
         self._contracts = contracts
@@ -104,7 +103,7 @@ class OfflineServer:
         if self._checker is not None:
             control.client_findings = self._checker.attribution.client.kept
             self._checker.on_finding.append(lambda _: control.changes.notify())
-        malformed = malformed_request_handler(self._contracts.main.errors, self.ids.next, allowed_methods)
+        malformed = malformed_request_handler(self._contracts.main.errors, self.ids, allowed_methods)
         api = ControlApi(control, self.token)
         server = HttpServer(handler, self._log, listener, malformed, control=api.respond)
         try:
@@ -125,7 +124,7 @@ class OfflineServer:
 class FaultActions:
     """Applies the faults of one server to its connections."""
 
-    def __init__(self, schedule: FaultSchedule, ids: RequestIdCounter) -> None:
+    def __init__(self, schedule: FaultSchedule, ids: Callable[[], str]) -> None:
         """`ids` are for errors that are sent."""
         self._schedule = schedule
         self._ids = ids
@@ -166,7 +165,7 @@ class FaultActions:
             elif isinstance(instruction, PauseSending):
                 await asyncio.sleep(instruction.time_ns / 1e9)
             elif isinstance(instruction, SendError):
-                await writer.respond(instruction.response(self._ids.next()))
+                await writer.respond(instruction.response(self._ids()))
                 return True
             else:
                 await writer.end(instruction.ending)

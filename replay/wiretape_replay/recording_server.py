@@ -11,6 +11,7 @@ from wiretape.contract.contract_tables import ErrorCase
 from wiretape.http_headers import bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
+from wiretape_replay.access.contract_errors import count_request_ids
 from wiretape_replay.channel.channel_log import EntryKind, PlayableChannel, RecordedChannels
 from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
 from wiretape_replay.channel.channel_streams import ChannelStreams
@@ -25,7 +26,6 @@ from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.fault_schedule import identify_request
-from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import ReplayOptions
@@ -88,7 +88,7 @@ async def serve_replay(
     Raises RecordingError for a file that cannot be replayed, and InputError for an address that cannot be used.
     """
     options = options or ReplayOptions()
-    ids = RequestIdCounter()
+    ids = count_request_ids()
     with open_recording(recording_path) as recording:
         warnings: list[str] = []
         contracts = options.contracts_for(recording)
@@ -129,7 +129,7 @@ async def serve_replay(
         access = None
         policy = options.access_policy(contracts, recorded_keys=_required_keys(recording, contracts))
         if policy is not None:
-            access = AccessControl(policy, contracts, ids.next, _workspaces_of(channels.by_name, contracts))
+            access = AccessControl(policy, contracts, ids, _workspaces_of(channels.by_name, contracts))
         control = replay_control(playheads, verbatim, player, contracts)
         handler = verbatim.respond if player is None else player.respond
         try:

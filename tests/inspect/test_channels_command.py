@@ -9,8 +9,8 @@ from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.commands.channels import summary_lines
-from wiretape_inspect.styled_line import Line
 from wiretape_inspect.terminal import Terminal
+from wiretape_inspect.terminal_output import Line
 
 
 def finding(number, severity=Severity.ERROR):

@@ -25,9 +25,9 @@ from invoke import succeed
 from wiretape_process import run_wiretape
 
 from wiretape.contract.contract_facts import detected_contracts
-from wiretape.recording import Writer, open_recording, sql_views
+from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.commands.datasette import read_descriptions
+from wiretape_inspect.commands.datasette import read_columns, read_descriptions
 
 WORDS = read_descriptions(detected_contracts().contracts)
 QUERIES = {query["name"]: query for query in WORDS["queries"]}
@@ -96,7 +96,7 @@ def _wiretape(*args: str, cwd: Path) -> str:
 
 def test_the_descriptions_cover_exactly_all_tables_views_and_columns(tmp_path: Path) -> None:
     Writer.create(tmp_path / "new.db", upstream="http://service").close()
-    there = sql_views.read_columns(tmp_path / "new.db")
+    there = read_columns(tmp_path / "new.db")
     assert set(WORDS["tables"]) == set(there)
     for name, columns in there.items():
         described = WORDS["tables"][name]

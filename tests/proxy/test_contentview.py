@@ -12,7 +12,7 @@ with warnings.catch_warnings(action="ignore"):
     from mitmproxy import contentviews
     from mitmproxy.test import tflow
 
-    from wiretape_proxy.contentview import NAME, EventStreamView, install, render_stream
+    from wiretape_proxy.flow_display import NAME, EventStreamView, install, render_stream
 
 ESCAPE = chr(0x1B)
 RIGHT_TO_LEFT = chr(0x202E)

@@ -13,13 +13,13 @@ from service_contracts import SERVICE
 
 from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
+from wiretape_replay.access.contract_errors import count_request_ids
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry, PlayableChannel, RecordedChannels
 from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
 from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.recording_server import replay_control
@@ -178,7 +178,7 @@ async def playing(
     playheads = Playheads(speed=speed, paused=paused, per_connection=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
         others = VerbatimPlayer(recording, math.inf)
-        streams = ChannelStreams(playheads, RequestIdCounter(), SERVICE)
+        streams = ChannelStreams(playheads, count_request_ids(), SERVICE)
         by_path = {("agent-sessions", name): session for name, session in sessions.items()}
         finder = ChannelFinder(RecordedChannels(sessions, by_path), others.queues, SERVICE)
         player = ChannelPlayer(finder, others, streams, known=frozenset([*sessions, *known]))

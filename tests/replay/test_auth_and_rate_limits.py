@@ -10,7 +10,7 @@ from wiretape.contract.service_terms import Limit
 from wiretape.observations import header
 from wiretape_replay.access.access_settings import AccessPolicy, ApiKey
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
-from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.access.contract_errors import count_request_ids
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 
 LIMITS = SERVICE.limits
@@ -31,7 +31,7 @@ def asked(key="a", method="GET", target=STREAM, more=()):
 
 
 def guard(service, workspace_of=lambda _: None):
-    return AccessControl(service, SERVICE, RequestIdCounter().next, workspace_of)
+    return AccessControl(service, SERVICE, count_request_ids(), workspace_of)
 
 
 def outcome(answer):

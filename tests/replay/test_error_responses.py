@@ -23,8 +23,7 @@ from wiretape.rules import Party
 from wiretape_contracts.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
 from wiretape_contracts.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape_replay.access.auth_and_rate_limits import limit_values
-from wiretape_replay.access.contract_errors import error_response, refuse
-from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.access.contract_errors import count_request_ids, error_response, refuse
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"
 ERRORS = SERVICE.main.errors
@@ -125,5 +124,5 @@ def test_without_an_envelope_refusals_are_plain_text():
 
 
 def test_request_ids_are_counted():
-    numbers = RequestIdCounter()
-    assert [numbers.next() for _ in range(3)] == ["wiretape-1", "wiretape-2", "wiretape-3"]
+    numbers = count_request_ids()
+    assert [numbers() for _ in range(3)] == ["wiretape-1", "wiretape-2", "wiretape-3"]

@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 from service_contracts import SERVICE
 
-from wiretape_replay.access.contract_errors import malformed_request_handler
-from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.access.contract_errors import count_request_ids, malformed_request_handler
 from wiretape_replay.http_server import aiohttp_server
 from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import HttpResponse
@@ -51,7 +50,7 @@ def _no_end_in_sight(monkeypatch):
 @contextlib.asynccontextmanager
 async def serving():
     """A server; yields its port."""
-    malformed = malformed_request_handler(SERVICE.main.errors, RequestIdCounter("req").next, lambda _: ())
+    malformed = malformed_request_handler(SERVICE.main.errors, count_request_ids("req"), lambda _: ())
     server = HttpServer(Brief().respond, lambda _: None, malformed=malformed)
     url = await server.start("127.0.0.1", 0)
     try:

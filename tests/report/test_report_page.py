@@ -10,7 +10,7 @@ from invoke import succeed
 from vector_text import vector_text
 
 from wiretape.checker import CATALOGUE
-from wiretape_inspect.page.bundle import exported_page
+from wiretape_inspect.page import exported_page
 from wiretape_inspect.report import html_format
 
 BROKEN = vector_text("SEQ001", "breaks")

@@ -8,7 +8,7 @@ from pathlib import Path
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import file_errors, write_error
 from wiretape.recording.compressed_file import decompressed_parts, is_compressed
-from wiretape.recording.formats.registry import detect_format, is_text
+from wiretape.recording.formats import detect_format, is_text
 from wiretape.recording.recording_builder import build_recording
 from wiretape.recording.recording_reader import Recording, open_database
 from wiretape.recording.schema import is_sqlite_file

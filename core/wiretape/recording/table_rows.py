@@ -12,8 +12,8 @@ import orjson
 from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice, ContractFacts, RequestFacts
 from wiretape.contract.contract_tables import MOST_ENTITIES
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
-from wiretape.errors import InputError
 from wiretape.contract.vocabulary import Vocabulary, vocabulary_of
+from wiretape.errors import InputError
 from wiretape.frame_reader import STREAM_START, FrameReader, StreamPosition
 from wiretape.http_headers import LAST_EVENT_ID, cursor_in
 from wiretape.observations import (

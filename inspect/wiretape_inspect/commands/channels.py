@@ -20,9 +20,8 @@ from wiretape.rules import Finding
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
 from wiretape.units import format_duration, format_integer
-from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.terminal import Terminal
-from wiretape_inspect.terminal_output import find_terminal, write_lines
+from wiretape_inspect.terminal_output import Line, find_terminal, labelled, wrapped, write_lines
 from wiretape_inspect.timeline_text import stored_findings
 
 FORMAT = 1

@@ -16,8 +16,7 @@ from wiretape.units import Duration
 from wiretape_inspect.diff import diff_output
 from wiretape_inspect.diff.diff_model import DeltaComparison, DiffOptions, DiffTotal, ExchangeDiff
 from wiretape_inspect.diff.recording_diff import RecordingDiff
-from wiretape_inspect.styled_line import Line, labelled
-from wiretape_inspect.terminal_output import write_lines
+from wiretape_inspect.terminal_output import Line, labelled, write_lines
 
 _FORMAT = 1
 _EXCHANGES = re.compile(r"(\d{1,18})(?::(\d{1,18}))?", re.ASCII)

@@ -30,8 +30,7 @@ from wiretape_inspect.probe.probe_runner import (
 )
 from wiretape_inspect.probe.reproduction import judge
 from wiretape_inspect.report.case_results import SERVICE_RULES, CaseDescription, CaseResult, CaseVerdict
-from wiretape_inspect.styled_line import Line, labelled
-from wiretape_inspect.terminal_output import write_lines
+from wiretape_inspect.terminal_output import Line, labelled, write_lines
 
 _DEFAULT_FILE = Path("probe.toml")
 _STYLES = {

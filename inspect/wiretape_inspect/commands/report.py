@@ -20,6 +20,7 @@ from wiretape_inspect.contract_options import allow_code_option, load_contracts
 from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.file_checks import (
     SMALL,
+    RuleChoice,
     Totals,
     body_bytes,
     check_recordings,
@@ -30,7 +31,6 @@ from wiretape_inspect.report.file_checks import (
 )
 from wiretape_inspect.report.recording_report import add_cases
 from wiretape_inspect.report.remote_files import expand_name, is_url, shown_name
-from wiretape_inspect.report.rule_choice import RuleChoice
 
 _NOT_WITH_SUMMARY = {
     "formats": "--format",

@@ -19,8 +19,7 @@ from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.report import FORMATS, Report, ReportOptions, load_format
 from wiretape_inspect.report.baseline import BaselineUse
-from wiretape_inspect.styled_line import Line
-from wiretape_inspect.terminal_output import find_terminal, write_lines
+from wiretape_inspect.terminal_output import Line, find_terminal, write_lines
 
 _ORDER = "wiretape.order"
 _DEFAULT = "text"

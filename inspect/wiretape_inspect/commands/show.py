@@ -19,8 +19,7 @@ from wiretape.units import format_delay, format_duration, format_integer
 from wiretape_inspect.diff.reconnection import ConnectionEvent, IdComparison, Reconnection, Status, compare_connections
 from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
 from wiretape_inspect.exchange_selection import select_exchanges
-from wiretape_inspect.styled_line import Line, labelled, wrapped
-from wiretape_inspect.terminal_output import write_lines
+from wiretape_inspect.terminal_output import Line, labelled, wrapped, write_lines
 from wiretape_inspect.timeline_follow import follow_recording
 from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_json_lines
 from wiretape_inspect.timeline_text import exchange_lines, stored_findings

@@ -37,7 +37,7 @@ from wiretape_inspect.debugger.replay_forwarder import ReplayAddress, ReplayForw
 from wiretape_inspect.diff.diff_model import TOLERANCE_NS, DiffOptions, DiffTotal
 from wiretape_inspect.diff.diff_output import json_lines
 from wiretape_inspect.diff.recording_diff import RecordingDiff
-from wiretape_inspect.page.bundle import CONTENT_TYPES, read_page_file, served_page
+from wiretape_inspect.page import CONTENT_TYPES, read_page_file, served_page
 from wiretape_inspect.timeline_json import recording_document
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

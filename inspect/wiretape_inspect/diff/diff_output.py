@@ -11,7 +11,7 @@ from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording
 from wiretape.units import format_delay, format_integer
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffLocation, DiffTotal, ExchangeDiff, Kind
-from wiretape_inspect.styled_line import Line, labelled, wrapped
+from wiretape_inspect.terminal_output import Line, labelled, wrapped
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""

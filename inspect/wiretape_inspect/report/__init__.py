@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 
 from wiretape_inspect.report.recording_report import Report, ReportOptions, check_recording
-from wiretape_inspect.styled_line import Line
+from wiretape_inspect.terminal_output import Line
 
 __all__ = ["FORMATS", "Report", "ReportFormat", "ReportOptions", "check_recording", "load_format"]
 

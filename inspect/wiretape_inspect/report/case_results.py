@@ -17,7 +17,7 @@ from wiretape.labels import count_of
 from wiretape.recording import Recording
 from wiretape.rules import Finding, Party, Severity, Tally, Verdict, parse_service_base
 from wiretape.safe_text import printable
-from wiretape_inspect.styled_line import Line, labelled, wrapped
+from wiretape_inspect.terminal_output import Line, labelled, wrapped
 
 SERVICE_RULES = frozenset(code for code, rule in CATALOGUE.items() if rule.side is Party.SERVICE)
 """The rules that a service can break; the others are about clients and recordings."""

@@ -11,7 +11,7 @@ from wiretape.content_encoding import is_identity
 from wiretape.event import Event, TimedFrame
 from wiretape.observations import Side
 from wiretape.recording import Exchange, Recording
-from wiretape.recording.formats.registry import detect_format
+from wiretape.recording.formats import detect_format
 from wiretape.recording.schema import is_sqlite_file
 from wiretape.rules import Finding, Party
 

@@ -21,7 +21,7 @@ from wiretape_inspect.report.evidence import (
 from wiretape_inspect.report.finding_location import LocatedFinding, SourceMap, locate
 from wiretape_inspect.report.recording_report import Report, ReportOptions, total_severities
 from wiretape_inspect.rule_output import reason_lines
-from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
+from wiretape_inspect.terminal_output import Line, Part, labelled, wrapped
 
 MAX_FINDINGS = 5
 """Findings of one rule that are shown, unless all are requested."""

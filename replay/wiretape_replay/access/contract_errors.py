@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from wiretape.contract.contract_tables import ErrorCase
@@ -24,6 +25,15 @@ _STATUSES = {
 """The statuses of refusals for which a contract has no code."""
 _WAIT = "retry_after"
 """The value with the seconds after which a request is no longer over a limit."""
+
+
+def count_request_ids(prefix: str = "wiretape") -> Callable[[], str]:
+    """Return a function that counts ids for responses not from a recording: `wiretape-1`, `wiretape-2` and so on.
+
+    Everything that responds on a server shares one, so no id occurs twice, and every run has the same ids.
+    """
+    numbers = count(1)
+    return lambda: f"{prefix}-{next(numbers)}"
 
 
 def refuse(

@@ -17,7 +17,6 @@ from wiretape_replay.channel.channel_log import (
 )
 from wiretape_replay.channel.playhead_clock import IdleTimer, PlayheadClock, Playheads
 from wiretape_replay.channel.stream_facts import StreamOpening
-from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.replayed_contracts import ReplayedContracts
@@ -60,7 +59,7 @@ class ChannelStreams:
     def __init__(
         self,
         playheads: Playheads,
-        request_ids: RequestIdCounter,
+        request_ids: Callable[[], str],
         contracts: ReplayedContracts,
         faulty_sender: Callable[[ResponseWriter], FaultySender | None] | None = None,
     ) -> None:
@@ -90,7 +89,7 @@ class ChannelStreams:
         try:
             reader = LogReader(log, position, cursor=cursor, deltas=opening.deltas, begins_at_start=begins_at_start)
         except UnknownCursorError:
-            refusal = facts.refuse_cursor(cursor or "", log.name, self._request_ids.next)
+            refusal = facts.refuse_cursor(cursor or "", log.name, self._request_ids)
             if refusal is not None:
                 await self._refuse_cursor(request, writer, seen, log, refusal)
                 return
@@ -115,7 +114,7 @@ class ChannelStreams:
     async def refuse(self, request: HttpRequest, writer: ResponseWriter, case: ErrorCase, message: str) -> None:
         """Answer with an error."""
         described = self.contracts.describe(request.method, request.target)
-        errors, request_id = described.facts.errors, self._request_ids.next()
+        errors, request_id = described.facts.errors, self._request_ids()
         response = refuse(errors, case, message, request_id, values=described.parameters)
         writer.log_outcome(request, response.outcome)
         await writer.respond(response)

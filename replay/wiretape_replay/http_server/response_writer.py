@@ -11,8 +11,13 @@ from aiohttp import HttpVersion11, web
 
 from wiretape.observations import Ending
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.http_messages import BodyFraming, HttpRequest, HttpResponse, ResponseHead
-from wiretape_replay.http_server.request_redaction import request_label
+from wiretape_replay.http_server.http_messages import (
+    BodyFraming,
+    HttpRequest,
+    HttpResponse,
+    ResponseHead,
+    request_label,
+)
 
 CHUNKS_PER_TURN = 32
 """After this many chunks other streams get a turn, however fast this client reads."""

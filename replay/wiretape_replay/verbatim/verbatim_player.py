@@ -20,8 +20,7 @@ from wiretape.observations import (
     header,
 )
 from wiretape.recording import Exchange, Recording
-from wiretape_replay.access.contract_errors import error_response, plain_response
-from wiretape_replay.generated_ids import RequestIdCounter
+from wiretape_replay.access.contract_errors import count_request_ids, error_response, plain_response
 from wiretape_replay.http_server.http_messages import (
     NO_BODY,
     BodyFraming,
@@ -29,11 +28,10 @@ from wiretape_replay.http_server.http_messages import (
     HttpRequest,
     RequestBody,
     ResponseHead,
+    without_secrets,
 )
-from wiretape_replay.http_server.request_redaction import without_secrets
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
-from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
-from wiretape_replay.verbatim.no_match import explain_no_match
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
 
 _LARGEST_SMALL = 16 * 1024
@@ -210,7 +208,7 @@ class VerbatimPlayer:
         matching: Matching | None = None,
         includes: Callable[[Exchange], bool] = lambda _: True,
         target_of: Callable[[RequestStarted], str] = attrgetter("target"),
-        request_ids: RequestIdCounter | None = None,
+        request_ids: Callable[[], str] | None = None,
         errors_of: Callable[[HttpRequest], ErrorWriter | None] = lambda _: None,
     ) -> None:
         """`speed` is a multiple of the recorded speed; infinity: at once.
@@ -228,7 +226,7 @@ class VerbatimPlayer:
         self._speed = speed
         self._small: dict[int, _SmallResponse] = {}
         """Those of the last exchanges, by number."""
-        self._request_ids = request_ids or RequestIdCounter()
+        self._request_ids = request_ids or count_request_ids()
         self._errors_of = errors_of
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
@@ -298,7 +296,7 @@ class VerbatimPlayer:
         target = without_secrets(request, self.queues.secret_parameters).target
         self.missed.append(UnmatchedRequest(request.method, target, message))
         writer.log_outcome(request, "no match, 501")
-        errors, headers, request_id = self._errors_of(request), (("X-Wiretape", "no-match"),), self._request_ids.next()
+        errors, headers, request_id = self._errors_of(request), (("X-Wiretape", "no-match"),), self._request_ids()
         if errors is None:
             await writer.respond(plain_response(501, message, headers))
         else:

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from wiretape_inspect import page
-from wiretape_inspect.page.bundle import bundle_modules, exported_page, served_page
+from wiretape_inspect.page import bundle_modules, exported_page, served_page
 
 PARTS = [part for part in files(page).iterdir() if part.name.endswith((".js", ".html", ".css"))]
 EXPORT = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)

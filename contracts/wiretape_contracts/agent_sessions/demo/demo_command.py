@@ -30,8 +30,7 @@ from wiretape_inspect import timeline_text
 from wiretape_inspect.child_process import DemoError, run_wiretape
 from wiretape_inspect.commands.report import report
 from wiretape_inspect.commands.show import timeline_lines
-from wiretape_inspect.styled_line import Line, Part
-from wiretape_inspect.terminal_output import write_lines
+from wiretape_inspect.terminal_output import Line, Part, write_lines
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stop the demo, besides Ctrl-C."""

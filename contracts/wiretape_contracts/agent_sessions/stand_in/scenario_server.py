@@ -14,12 +14,12 @@ from wiretape_contracts.agent_sessions.stand_in.scenario_steps import Scenario
 from wiretape_contracts.agent_sessions.stand_in.service_operations import ServiceOperations
 from wiretape_contracts.agent_sessions.stand_in.service_routes import find_route
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
+from wiretape_replay.access.contract_errors import count_request_ids
 from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.offline_server import OfflineServer
 from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.service_clock import Clock, VirtualClock
@@ -50,11 +50,11 @@ async def serve_scenario(
     clock: Clock = VirtualClock() if options.is_virtual else Clock(datetime.now(UTC))
     playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
     sessions = LiveSessions(options.seed, clock, parsed, playheads)
-    ids = RequestIdCounter("req")
+    ids = count_request_ids("req")
     contracts, settings = options.contracts, options.settings
     server = OfflineServer(options.script, contracts, log=log, checker=checker, token=token, ids=ids)
     streams = ChannelStreams(playheads, ids, contracts, server.faulty_sender)
-    access = AccessControl(settings.access, contracts, ids.next)
+    access = AccessControl(settings.access, contracts, ids)
     operations = ServiceOperations(sessions, streams, access, settings.assumed, errors=_errors_of(contracts), ids=ids)
     control = _control(sessions, streams, contracts)
     if checker is not None:

@@ -33,7 +33,6 @@ from wiretape_replay.access.access_settings import ANY_KEY, ApiKey
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.access.contract_errors import error_response
 from wiretape_replay.channel.channel_streams import ChannelStreams
-from wiretape_replay.generated_ids import RequestIdCounter
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, HttpResponse, read_body
 from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.replayed_contracts import channel_not_found
@@ -67,7 +66,7 @@ class ServiceOperations:
         assumptions: Assumptions,
         *,
         errors: ErrorWriter,
-        ids: RequestIdCounter,
+        ids: Callable[[], str],
     ) -> None:
         """`access` knows the tenants of keys."""
         self.routes = assumptions.routes
@@ -103,7 +102,7 @@ class ServiceOperations:
                     return
                 response = self._operations[match.route.name](routed)
         except Refusal as refusal:
-            response = refusal.respond(self._errors, self._ids.next())
+            response = refusal.respond(self._errors, self._ids())
         writer.log_outcome(request, str(response.status))
         await writer.respond(response)
 
@@ -113,9 +112,9 @@ class ServiceOperations:
             return HttpResponse(200, b"", (("Allow", allowed),))
         path = shorten(request.target.partition("?")[0])
         if not allowed:
-            return error_response(self._errors, RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids.next())
+            return error_response(self._errors, RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids())
         message, headers = f"{path} allows {allowed}.", (("Allow", allowed),)
-        return error_response(self._errors, INVALID_REQUEST, message, self._ids.next(), headers=headers)
+        return error_response(self._errors, INVALID_REQUEST, message, self._ids(), headers=headers)
 
     def _find_session(self, request: ServiceRequest) -> LiveSession:
         """The session in the path of a request.

@@ -32,7 +32,7 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.recording.formats.registry import FormatReader
+from wiretape.recording.formats import FormatReader
 from wiretape.recording.recording_builder import (
     MAX_HELD_BYTES,
     MAX_STATUS,

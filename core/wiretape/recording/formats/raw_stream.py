@@ -19,7 +19,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.registry import FormatReader
+from wiretape.recording.formats import FormatReader
 from wiretape.recording.recording_builder import (
     RecordingMetadata,
     RecordingSource,

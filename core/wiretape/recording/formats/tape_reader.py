@@ -25,7 +25,7 @@ from wiretape.observations import (
     Side,
     reason_phrase,
 )
-from wiretape.recording.formats.registry import FormatReader, SourcePosition
+from wiretape.recording.formats import FormatReader, SourcePosition
 from wiretape.recording.formats.tape_schema import (
     DEFAULT_HTTP,
     JSON_HEADERS,
