@@ -22,6 +22,7 @@ from wiretape.observations import (
     header,
     last_time_ns,
 )
+from wiretape.recording import observe_body
 from wiretape.rules import Finding
 from wiretape_inspect.exchange_selection import ObservationReader, cut_after
 
@@ -131,9 +132,8 @@ def _runs(number: int, parts: Iterable[Part]) -> Iterable[BytesArrived | BytesLo
             yield replace(part, start=start)
             start += part.count
         else:
-            time_ns, data = part
-            yield BytesArrived(number, Side.RESPONSE, start, data, (start + len(data),), (time_ns,))
-            start += len(data)
+            yield from observe_body(number, Side.RESPONSE, [part], start)
+            start += len(part[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from wiretape.recording.recording_builder import RecordingSource as RecordingSou
 from wiretape.recording.recording_builder import build_recording as build_recording
 from wiretape.recording.recording_builder import join_contracts as join_contracts
 from wiretape.recording.recording_builder import list_exchanges as list_exchanges
+from wiretape.recording.recording_builder import move_observation as move_observation
 from wiretape.recording.recording_builder import observe_body as observe_body
 from wiretape.recording.recording_builder import order_observations as order_observations
 from wiretape.recording.recording_builder import settings_of as settings_of

@@ -79,14 +79,17 @@ class RecordingSource:
     exhausted."""
 
 
-def order_observations(exchanges: Iterable[Iterator[Observation]], started_unix_ns: int) -> Iterator[Observation]:
-    """Merge the observations of several exchanges into one sequence with increasing times.
+def order_observations(
+    exchanges: Iterable[Iterable[Observation]], started_unix_ns: int = 0, *, step_ns: int = _MIN_STEP_NS
+) -> Iterator[Observation]:
+    """Merge the observations of several exchanges into one sequence with increasing times, `step_ns` apart at least.
 
-    The given times are wall clock times, and may be equal; the resulting times count from `started_unix_ns`.
+    The given times may be equal, and those of earlier exchanges come first then; the resulting times count from
+    `started_unix_ns`, if they are wall clock times.
     """
     last_ns = 0
     for seen in heapq.merge(*exchanges, key=lambda seen: seen.time_ns):
-        last_ns = max(seen.time_ns - started_unix_ns, last_ns + _MIN_STEP_NS)
+        last_ns = max(seen.time_ns - started_unix_ns, last_ns + step_ns)
         yield move_observation(seen, last_ns)
 
 
@@ -95,9 +98,8 @@ def move_observation(seen: Observation, time_ns: int) -> Observation:
     return replace(seen, times=(time_ns,)) if isinstance(seen, BytesArrived) else replace(seen, time_ns=time_ns)
 
 
-def observe_body(exchange: int, side: Side, chunks: Iterable[Chunk]) -> Iterator[BytesArrived]:
-    """Return a body that arrived in these chunks as observations; empty chunks are left out."""
-    start = 0
+def observe_body(exchange: int, side: Side, chunks: Iterable[Chunk], start: int = 0) -> Iterator[BytesArrived]:
+    """Return a body, or its part from `start` on, that arrived in these chunks as observations without empty chunks."""
     for time_ns, data in chunks:
         for at in range(0, len(data), _MAX_CHUNK):
             part = data[at : at + _MAX_CHUNK]

@@ -1,8 +1,7 @@
 """`wiretape merge`: merge the recordings of several proxies, and find where they contradict each other."""
 
-import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -24,7 +23,10 @@ from wiretape.recording import (
     RecordingMetadata,
     RecordingSource,
     join_contracts,
+    move_observation,
+    observe_body,
     open_recording,
+    order_observations,
 )
 from wiretape.recording.rotated_parts import open_wholes
 from wiretape.safe_text import printable
@@ -33,7 +35,6 @@ from wiretape_inspect.atomic_output import check_recording_output, describe_cont
 from wiretape_inspect.exchange_selection import closed_captures
 from wiretape_inspect.timeline_text import bytes_before_loss
 
-Timed = tuple[int, int, Observation]
 """Time (ns since the first recording began), index of the recording, observation."""
 _DATE_PRECISION_NS = 2_000_000_000
 """`Date` counts seconds, so it only shows clock differences of two seconds and more."""
@@ -76,16 +77,18 @@ class MergedRecording:
 
     def observations(self) -> Iterator[Observation]:
         """All observations in order of time; equal times are pushed apart by a nanosecond."""
-        last_ns = 0
-        merged = heapq.merge(*map(self._timed, range(len(self.recordings))), key=lambda timed: timed[:2])
-        for time_ns, _, seen in merged:
-            last_ns = max(time_ns, last_ns + 1)
-            yield replace(seen, times=(last_ns,)) if isinstance(seen, BytesArrived) else replace(seen, time_ns=last_ns)
+        return order_observations(map(self._moved, range(len(self.recordings))), step_ns=1)
 
-    def _timed(self, which: int) -> Iterator[Timed]:
+    def _moved(self, which: int) -> Iterator[Observation]:
+        """The observations of a recording, chunk by chunk, with their numbers and times in the whole."""
         for seen in self.recordings[which].observations():
-            for each in _split_chunks(replace(seen, exchange=self.numbers[which][seen.exchange])):
-                yield each.time_ns + self.shifts[which], which, each
+            number = self.numbers[which][seen.exchange]
+            if isinstance(seen, BytesArrived):
+                single: Iterable[Observation] = observe_body(number, seen.side, seen.chunks(), seen.start)
+            else:
+                single = [replace(seen, exchange=number)]
+            for each in single:
+                yield move_observation(each, each.time_ns + self.shifts[which])
 
     def _captures(self) -> tuple[Capture, ...]:
         """The captures of all recordings, each once: parts of one recording share them."""
@@ -106,17 +109,6 @@ class MergedRecording:
         for info in (recording.info for recording in self.recordings):
             by_start[info.started_unix_ns] = max(info.redacted, by_start.get(info.started_unix_ns, 0))
         return sum(by_start.values())
-
-
-def _split_chunks(seen: Observation) -> Iterator[Observation]:
-    """The chunks of a run, one by one."""
-    if not isinstance(seen, BytesArrived):
-        yield seen
-        return
-    start = seen.start
-    for time_ns, data in seen.chunks():
-        yield BytesArrived(seen.exchange, seen.side, start, data, (start + len(data),), (time_ns,))
-        start += len(data)
 
 
 @dataclass(frozen=True, slots=True)

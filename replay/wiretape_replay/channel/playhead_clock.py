@@ -69,19 +69,15 @@ class ChangeNotifier:
     def __init__(self) -> None:
         self.count = 0
         self.is_closed = False
-        self._waiters: set[asyncio.Future[None]] = set()
-
-    @property
-    def waiting(self) -> int:
+        self.waiting = 0
         """How many tasks are waiting."""
-        return len(self._waiters)
+        self._changed = asyncio.Event()
 
     def notify(self) -> None:
         """Count one more change."""
         self.count += 1
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def close(self) -> None:
         """Wake all tasks that wait; from now on none waits."""
@@ -92,12 +88,11 @@ class ChangeNotifier:
         """Return once there are more than `count` changes."""
         if self.is_closed or self.count > count:
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self.waiting += 1
         try:
-            await waiter
+            await self._changed.wait()
         finally:
-            self._waiters.discard(waiter)
+            self.waiting -= 1
 
 
 class PlayheadClock:

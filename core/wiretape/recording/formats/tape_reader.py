@@ -1,6 +1,5 @@
 """Reader of tapes: turns their documents into observations in time order.  `docs/tape.md` describes the format."""
 
-import heapq
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -51,7 +50,7 @@ from wiretape.recording.recording_builder import (
     MIN_STATUS,
     RecordingMetadata,
     RecordingSource,
-    move_observation,
+    order_observations,
 )
 from wiretape.recording.table_rows import Capture
 from wiretape.safe_text import printable
@@ -117,11 +116,8 @@ def _started_unix_ns(header: TapeHeader, document: YamlDocument) -> int:
 
 def _observations(documents: Iterator[YamlDocument], upstream: str) -> Iterator[Observation]:
     """Return the observations with increasing times: at the same time, the exchange that is higher up comes first."""
-    last_ns = 0
     # A tape is small enough for memory; only the YAML parser needs far more than its size.
-    for seen in heapq.merge(*_exchanges(documents, split_upstream(upstream)), key=lambda seen: seen.time_ns):
-        last_ns = max(seen.time_ns, last_ns + 1)
-        yield move_observation(seen, last_ns)
+    yield from order_observations(_exchanges(documents, split_upstream(upstream)), step_ns=1)
 
 
 def _exchanges(documents: Iterator[YamlDocument], upstream: tuple[str, str]) -> Iterator[list[Observation]]:
