@@ -120,6 +120,19 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="Also export the recording to this OTLP/HTTP endpoint, as OpenTelemetry spans.",
 )
 @click.option("--plain", is_flag=True, help="Print plain lines instead of the live view, even on a terminal.")
+@click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Print no line for an ordinary request that ended, only for findings, streams and failures.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print lines; json: each one is a JSON object, without the live view.",
+)
 @click.option("--no-upstream-check", is_flag=True, help="Start even if the service does not respond.")
 @click.option(
     "--addon-path",
@@ -133,9 +146,9 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     """Record and check the traffic between clients and the service at UPSTREAM, an http or https URL.
 
-    Bodies are forwarded unchanged as they arrive, and checked against the specification. On a terminal, the open
-    streams are shown and findings scroll above them; otherwise, each finding is printed as one line on
-    standard error. Ctrl-C closes the recording; a second Ctrl-C exits at once.
+    Bodies are forwarded unchanged as they arrive, and checked against the specification. Each finding, and each
+    request that ended, is printed as one line on standard error; on a terminal, the open streams are shown below
+    the lines. Ctrl-C closes the recording; a second Ctrl-C exits at once.
 
     With --mode regular, traffic to hosts other than UPSTREAM passes unrecorded; without UPSTREAM, all traffic is
     recorded.
@@ -188,7 +201,9 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
             insecure=given["insecure"],
             ca=given["ca"],
             fail_on=given["fail_on"],
-            live_view=supports_live_view() and not given["plain"],
+            live_view=supports_live_view() and not given["plain"] and given["log_format"] == "text",
+            lists_requests=not given["quiet"],
+            logs_json=given["log_format"] == "json",
             check_upstream=not given["no_upstream_check"],
             debug=given["debug"],
             otlp=given["otlp"],

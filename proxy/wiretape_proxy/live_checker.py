@@ -31,6 +31,7 @@ from wiretape.sse import is_event_stream
 from wiretape_proxy.recorder_messages import (
     MOST_FINDINGS,
     MOST_STREAMS,
+    Facts,
     FindingCount,
     LogLine,
     OpenStream,
@@ -57,8 +58,11 @@ MOST_UNCHECKED_BYTES = 64 * 1024 * 1024
 SHOWN_PER_RULE = 3
 """How many findings of a rule are reported for each exchange while it is open; all are stored."""
 _LONGEST_PATH = 1000
-"""Characters of a path in the log."""
+"""Characters of a path, or of a method, in the log."""
+_LISTED_AT_ONCE = 10
+"""How many ordinary requests are listed of those that end within `_FOLLOW_EVERY_S`; the others are counted."""
 
+_FIRST_ERROR = 400
 _BEGAN_MID_SESSION = "REC002"
 
 
@@ -75,14 +79,21 @@ class _Exchange:
     """When the last byte of the response arrived."""
     findings: Counter[str] = field(default_factory=Counter)
 
-    def summary(self, ended: ExchangeEnded) -> str:
-        """Return the log line about its end; empty if nothing about it is notable."""
-        if not self.is_stream and ended.ending is Ending.COMPLETE and not ended.detail:
-            return ""
+    @property
+    def status(self) -> int | None:
+        """The status of the response, if there is one."""
+        return self.response.status if self.response is not None else None
+
+    def is_ordinary(self, ended: ExchangeEnded) -> bool:
+        """Whether it is no stream, and ended as it should."""
+        return not self.is_stream and ended.ending is Ending.COMPLETE and not ended.detail
+
+    def summary(self, ended: ExchangeEnded) -> LogLine:
+        """Return the log line about its end."""
         seconds = (ended.time_ns - self.request.time_ns) / 1e9
         # The query can contain secrets.
         path = shorten(self.request.target.partition("?")[0], _LONGEST_PATH)
-        status = f" {self.response.status}" if self.response is not None else ""
+        status = f" {self.status}" if self.status is not None else ""
         title = f"exchange {ended.exchange}: {self.request.method} {path}{status}"
         events = f"{count_of(self.events, 'event')}, " if self.is_stream and self.events else ""
         duration = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
@@ -90,7 +101,20 @@ class _Exchange:
         findings = f", {count_of(self.findings.total(), 'finding')}" if self.findings else ""
         detail = f". {ended.detail}" if ended.detail else ""
         size = count_of(self.size, "byte")
-        return printable(f"{title}: {events}{size} in {duration}, {ending}{findings}{detail}")
+        return LogLine(
+            printable(f"{title}: {events}{size} in {duration}, {ending}{findings}{detail}"),
+            facts={
+                "exchange": ended.exchange,
+                "method": shorten(printable(self.request.method), _LONGEST_PATH),
+                "path": printable(path),
+                "status": self.status,
+                "ending": ended.ending.value,
+                "seconds": seconds,
+                "bytes": self.size,
+                "events": self.events,
+                "findings": self.findings.total(),
+            },
+        )
 
 
 class LiveChecker:
@@ -107,10 +131,12 @@ class LiveChecker:
         *,
         first_exchange: int = 1,
         base_ns: int | None = None,
+        lists_requests: bool = False,
     ) -> None:
         """`first_exchange` is the first one of this capture; `send` is called with each message for the proxy.
 
-        `base_ns` is the monotonic clock at time 0 of the recording; None if no status is wanted.
+        `base_ns` is the monotonic clock at time 0 of the recording; None if no status is wanted.  `lists_requests`:
+        whether to send a line about each exchange, and not only about streams and failures.
         """
         self.exchanges = 0
         self.streams = 0
@@ -125,6 +151,8 @@ class LiveChecker:
         self._checker = Checker(settings, readers=tables.readers, upstream=tables.first_file.upstream)
         self._first_exchange = first_exchange
         self._base_ns = base_ns
+        self._lists_requests = lists_requests
+        self._listed = self._unlisted = self._unlisted_errors = 0
         self._open: dict[int, _Exchange] = {}
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
         self._checked_ns = tables.first_file.began_ns
@@ -175,6 +203,7 @@ class LiveChecker:
         if self._thread.is_alive():
             self._thread.join()
         self.catch_up()
+        self._end_list()
         found = self._count_findings(self._run(self._checker.finish))
         self._tables.write_findings(found)
         self._report(found)
@@ -194,6 +223,7 @@ class LiveChecker:
             while self._step_in_turn():
                 self._send_due_status()
             self._send_due_status()
+            self._end_list()
             timeout = None if self._status_at == math.inf else max(0.0, self._status_at - time.monotonic())
             if self._has_input.wait(0 if is_closing else timeout):
                 self._has_input.clear()
@@ -249,8 +279,8 @@ class LiveChecker:
                 self._report(found)
             if isinstance(seen, ExchangeEnded):
                 del self._open[seen.exchange]
-                if is_new and (line := exchange.summary(seen)):
-                    self._send(LogLine(line))
+                if is_new:
+                    self._list(exchange, seen)
         return found if self.failure is None else None
 
     def _run(self, check: Callable[[], list[Finding]]) -> list[Finding]:
@@ -287,7 +317,28 @@ class LiveChecker:
             if count <= SHOWN_PER_RULE:
                 line = finding_line(finding.severity, finding.code, finding.exchange, finding.event, finding.message)
                 more = " (further ones in this exchange are recorded but not shown)" if count == SHOWN_PER_RULE else ""
-                self._send(LogLine(line + more, is_warning=True))
+                facts: Facts = {"exchange": finding.exchange, "event": finding.event}
+                facts |= {"code": finding.code, "severity": finding.severity.value}
+                self._send(LogLine(line + more, is_warning=True, facts=facts))
+
+    def _list(self, exchange: _Exchange, ended: ExchangeEnded) -> None:
+        """Send the line about an exchange that ended; only count it if there are too many."""
+        if exchange.is_ordinary(ended):
+            if not self._lists_requests:
+                return
+            if self._listed == _LISTED_AT_ONCE:
+                self._unlisted += 1
+                self._unlisted_errors += (exchange.status or 0) >= _FIRST_ERROR
+                return
+            self._listed += 1
+        self._send(exchange.summary(ended))
+
+    def _end_list(self) -> None:
+        """Report how many requests were not listed."""
+        if self._unlisted:
+            errors = f", {self._unlisted_errors:,} with a status of 400 or above" if self._unlisted_errors else ""
+            self._send(LogLine(f"{count_of(self._unlisted, 'more request')} ended{errors}."))
+        self._listed = self._unlisted = self._unlisted_errors = 0
 
     def _count_findings(self, found: list[Finding]) -> list[Finding]:
         for finding in found:

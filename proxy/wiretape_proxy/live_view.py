@@ -1,5 +1,6 @@
 """The live view of the open streams on a terminal; log lines scroll above it."""
 
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,10 @@ _UNCHECKED_SHOWN = 1_000_000
 """Fewer unchecked bytes are normal, and not shown."""
 _COLUMNS = ("exchange", "idle", "sequence", "events", "events/s", "channel")
 _OPTIONAL_COLUMNS = (3, 4)
+_REQUEST = re.compile(r"exchange \d+: \S+ \S+(?: (?P<status>\d{3}))?:")
+"""The line of a request that ended; targets have no spaces."""
+_STATUSES = {"4": Style(color="yellow", bold=True), "5": Style(color="red", bold=True)}
+_DIM = Style(dim=True)
 _TITLE = Style(bold=True)
 _HEADING = Style(dim=True)
 
@@ -51,7 +56,9 @@ class LiveView:
         if status is not None and not status.open_streams:
             self.close()
         if lines:
-            self._console.print(Segments(_colored(_wrapped(lines, self._console.width))), soft_wrap=True)
+            width = self._console.width
+            segments = (segment for line in lines for segment in _colored(line, width))
+            self._console.print(Segments(segments), soft_wrap=True)
         if status is not None and status.open_streams:
             self._measure(status.open_streams)
             if not self._live.is_started:
@@ -124,18 +131,21 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join((*cells, row[-1]))
 
 
-def _wrapped(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Wrap long lines between words; paths and addresses stay whole, so that they can be copied."""
-    for line in lines:
-        if len(line) <= width:
-            yield line
-        else:
-            yield from wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+def _wrapped(line: str, width: int) -> Iterable[str]:
+    """Wrap a long line between words; paths and addresses stay whole, so that they can be copied."""
+    if len(line) <= width:
+        return (line,)
+    return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def _colored(lines: Iterable[str]) -> Iterator[Segment]:
-    """Color the severity at the beginning of a line."""
-    for line in lines:
-        word, space, rest = line.partition(" ")
-        yield Segment(word, _STYLES.get(word))
-        yield Segment(f"{space}{rest}\n")
+def _colored(line: str, width: int) -> Iterator[Segment]:
+    """Color the severity that a line begins with; dim a request that ended, and color a status of 400 or above."""
+    style, word = None, line.partition(" ")[0]
+    word_style = _STYLES.get(word)
+    if request := _REQUEST.match(line):
+        style, word = _DIM, f"{request['status']}:"
+        word_style = _STATUSES.get(word[0], _DIM)
+    for part in _wrapped(line, width):
+        before, found, after = part.partition(word) if word_style else (part, "", "")
+        yield from (Segment(before, style), Segment(found, word_style), Segment(f"{after}\n", style))
+        word_style = None if found else word_style

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shlex
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -18,6 +19,7 @@ from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 from wiretape.addresses import is_loopback, origin_of
 from wiretape.errors import InputError
 from wiretape.network_errors import describe_connection_error, describe_listen_error
+from wiretape.recording.compressed_file import compressed_name
 from wiretape.side_command import DebuggerProcess, SideCommand
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon import Wiretape
@@ -52,6 +54,10 @@ class RunnerOptions:
     """Authorities to trust for the service instead of the usual ones."""
     fail_on: str
     live_view: bool
+    lists_requests: bool
+    """Whether to print a line for each request that ended, and on a terminal the next command at the end."""
+    logs_json: bool
+    """Whether each printed line is a JSON object."""
     check_upstream: bool
     """Whether to check first that the service responds."""
     debug: bool
@@ -99,7 +105,7 @@ async def run(given: RunnerOptions, on_ready: Callable[[], None]) -> int:
 
     `on_ready` is called once mitmproxy has read its keys.
     """
-    with closing(StderrWriter(live=given.live_view)) as stderr:
+    with closing(StderrWriter(live=given.live_view, as_json=given.logs_json)) as stderr:
         return await _run(given, on_ready, stderr)
 
 
@@ -113,6 +119,7 @@ async def _run(given: RunnerOptions, on_ready: Callable[[], None], stderr: Stder
     master = RecordingMaster(given, addon)
     if given.live_view:
         addon.recorder.on_status = stderr.show
+    addon.recorder.lists_requests = given.lists_requests
     await addon.recorder.spawn()
     debugger = DebuggerProcess(stderr.write_line)
     exporter = SideCommand(stderr.write_line, patience_s=_EXPORT_S)
@@ -139,7 +146,14 @@ async def _run(given: RunnerOptions, on_ready: Callable[[], None], stderr: Stder
     closed = addon.recorder.closed
     if given.fail_on == "inconclusive" and closed is not None and closed.inconclusive:
         stderr.write_line(f"Inconclusive: {', '.join(closed.inconclusive)}; `wiretape report` lists the reasons.")
+    if given.lists_requests and os.isatty(2) and closed is not None and closed.exchanges and not closed.is_missing:
+        stderr.write_line(_next_command(Path(addon.recording)))
     return exit_status(addon.recorder, given.fail_on)
+
+
+def _next_command(recording: Path) -> str:
+    path = recording if recording.exists() else compressed_name(recording)
+    return f"Next: wiretape report {shlex.quote(str(path))}"
 
 
 def exit_status(recorder: RecorderClient, fail_on: str) -> int:
@@ -207,7 +221,11 @@ def _announce(
     host, port = address
     to = given.upstream.url if given.upstream is not None else "every host"
     role = f"as a proxy for {to}" if given.is_regular else f"forwarding to {to}"
-    stderr.write_line(f"Listening on {origin_of(host, port)}, {role}, recording to {addon.recording}; Ctrl-C to stop.")
+    url = origin_of(host, port)
+    stderr.write_line(
+        f"Listening on {url}, {role}, recording to {addon.recording}; Ctrl-C to stop.",
+        {"url": url, "recording": addon.recording},
+    )
     if given.is_regular:
         stderr.write_line(f"Clients that use TLS must trust {given.confdir / 'mitmproxy-ca-cert.pem'}.")
     if not is_loopback(host):

@@ -113,7 +113,15 @@ def _open(started: RecorderConfig) -> "Recorder":
     rotation = Rotation(given, _send, files[-1])
     for path in files[:-1]:
         rotation.finish_earlier(path, settings)
-    return Recorder(writer, settings, _send, wants_status=started.wants_status, rotation=rotation, resumed=resumed)
+    return Recorder(
+        writer,
+        settings,
+        _send,
+        wants_status=started.wants_status,
+        lists_requests=started.lists_requests,
+        rotation=rotation,
+        resumed=resumed,
+    )
 
 
 def _never_preempt() -> None:
@@ -192,6 +200,7 @@ class Recorder:
         send: Callable[[RecorderMessage], None],
         *,
         wants_status: bool = False,
+        lists_requests: bool = False,
         rotation: Rotation | None = None,
         resumed: ResumedCapture | None = None,
     ) -> None:
@@ -213,6 +222,7 @@ class Recorder:
             send,
             first_exchange=self.first_exchange,
             base_ns=self.base_ns if wants_status else None,
+            lists_requests=lists_requests,
         )
         self._decoder = ObservationDecoder(
             base_ns=self.base_ns,
@@ -351,11 +361,12 @@ class Recorder:
         """Write what was stored to the disk."""
         with self.checker.pause():
             self._writer.commit()
+            self._stored = self._received
+            # At once: if this process is killed before, the proxy does not know which bytes were held back.
+            self._send(BatchesStored(self._stored, self._held_bodies()))
         self.checker.wake(is_busy=not self._is_calm)
-        self._stored = self._received
         self._commit_at = _NEVER
         self._committed_at = time.monotonic()
-        self._send(BatchesStored(self._stored, self._held_bodies()))
         if time.monotonic() >= self._check_file_at:
             self._check_file()
         if self._rotation is not None and self._source is not None and self._rotation.is_due(self._writer):

@@ -160,6 +160,8 @@ class RecorderClient:
         """What the recording contains, once it is closed."""
         self.on_status: Callable[[RecorderStatus], None] | None = None
         """Called with each status of the recorder; set before `open`."""
+        self.lists_requests = False
+        """Whether to log each exchange that ends, and not only streams and failures; set before `open`."""
         self._buffer = buffer
         self._pause_reading = pause_reading
         self._settings = Settings()
@@ -237,7 +239,15 @@ class RecorderClient:
         self._files = [str(Path(settings.output))]
         if not self._is_alive:
             await self.spawn()
-        config = encode_message(RecorderConfig(settings, upstream, self.on_status is not None, resumed))
+        config = encode_message(
+            RecorderConfig(
+                settings,
+                upstream,
+                wants_status=self.on_status is not None,
+                lists_requests=self.lists_requests,
+                resumed=resumed,
+            )
+        )
         if len(config) > MOST_BYTES:
             await self._end()
             raise InputError(f"The options have {len(config):,} bytes: use at most {MOST_BYTES:,}.")
@@ -470,7 +480,8 @@ class RecorderClient:
             case RecorderFailed():
                 self._fail(f"The recorder process failed ({message.why})")
             case LogLine():
-                log.log(logging.WARNING if message.is_warning else logging.INFO, "%s", message.text)
+                level = logging.WARNING if message.is_warning else logging.INFO
+                log.log(level, "%s", message.text, extra={"facts": message.facts})
             case UnfinishedFiles():
                 self._files = message.files
             case RecordingClosed() if self._is_closing:

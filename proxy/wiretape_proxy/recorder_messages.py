@@ -29,6 +29,8 @@ MOST_HELD = 10_000
 _LONGEST_TEXT = 4096
 _LENGTH = struct.Struct("=I")
 
+Facts = dict[str, str | int | float | None]
+
 
 class HeldBody(Struct, frozen=True, array_like=True):
     """A body of which the last bytes are not on the disk yet, because they could be a part of a secret."""
@@ -61,6 +63,8 @@ class RecorderConfig(Struct, frozen=True):
     """The address that is proxied, as far as it is known; stored in the recording."""
     wants_status: bool
     """Whether to send `RecorderStatus` regularly."""
+    lists_requests: bool = False
+    """Whether to send a line for each exchange that ends, and not only for streams and failures."""
     resumed: ResumedCapture | None = None
 
 
@@ -109,6 +113,8 @@ class LogLine(_Message, frozen=True, tag=True):
 
     text: str
     is_warning: bool = False
+    facts: Facts = {}
+    """What the text says, by name, for programs that read the log."""
 
 
 class OpenStream(_Message, frozen=True):

@@ -1,4 +1,4 @@
-"""Write log lines to standard error, and on a terminal a live view of the open streams below them.
+"""Write log lines to standard error, as text or JSON, and on a terminal a live view of the open streams below them.
 
 A separate thread writes.  A terminal stopped with Ctrl-S, a pipe without a reader or a full disk must not hold up the
 traffic: lines that cannot be written are dropped.
@@ -12,10 +12,12 @@ import re
 import select
 import sys
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from wiretape.errors import describe_failure
+from wiretape.json_codec import dump_json
 from wiretape.safe_text import printable
 from wiretape_proxy.recorder_messages import RecorderStatus
 
@@ -64,8 +66,9 @@ class UnbufferedStderr(io.StringIO):
 class StderrWriter:
     """Accepts lines and statuses without blocking; `close` waits until they are written."""
 
-    def __init__(self, *, live: bool) -> None:
-        """`live`: whether to show a live view of the open streams."""
+    def __init__(self, *, live: bool, as_json: bool = False) -> None:
+        """`live`: whether to show a live view of the open streams; `as_json`: whether each line is a JSON object."""
+        self._as_json = as_json
         self._file = UnbufferedStderr()
         self._view = _create_view(self._file) if live else None
         self._dropped = 0
@@ -75,9 +78,9 @@ class StderrWriter:
         self._thread = threading.Thread(target=self._run, name="stderr", daemon=True)
         self._thread.start()
 
-    def write_line(self, line: str) -> None:
-        """Write a line, with control characters escaped."""
-        self._put(printable(line))
+    def write_line(self, line: str, facts: Mapping[str, Any] | None = None, *, level: str = "info") -> None:
+        """Write a line, with control characters escaped; only its JSON has `facts`, by name, and the level."""
+        self._put(self._form(line, facts or {}, level))
 
     def show(self, status: RecorderStatus) -> None:
         """Update the live view."""
@@ -88,6 +91,11 @@ class StderrWriter:
         self._closing.set()
         self._put(_END)
         self._thread.join(timeout_s)
+
+    def _form(self, line: str, facts: Mapping[str, Any], level: str) -> str:
+        if not self._as_json:
+            return printable(line)
+        return dump_json({"time": datetime.now(UTC).isoformat(), "level": level, "message": printable(line), **facts})
 
     def _put(self, item: str | RecorderStatus | None) -> None:
         try:
@@ -116,7 +124,7 @@ class StderrWriter:
     def _write(self, items: Sequence[str | RecorderStatus | None]) -> None:
         lines = [item for item in items if isinstance(item, str)]
         if self._dropped:
-            lines.append(f"{self._dropped:,} lines were not shown.")
+            lines.append(self._form(f"{self._dropped:,} lines were not shown.", {}, "warning"))
             self._dropped = 0
         if self._view is None:
             self._file.write("".join(f"{line}\n" for line in lines))
@@ -166,7 +174,9 @@ class LogHandler(logging.Handler):
             line = f"{line.removesuffix('.')}; {_UNTRUSTED_HINT}"
         if record.name != _RECORDER_LOGGER:
             line = _SECRET.sub(r"\1 …", line)
-        self._stderr.write_line(line if record.name.startswith(_OUR_LOGGER) else f"mitmproxy: {line}")
+        if not record.name.startswith(_OUR_LOGGER):
+            line = f"mitmproxy: {line}"
+        self._stderr.write_line(line, getattr(record, "facts", None), level=record.levelname.lower())
 
 
 def install_log_handler(stderr: StderrWriter) -> LogHandler:

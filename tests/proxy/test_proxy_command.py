@@ -1,6 +1,7 @@
 """The command `wiretape proxy`: its output, its errors and its exit status."""
 
 import contextlib
+import json
 import logging
 import re
 import signal
@@ -12,6 +13,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,12 +79,59 @@ def test_streams_findings_and_a_summary_are_one_line_each(start_proxy, service, 
     assert len(found) == sum(min(count, 3) for count in per_rule.values())
     last = [line for line in found if line.endswith(" (further ones in this exchange are recorded but not shown)")]
     assert len(last) == sum(count >= 3 for count in per_rule.values()) > 0
-    (ending,) = [line for line in proxy.lines if line.startswith("exchange ")]
+    ending, ordinary = [line for line in proxy.lines if line.startswith("exchange ")]
+    assert re.fullmatch(r"exchange 2: GET /quiet 200: 2 bytes in \d+ ms, complete", ordinary)
     assert ending.startswith(f"exchange 1: GET {STREAM} 200: 5 events, ")
     assert ", service closed, " in ending  # the label of other commands
     total = f"{len(stored)} finding" + "s" * (len(stored) != 1)
     assert proxy.lines[-1] == f"Recorded 2 exchanges, 1 stream, 5 events, {total} to {proxy.file}"
     assert "secret" not in "".join(proxy.lines)
+
+
+def test_of_many_requests_at_once_ten_are_listed_and_the_others_counted(start_proxy, service):
+    proxy = start_proxy(service.url)
+    service.on("/many", lambda peer: peer.send(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"))
+    client = proxy.connect()
+    for _ in range(200):
+        client.send(b"GET /many HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.until(b"\r\n\r\n")
+    proxy.stop()
+
+    listed = [line for line in proxy.lines if line.startswith("exchange ")]
+    counts = [re.match(r"(\d+) more requests? ended, \1 with a status of 400 or above\.", line) for line in proxy.lines]
+    assert len(listed) + sum(int(found[1]) for found in counts if found) == 200
+    assert 10 <= len(listed) < 200
+
+
+def test_the_option_quiet_leaves_out_ordinary_requests(start_proxy, service):
+    proxy = start_proxy(service.url, "--quiet")
+    service.on("/quiet", lambda peer: peer.send(OK))
+    service.on("/cut", lambda peer: (peer.send(CHUNKED), peer.close()))
+    proxy.get("/quiet").until(b"ok")
+    proxy.get("/cut").rest()
+    proxy.stop()
+
+    (listed,) = [line for line in proxy.lines if line.startswith("exchange ")]
+    assert "GET /cut 200" in listed
+
+
+def test_the_option_log_format_json_prints_objects(start_proxy, service):
+    proxy = start_proxy(service.url, "--log-format", "json")
+    service.on("/quiet?pin=1", lambda peer: peer.send(OK))
+    service.on(STREAM, finds)
+    proxy.get("/quiet?pin=1").until(b"ok")
+    proxy.get(STREAM).until(b"0\r\n\r\n")
+    proxy.stop()
+
+    lines = [json.loads(line) for line in proxy.lines]
+    assert all(datetime.fromisoformat(line["time"]).tzinfo for line in lines)
+    assert lines[0]["url"] == f"http://127.0.0.1:{proxy.port}"
+    (request,) = [line for line in lines if line.get("path") == "/quiet"]
+    facts = {"method": "GET", "status": 200, "ending": "complete", "bytes": 2, "events": 0, "findings": 0}
+    assert facts.items() <= request.items()
+    assert 0 < request["seconds"] < 45
+    finding = next(line for line in lines if "code" in line)
+    assert (finding["level"], finding["exchange"]) == ("warning", 2)
 
 
 def test_control_characters_of_recorded_text_are_escaped(start_proxy, service):
@@ -333,7 +382,7 @@ def test_a_full_standard_error_affects_neither_traffic_nor_recording(start_forke
 
 def test_log_lines_are_kept_until_the_proxy_is_ready_if_they_are_the_recorders_and_show_no_keys_otherwise():
     lines = SimpleNamespace(written=[])
-    lines.write_line = lines.written.append
+    lines.write_line = lambda line, *_facts, **_level: lines.written.append(line)
     handler = LogHandler(lines)
     for name in ("wiretape_proxy.recorder_client", "mitmproxy"):
         handler.handle(logging.LogRecord(name, logging.INFO, "", 1, "Expected Bearer key.", None, None))

@@ -146,8 +146,9 @@ def test_open_streams_are_shown_findings_scroll_above_and_the_screen_is_clean_at
     assert not [line for line in left if "open stream" in line or line.startswith("exchange  ")]
     assert [line for line in left if line.startswith("error EVT004 (exchange ")]
     assert "\x1b[1;31merror\x1b[0m EVT004" in shown.raw
-    assert re.match(r"exchange \d: GET /v1/sessions/ses_\d/events/stream 200: ", left[-2])
-    assert left[-1].startswith("Recorded 2 exchanges, 2 streams, 3 events, ")
+    assert re.match(r"exchange \d: GET /v1/sessions/ses_\d/events/stream 200: ", left[-3])
+    assert left[-2].startswith("Recorded 2 exchanges, 2 streams, 3 events, ")
+    assert left[-1] == "Next: wiretape report run.db"
 
 
 def test_control_characters_of_recorded_text_do_not_reach_the_terminal(terminal, service):
@@ -170,6 +171,16 @@ def test_lines_fit_a_narrow_and_a_resized_terminal(terminal, service):
         row = shown.until(r"exchange +idle +sequence  channel\s+(\S[^\r\n]*sss)\s*1 open stream", since)[1]
     assert len(row) == 40 - len("       ")
     shown.stop()
+
+
+def test_requests_are_dim_and_errors_among_them_stand_out(terminal, service):
+    shown = terminal(service.url)
+    service.on("/refused", lambda peer: peer.send(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"))
+    with shown.get("/refused"):
+        shown.until(r"exchange 1: GET /refused 401: 0 bytes in \d+ ms, complete")
+    shown.stop()
+
+    assert "\x1b[2mexchange 1: GET /refused \x1b[0m\x1b[1;33m401:\x1b[0m\x1b[2m 0 bytes in " in shown.raw
 
 
 def test_long_lines_wrap_between_words_and_paths_stay_whole(terminal, service):

@@ -14,6 +14,7 @@ from wiretape_process import run_wiretape
 from wiretape.checker import CATALOGUE
 from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import open_recording
+from wiretape.safe_text import printable
 from wiretape_proxy import recorder_client, recorder_messages
 from wiretape_proxy.ipc_codec import CaptureBuffer
 from wiretape_proxy.proxy_options import NO_CONFIG, Settings
@@ -26,6 +27,7 @@ from wiretape_proxy.recorder_messages import (
     BatchesStored,
     FindingCount,
     HeldBody,
+    LogLine,
     MessageReader,
     OpenStream,
     RecorderConfig,
@@ -50,6 +52,8 @@ def longest(kind):
         stream = OpenStream(2**63, HUGE, 2**63, 2**63, 1e300)
         count = FindingCount(2**63, "DUR001", "warning", 2**63)
         fields |= {"open_streams": [stream] * MOST_STREAMS, "new_findings": [count] * MOST_FINDINGS}
+    if kind is LogLine:
+        fields["facts"] = {"path": printable(HUGE[:1000]), "bytes": 2**63}
     if kind is BatchesStored:
         fields["held"] = [HeldBody(2**63, Side.RESPONSE, 2**63)] * MOST_HELD
     if kind is UnfinishedFiles:
@@ -110,8 +114,9 @@ def test_bytes_that_a_killed_recorder_held_back_are_counted_as_lost(start_proxy,
     service.on("/open", lambda peer: (peer.send(head + sent), over.wait(45), peer.send(BLOCK), peer.close()))
     client = proxy.get("/open", *headers)
     client.until(sent)
-    exchange(proxy, service, "/stored")
-    proxy.ended("/stored")
+    for path in ("/stored", "/later"):  # once the second is stored, the proxy knows what the first commit held back
+        exchange(proxy, service, path)
+        proxy.ended(path)
     os.kill(proxy.recorder, signal.SIGKILL)
     proxy.wait_line("The recorder process died")
     over.set()
