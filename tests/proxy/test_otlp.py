@@ -220,21 +220,20 @@ def test_the_proxy_exports_spans_with_findings_while_it_records(start_proxy, ser
     assert span.status.code == 2
 
 
-@pytest.mark.timeout(300)
-def test_recording_never_waits_for_an_endpoint_that_hangs(start_proxy, service):
+def test_recording_never_waits_for_an_endpoint_that_hangs(start_proxy, service, tmp_path):
     path = service.on(STREAM, respond)
+    (tmp_path / "fault").touch()
     with socket.create_server(("127.0.0.1", 0)) as hanging:
-        proxy = start_proxy(service.url, "--otlp", f"http://127.0.0.1:{hanging.getsockname()[1]}")
+        options = {"name": "breakable_proxy", "env": {"FAULT": str(tmp_path / "fault"), "PATIENCE": "1"}}
+        proxy = start_proxy(service.url, "--otlp", f"http://127.0.0.1:{hanging.getsockname()[1]}", **options)
         for _ in range(3):
             assert proxy.get(path, "Authorization: Bearer k", "Connection: close").rest().endswith(BODY)
         # The exporter has connected, and waits for a response.
         hanging.settimeout(100)
         with hanging.accept()[0]:
-            began = time.monotonic()
             assert proxy.get(path, "Authorization: Bearer k", "Connection: close").rest().endswith(BODY)
             proxy.ended(path)
             assert proxy.stop() == 0
-            assert time.monotonic() - began < 60
 
-    assert proxy.find(path) is not None
-    assert any("Recorded 4 exchanges" in line for line in proxy.lines)
+    assert proxy.has_line("`wiretape export` was killed, because it did not exit within 1 s.")
+    assert proxy.has_line("Recorded 4 exchanges")

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from threading import Thread
+from threading import Semaphore, Thread
 
 from invoke import succeed
 from wire_bytes import CHUNKED, END, chunk, durable_event
@@ -24,6 +24,8 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
     proxy = start_proxy(service.url, "--rotate", "0.1s", "--compress", "--rotate-command", command)
     files = lambda: sorted(proxy.file.parent.glob(f"{proxy.file.stem}*.db.zst"))  # noqa: E731
     sent = {f"s{number}": b"" for number in range(3)}
+    # Few events are on their way at a time: the machine decides how fast they are, and so how many are sent.
+    arrived = {session: Semaphore(5) for session in sent}
 
     def stream(session):
         def behave(peer):
@@ -31,6 +33,7 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
             number = 0
             while len(files()) < FILES:
                 number += 1
+                arrived[session].acquire()
                 data = durable_event(number, session=session)
                 sent[session] += data
                 # Each event crosses in two chunks, so that some are divided between files.
@@ -40,15 +43,16 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
 
         return behave
 
-    received = {}
+    received = dict.fromkeys(sent, b"")
 
     def read(session, path):
         client = proxy.get(path, "Authorization: Bearer sk-1")
-        raw, body = client.until(END).partition(b"\r\n\r\n")[2], b""
-        while raw:
-            size, _, raw = raw.partition(b"\r\n")
-            body, raw = body + raw[: int(size, 16)], raw[int(size, 16) + 2 :]
-        received[session] = body
+        client.until(b"\r\n\r\n")
+        while size := int(client.until(b"\r\n"), 16):
+            seen = received[session].count(b"\n\n")
+            received[session] += client.exactly(size + 2)[:-2]
+            for _ in range(received[session].count(b"\n\n") - seen):
+                arrived[session].release()
 
     paths = {session: service.on(f"/v1/sessions/{session}/events/stream", stream(session)) for session in sent}
     readers = [Thread(target=read, args=item) for item in paths.items()]

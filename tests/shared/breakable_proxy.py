@@ -1,7 +1,7 @@
 """`wiretape proxy` with mistakes: the file in the variable FAULT names the function that raises, or `clock`.
 
 `batches` and `messages` remove bytes once from what the recorder gets or sends, and `endless` makes a message too long.
-The variable PATIENCE is how long a silent recorder lives.
+The variable PATIENCE is how long a silent recorder lives, and an exporter that should end.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from wiretape.__main__ import main
-from wiretape_proxy import flow_capture, recorder_client
+from wiretape_proxy import flow_capture, proxy_runner, recorder_client
 from wiretape_proxy.addon import Wiretape
 
 __all__ = ["main"]
@@ -60,4 +60,4 @@ class DamagedReader(recorder_client.MessageReader):
 write = recorder_client.PipeWriter.write
 recorder_client.PipeWriter.write = lambda pipe, data: write(pipe, damage(data, "batches"))
 recorder_client.MessageReader = DamagedReader
-recorder_client._GIVE_UP_AFTER_S = float(os.environ.get("PATIENCE", "10"))
+recorder_client._GIVE_UP_AFTER_S = proxy_runner._EXPORT_S = float(os.environ.get("PATIENCE", "10"))

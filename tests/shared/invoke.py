@@ -5,9 +5,9 @@ from click.testing import CliRunner, Result
 from wiretape.cli import wiretape
 
 
-def invoke(*arguments: object) -> Result:
-    """Run a command to its end."""
-    return CliRunner().invoke(wiretape, [str(each) for each in arguments])
+def invoke(*arguments: object, env: dict[str, str] | None = None) -> Result:
+    """Run a command to its end, with these changes of the environment."""
+    return CliRunner().invoke(wiretape, [str(each) for each in arguments], env=env)
 
 
 def succeed(*arguments: object) -> Result:
