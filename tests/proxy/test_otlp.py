@@ -4,7 +4,6 @@ import gzip
 import socket
 import sqlite3
 import sys
-import time
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path

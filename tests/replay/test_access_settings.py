@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from service_contracts import SERVICE
+from tables import read_data, read_tables
 
 from wiretape.contract import load_contract
 from wiretape.contract.service_terms import Limit
@@ -13,36 +14,11 @@ from wiretape_replay.http_server.http_messages import RequestPattern
 from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import ReplayOptions
 
+TABLES = read_tables(__file__)
+
 LIMITS = {"sessions": Limit(30, 60), "runs": Limit(60, 60), "events": Limit(120, 60)}
 ANY_STREAM = ReplayedContracts([load_contract("sse")])
-FULL = """
-[[keys]]
-key = "alice"
-tenant = "acme"
-workspace = "ws_1"
-scopes = ["events:read"]
-
-[[keys]]
-key = "root"
-
-[scopes]
-stream = "streams"
-cancel = false
-"GET /v1/sessions/*" = "sessions:read"
-
-[counts]
-"GET /v1/sessions/{id}" = "sessions"
-stream = false
-
-[limits]
-runs = 5
-window-seconds = 10
-[limits.tenants.acme]
-events = 500
-
-[workspaces]
-s9 = "ws_2"
-"""
+FULL = read_data(__file__, "every_setting.toml")
 
 
 @pytest.fixture
@@ -104,33 +80,7 @@ def test_limits_are_those_of_the_contract(load):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("kyes = []", "service.toml: kyes: unknown key; did you mean keys?"),
-        ("[[keys]]\nkey = 1", "service.toml: keys[0].key: expected a string, got 1."),
-        ("[[keys]]\nkey = 'a'\n[[keys]]\ntenant = 'b'", "keys[1]: key is missing."),
-        ("[[keys]]\nkey = 'a'\n[[keys]]\nkey = 'a'", "keys[1].key: this key is already listed above."),
-        ("[[keys]]\nkey = 'a b'", "keys[0].key: a key must consist of ASCII characters without spaces."),
-        ("[[keys]]\nkey = 'a'\nscope = []", "keys[0].scope: unknown key; did you mean scopes?"),
-        ("[[keys]]\nkey = 'a'\nscopes = 'x'", "keys[0].scopes: expected a list, got 'x'."),
-        ("[[keys]]\nkey = 'a'\nscopes = ['events:raed']", "unknown scope events:raed; did you mean events:read?"),
-        ("keys = 3", "keys: expected a list, got 3."),
-        ("[keys]\nkey = 'a'", "keys: expected a list of tables: write [[keys]] instead of [keys]."),
-        ("authentication = 'no'", "authentication: expected true or false, got 'no'."),
-        ("[scopes]\nstrem = 'x'", "scopes.strem: expected stream, cancel, resume or METHOD /path, for example POST"),
-        ("[scopes]\nstrem = 'x'", "did you mean stream?"),
-        ("[scopes]\nstream = 3", "scopes.stream: expected true, false or a string, got 3."),
-        ("[scopes]\nstream = true", "scopes.stream: expected a string or false, got true."),
-        ("[counts]\nstream = 'event'", "counts.stream: unknown limit event; did you mean events?"),
-        ("[limits]\nrun = 3", "limits.run: unknown limit run; did you mean runs?"),
-        ("[limits]\nruns = 0", "limits.runs: expected a whole number of at least 1, got 0."),
-        ("[limits.tenants.a]\nruns = 'x'", "limits.tenants.a.runs: expected a whole number, got 'x'."),
-        ("[limits.tenants.a]\ntenants = {}", "limits.tenants.a.tenants: expected a whole number, got"),
-        ("[limits]\nruns = {}", "limits.runs: expected a number, got a table."),
-        ("[limits]\ntenants = 3", "limits.tenants: expected a table, got 3."),
-        ("limits = true", "limits: expected a table or false, got true."),
-        ("[workspaces]\ns1 = 1", "workspaces.s1: expected a string, got 1."),
-        ("[", "service.toml is not valid TOML"),
-    ],
+    TABLES["mistakes"],
 )
 def test_a_mistake_is_reported_with_file_and_key(load, text, message):
     with pytest.raises(InputError) as caught:

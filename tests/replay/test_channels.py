@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from tables import read_data
 
 from wiretape.cli import wiretape
 from wiretape.contract import load_contract
@@ -197,42 +198,8 @@ def test_playheads_of_ended_streams_are_forgotten(builder, replayed):
 
 # Contracts in files
 
-TICKETS = """
-contract = "tickets"
-[operations.follow]
-request = "GET /tickets/{ticket}/events"
-channel = "{ticket}"
-cursor = "query:after"
-begins = "now"
-[event]
-type = "/kind"
-sequence = "/number"
-cursor = "/number"
-durable = ["opened", "closed"]
-"""
-RESUMED = """
-[[rule]]
-code = "TCK001"
-name = "resumed-elsewhere"
-clause = "A cursor resumes behind its event."
-resume = { unknown = 410, final = "closed" }
-[[rule.breaks]]
-request = "GET /tickets/a/events"
-body = '''
-data: {"kind": "opened", "number": 1}
-
-data: {"kind": "opened", "number": 2}
-
-data: {"kind": "opened", "number": 3}
-
-'''
-[[rule.breaks]]
-request = "GET /tickets/a/events?after=1"
-body = '''
-data: {"kind": "opened", "number": 3}
-
-'''
-"""
+TICKETS = read_data(__file__, "tickets.toml")
+RESUMED = read_data(__file__, "resumed_tickets.toml")
 
 
 def ticket(number, kind="opened"):
@@ -262,21 +229,7 @@ def test_a_contract_in_a_file_defines_channel_cursor_and_durable_events(tickets,
     assert [type(each) for each in (control.step("durable"),)] == [type(None)]
 
 
-RESPONSES = """
-contract = "responses"
-[operations.create]
-request = "POST /responses"
-[operations.retrieve]
-request = "GET /responses/{response}"
-channel = "{response}"
-cursor = "query:starting_after"
-[event]
-type = "/type"
-cursor = "/number"
-sequence = "/number"
-channel = "/response"
-durable = "always"
-"""
+RESPONSES = read_data(__file__, "responses.toml")
 
 
 def test_a_channel_that_events_name_is_created_by_one_request_and_resumed_by_another(builder, replayed, tmp_path):
@@ -393,12 +346,6 @@ def test_what_was_never_requested_is_listed(answers, start):
         "Never requested: the stream of 3 channels.\n  stream of channel /ask\n  stream of channel /ask#2"
         in running.err
     )
-
-
-def test_the_contract_agent_sessions_is_that_of_the_service(builder, replayed):
-    builder.exchange([tick(1)], ending=Ending.CLIENT_CLOSED)
-    running = replayed(builder.close(), contract="agent-sessions")
-    assert running.get("/v1/sessions/s1/events/stream", "9")[0] == 400
 
 
 def test_a_status_for_unknown_cursors_is_sent(tickets, replayed, tmp_path):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from wiretape.checker import Checker, Settings
 from wiretape.cli import wiretape
 from wiretape.errors import InputError, RecordingError
-from wiretape.observations import Ending, Side
+from wiretape.observations import Ending, RequestEnded, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Severity, parse_service_base
 from wiretape_contracts.agent_sessions import Limit
@@ -277,6 +277,7 @@ async def test_the_recording_contains_the_traffic(run, tmp_path):
         assert b"".join(part.data for part in recording.body(1, Side.RESPONSE)) == b"".join(EVENTS)
         assert b"".join(part.data for part in recording.body(3, Side.REQUEST)) == b'{"a":1}'
         assert exchanges[0].ending is Ending.COMPLETE
+        assert sum(isinstance(seen, RequestEnded) for seen in recording.observations()) == 3
         assert "key-1" not in repr(exchanges[0].request.headers)
         assert recording.info.ended_ns is not None
         rules = Checker(Settings(off=checker._checker.settings.off))

@@ -4,13 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_contracts import SERVICE
 
-from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, Side
-from wiretape.recording import open_recording
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, Side
 from wiretape.rules import Finding, Party, Severity
-from wiretape_replay.client_verdict.client_checker import Attribution, ClientChecker
+from wiretape_replay.client_verdict.client_checker import Attribution
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyFraming, HttpRequest, ResponseHead
-from wiretape_replay.http_server.response_writer import OWN_RESPONSE, FaultInjected, RequestBodyPart, RequestComplete
+from wiretape_replay.http_server.response_writer import FaultInjected, RequestBodyPart, RequestComplete
 
 HEAD = ResponseHead(200, "OK", (), BodyFraming.CHUNKED)
 content = st.one_of(
@@ -88,17 +87,6 @@ def test_consecutive_chunks_of_a_response_are_taken_together():
     assert runs == [[b"a", b"b"], [b"c"], [b"d"], [b"e"], [Ending.COMPLETE]]
 
 
-async def test_a_recording_contains_the_end_of_each_request(tmp_path):
-    checker = ClientChecker(record=tmp_path / "client.db")
-    checker.open("http://127.0.0.1:1", SERVICE)
-    listener = checker.start_exchange(request("s"))
-    for part in (RequestComplete(), HEAD, Ending.COMPLETE):
-        listener(part)
-    checker.finish()
-    with open_recording(tmp_path / "client.db") as recording:
-        assert [type(seen) for seen in recording.observations()][1] is RequestEnded
-
-
 def attribution():
     """Three exchanges of session a, a, b; a fault in the first at 100 ns."""
     found = Attribution()
@@ -123,16 +111,3 @@ def test_a_fault_causes_later_findings_in_its_exchange_and_its_session():
     assert caused == [(1, 101, "first"), (1, 201, "second"), (2, 150, "first")]
     assert [(each.exchange, each.time_ns) for each in found.service.kept] == [(1, 100), (2, 50), (3, 150)]
     assert len(found.injected) == 3
-
-
-def test_findings_about_the_client_are_not_attributed_to_a_fault():
-    found = attribution()
-    found.add(finding(1, 300, Party.CLIENT))
-    assert (len(found.client), len(found.service), len(found.injected)) == (1, 0, 0)
-
-
-def test_findings_about_a_response_of_wiretape_are_attributed_to_nobody():
-    found = attribution()
-    found.add_fault(3, 10, OWN_RESPONSE)
-    found.add(finding(3, 20))
-    assert (len(found.client), len(found.service), len(found.injected)) == (0, 0, 0)

@@ -6,6 +6,7 @@ import httpx
 import orjson
 import pytest
 from click.testing import CliRunner
+from tables import read_data
 
 from wiretape.cli import wiretape
 from wiretape.contract import load_contract
@@ -14,87 +15,8 @@ from wiretape.observations import Ending
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 
-CHAT = """
-contract = "chat"
-
-[operations.follow]
-request = "GET /chats/{chat}/events"
-cursor = "query:after"
-channel = "{chat}"
-begins = "start"
-deltas = "query:deltas=yes"
-open_ended = true
-
-[operations.send]
-request = "POST /chats/{chat}/messages/{message}"
-stream = false
-
-[event]
-type = "/type"
-sequence = "/n"
-cursor = "/n"
-delta = { types = "text.*", text = "/text" }
-
-[types."chat.moved"]
-template = { chat = "{channel}", message = "{message}" }
-
-[entity.message]
-key = "/message"
-opens = "message.started"
-closes = "message.finished"
-parameter = "message"
-
-[limits]
-messages = { requests = 1, seconds = 60, counts = "send" }
-
-[error]
-code = "/code"
-message = "/text"
-
-[error.codes]
-gone = { status = 410, when = "unknown-cursor" }
-closed = { status = 409, fields = { by = "somebody", message = "{message}" } }
-
-[error.codes.unknown_chat]
-status = 404
-when = "unknown-channel"
-message = "There is no chat {chat}."
-fields = { chat = "{chat}" }
-
-[error.codes.slow_down]
-status = 429
-when = "limit"
-fields = { wait = "{retry_after}" }
-headers = { Chat-Wait = "{retry_after}" }
-
-[[rule]]
-code = "CHT001"
-name = "no-version"
-header = { name = "Chat-Version", of = "request" }
-clause = "Clients name the version."
-
-[[rule.breaks]]
-headers = []
-"""
-TICKETS = """
-contract = "tickets"
-
-[operations.log]
-request = "GET /tickets/{ticket}/log"
-channel = "{ticket}"
-begins = "start"
-
-[[rule]]
-code = "TIC001"
-name = "not-last"
-last = "closed"
-clause = "The last event is closed."
-breaks = '''
-event: opened
-data: 1
-
-'''
-"""
+CHAT = read_data(__file__, "chat.toml")
+TICKETS = read_data(__file__, "closed_tickets.toml")
 
 
 def event(number, type_, **more):

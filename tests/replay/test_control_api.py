@@ -389,17 +389,6 @@ async def test_wait_reports_that_the_timeout_expired(play, entries, until):
     assert (status, document["reached"], document["channels"][0]["status"]) == (200, False, "waiting")
 
 
-async def test_wait_returns_when_the_replay_ends(play, entries, staging):
-    async with play(entries) as stage:
-        client = await stage.ask("/_wiretape/wait", _asked(b'{"timeout_s": 600}'), method="POST")
-        client.send(b'{"timeout_s": 600}')
-        await staging.until(lambda: stage.control.changes.waiting)
-        stage.control.changes.close()
-
-        await client.begun()
-        assert json.loads(await client.body())["reached"] is False
-
-
 def _asked(body: bytes) -> str:
     return f"X-Wiretape-Token: let-me-in\r\nContent-Length: {len(body)}\r\n"
 

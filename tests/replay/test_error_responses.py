@@ -23,7 +23,7 @@ from wiretape.rules import Party
 from wiretape_contracts.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
 from wiretape_contracts.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape_replay.access.auth_and_rate_limits import limit_values
-from wiretape_replay.access.contract_errors import count_request_ids, error_response, refuse
+from wiretape_replay.access.contract_errors import error_response, refuse
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"
 ERRORS = SERVICE.main.errors
@@ -121,8 +121,3 @@ def test_without_an_envelope_refusals_are_plain_text():
     assert refusal.headers == (("WWW-Authenticate", "Bearer"),)
     limited = refuse(None, ErrorCase.LIMIT, "Wait.", "q", values=limit_values(Limit(1, 9), 7))
     assert (limited.status, limited.headers) == (429, (("Retry-After", "7"),))
-
-
-def test_request_ids_are_counted():
-    numbers = count_request_ids()
-    assert [numbers() for _ in range(3)] == ["wiretape-1", "wiretape-2", "wiretape-3"]

@@ -1,10 +1,13 @@
 """Merging what several connections carried between two durable events; each letter is an event."""
 
 import pytest
+from tables import read_tables
 
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry
 from wiretape_replay.channel.log_builder import merge_stretches
 from wiretape_replay.channel.recorded_connection import Stretch
+
+TABLES = read_tables(__file__)
 
 SECOND = 1_000_000_000
 
@@ -28,27 +31,7 @@ def merge(*stretches):
 
 @pytest.mark.parametrize(
     ("one", "other", "whole"),
-    [
-        (("abc", 0, 9), ("abc", 0, 9), "abc"),
-        (("abcd", 0, 9), (" bc", 0, 9), "abcd"),
-        (("abcd", 0, 9), (" b d", 0, 9), "abcd"),
-        (("abcd", 0, 4), ("cdef", 2, 9), "abcdef"),
-        (("abab", 0, 4), ("ababc", 0, 9), "ababc"),
-        (("abab", 0, 4), ("babc", 1, 9), "ababc"),
-        (("aaab", 0, 4), ("aabaa", 1, 9), "aaabaa"),
-        (("cdef", 2, 9), ("abcd", 0, 4), "abcdef"),
-        (("cdefg", 2, 9), ("abcd", 0, 4), "abcdefg"),
-        # Without common events, they follow one another.
-        (("ab", 0, 9), ("cd", 1, 9), "abcd"),
-        (("abc", 1, 9), ("d", 0, 9), "dabc"),
-        # An event that arrives after the other connection has ended is another event, even with the same bytes.
-        (("abc", 0, 3), ("       a", 2, 12), "abca"),
-        (("", 0, 9), ("ab", 0, 9), "ab"),
-        (("", 0, 9), ("", 0, 9), ""),
-        # Connections that were not open at the same time may repeat deltas.
-        (("abc", 0, 3), ("bcd", 3, 9), "abcbcd"),
-        (("bcd", 3, 9), ("abc", 0, 3), "abcbcd"),
-    ],
+    TABLES["overlaps"],
 )
 def test_events_of_two_connections_that_overlap_are_taken_once(one, other, whole):
     assert merge(stretch(*one), stretch(*other)) == whole

@@ -1,9 +1,7 @@
 """Other clients get what was recorded: httpx, curl, and replays in the caller's event loop."""
 
 import asyncio
-import contextlib
 import hashlib
-import sqlite3
 import subprocess
 import time
 
@@ -11,7 +9,6 @@ import httpx
 import pytest
 from programs import find_program
 
-from wiretape.errors import InputError
 from wiretape.observations import Ending
 from wiretape_replay import ReplayOptions, serve_replay
 
@@ -62,20 +59,6 @@ def test_curl_fails_for_an_incomplete_response(builder, serve, ending, status):
     assert (done.returncode, done.stdout) == (status, b"".join(PINGED))
 
 
-def test_a_polling_client_gets_the_recorded_responses_and_then_a_501(builder, serve):
-    for status in (b"queued", b"running", b"done"):
-        builder.exchange([b'{"status":"%b"}' % status], target="/v1/runs/r1", headers=JSON)
-    replay = serve(builder.close())
-    with httpx.Client(base_url=replay.url, headers={"Authorization": "Bearer anything"}) as client:
-        seen = [client.get("/v1/runs/r1").json()["status"] for _ in range(3)]
-        beyond = client.get("/v1/runs/r1")
-
-    assert seen == ["queued", "running", "done"]
-    assert (beyond.status_code, beyond.headers["x-wiretape"]) == (501, "no-match")
-    assert beyond.text.startswith("All 3 recorded responses are used up")
-    assert [served.exchange for served in replay.served] == [1, 2, 3]
-
-
 async def test_the_replay_runs_in_the_callers_loop_and_stays_readable(builder):
     builder.exchange(PINGED)
     builder.exchange(target="/never", headers=JSON)
@@ -104,28 +87,3 @@ async def test_leaving_the_block_ends_open_streams(builder):
     assert await reader.read() == b""
     assert time.monotonic() - began < 2  # not by a timeout
     writer.close()
-
-
-async def test_a_port_in_use_is_refused_and_the_first_server_continues(builder):
-    builder.exchange(PINGED)
-    path = builder.close()
-    async with serve_replay(path, TAPE) as replay:
-        port = int(replay.url.rpartition(":")[2])
-        with pytest.raises(InputError, match=f"Cannot listen on 127.0.0.1:{port}: the port is in use"):
-            async with serve_replay(path, TAPE, port=port):
-                pass
-        async with httpx.AsyncClient(base_url=replay.url) as client:
-            assert (await client.get(STREAM)).content == b"".join(PINGED)
-
-
-async def test_a_damaged_recording_ends_the_response_and_is_logged(builder):
-    builder.exchange(PINGED)
-    path = builder.close()
-    with contextlib.closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE segment SET chunks = 'nonsense'")
-    lines = []
-    async with serve_replay(path, TAPE, log=lines.append) as replay, httpx.AsyncClient(base_url=replay.url) as client:
-        with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
-            await client.get(STREAM)
-
-    assert lines[1].startswith(f"Error: {path} is damaged: ")
