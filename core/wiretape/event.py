@@ -192,7 +192,7 @@ class Event(TimedFrame):
     @property
     def keys(self) -> dict[str, str]:
         """The keys of the entities that it is about, by the names of these."""
-        found = {each.name: each.read_key(self.value) for each in self.format.entities}
+        found = {each.name: each.read_key(self.value) for each in self.event_type.entities}
         return {name: joined for name, key in found.items() if key is not None and (joined := join_key(key))}
 
     @property

@@ -102,6 +102,8 @@ class EventType:
     """Whether the service stores and replays them; None if those with a cursor are."""
     text: Pointer | None = None
     """Where deltas have their text."""
+    entities: tuple[Entity, ...] = ()
+    """The entities that they can be about."""
 
 
 class EventFormat:
@@ -150,7 +152,8 @@ class EventFormat:
         is_durable = None if self.durable is None else self.durable.matches(name)
         is_delta = self.deltas.matches(name)
         text = next((pointer for types, pointer in self.texts if types.matches(name)), None) if is_delta else None
-        found = EventType(name, is_delta, self._durable_types.get(name, is_durable), text)
+        entities = tuple(each for each in self.entities if each.concerns(name))
+        found = EventType(name, is_delta, self._durable_types.get(name, is_durable), text, entities)
         if len(name) <= LONGEST:
             put_bounded(self._types, name, found, _MOST_TYPES)
         return found

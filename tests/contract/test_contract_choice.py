@@ -139,7 +139,7 @@ def test_a_configuration_may_name_the_codes_of_the_contract_of_the_command_line(
     ("text", "said"),
     [
         ('contract = "nothing.toml"', "There is no file "),
-        ('contract = "nothing"', "There is no contract 'nothing': use agent-sessions, sse"),
+        ('contract = "nothing"', "There is no contract 'nothing': use "),
         ("contract = 3", "contract: expected a string or a list, got 3."),
         ('contract = [""]', "contract[0]: expected a non-empty string"),
         (

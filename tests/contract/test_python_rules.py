@@ -277,7 +277,7 @@ def test_a_broken_package_is_one_sentence_and_breaks_nothing_else(text, said, ru
     install(text)
     listed = run("contract", "list")
     assert listed.exit_code == 2
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["agent-sessions", "sse"]
+    assert {"agent-sessions", "sse"} <= {line.split()[0] for line in listed.stdout.splitlines()}
     assert said in listed.stderr
     assert listed.stderr.count("\n") == 1
     used = run("report", recording, "--contract", "numbers")
@@ -297,4 +297,4 @@ def test_two_packages_with_the_same_name_are_refused(run, install):
 
 def test_an_unknown_name_lists_those_that_are_installed(run, install):
     install('CONTRACT = "numbers.toml"')
-    assert "use agent-sessions, numbers, sse, or the name of a file" in run("contract", "show", "nmbers").output
+    assert ", numbers, sse, or the name of a file" in run("contract", "show", "nmbers").output

@@ -22,6 +22,7 @@ from wiretape.contract.contract_tables import (
     ErrorAspect,
     ErrorTable,
     Example,
+    ExampleTable,
     ExchangeTable,
     HeaderTable,
     JoinedTable,
@@ -484,12 +485,18 @@ def _examples(layer: Layer, index: int, table: AnyRuleTable, request: str) -> It
     for name, example in (("breaks", table.breaks), ("keeps", table.keeps)):
         if example is not None:
             with layer.naming("rule", index, name):
-                yield _make_example(table, name, example, request)
+                yield _make_example(table, name, example, request, layer.table.example)
 
 
-def _make_example(table: AnyRuleTable, name: str, example: Example, request: str) -> Vector:
-    """Return an example of a rule; its exchanges have this request if they name none.  Raises ValueError."""
+def _make_example(table: AnyRuleTable, name: str, example: Example, request: str, usual: ExampleTable) -> Vector:
+    """Return an example of a rule; its exchanges have this request, or the usual parts of one, if they name none.
+
+    Raises ValueError.
+    """
     exchanges = [ExchangeTable(body=example)] if isinstance(example, str) else example
+    for each in exchanges:
+        each.headers = usual.headers if each.headers is None else each.headers
+        each.request_body = each.request_body or usual.request_body
     traffic = [_exchange(each, each.request or request) for each in exchanges]
     named = {"code": table.code, "name": name, "also": table.also, "shows": "An example of the contract."}
     return msgspec.convert(named | {"exchange": traffic}, Vector)

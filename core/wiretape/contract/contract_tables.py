@@ -170,6 +170,13 @@ class ExchangeTable(Struct, forbid_unknown_fields=True, omit_defaults=True):
             raise ValueError("body and part exclude each other")
 
 
+class ExampleTable(Struct, forbid_unknown_fields=True, frozen=True):
+    """What the requests of examples have if they do not say."""
+
+    headers: list[_Short] = []
+    request_body: _Body = ""
+
+
 Example = _Body | Annotated[list[ExchangeTable], Meta(min_length=1, max_length=20)]
 """The body of one stream, or exchanges."""
 
@@ -489,6 +496,7 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     entity: Annotated[dict[str, EntityTable], Meta(max_length=MOST_ENTITIES)] = {}
     error: ErrorFormatTable = ErrorFormatTable()
     text: Annotated[dict[str, TextTable], Meta(max_length=50)] = {}
+    example: ExampleTable = ExampleTable()
 
 
 class ContractTable(_AnyContract, forbid_unknown_fields=True, kw_only=True):

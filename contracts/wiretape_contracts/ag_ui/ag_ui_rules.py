@@ -1,0 +1,219 @@
+"""Rules of AG-UI that no primitive expresses.  What they remember of a stream or a thread is bounded."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wiretape.contract import HELD, Event, Inconclusive, Outcome, Problem
+from wiretape.contract.contract_traffic import ContractStream as Stream
+from wiretape.event_format import shorten_value
+
+_MOST = 10_000
+"""Chunks, spans, messages or calls that are remembered for a stream."""
+_UNKNOWN = Inconclusive("the recording does not show the whole stream, or it has very many messages or calls")
+_KEYS = {"TEXT_MESSAGE": "messageId", "TOOL_CALL": "toolCallId", "REASONING_MESSAGE": "messageId"}
+"""The identifier of each family of events that has chunks."""
+_ENTITIES = {"TEXT_MESSAGE": "message", "TOOL_CALL": "tool_call", "REASONING_MESSAGE": "reasoning"}
+_RUN_LEVEL = {"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "MESSAGES_SNAPSHOT"}
+_STAND_ASIDE = ("RAW", "ACTIVITY_", "REASONING_ENCRYPTED_VALUE", "SUBAGENT_STARTED")
+"""The beginnings of the types that end no chunks."""
+
+
+def _read(json: Mapping[str, Any], name: str | None) -> str | int | None:
+    """Return an identifier, or a hash of something else; None if there is none."""
+    value = json.get(name or "")
+    return None if value is None else shorten_value(value)
+
+
+def _mismatch(expected: str, got: str, subject: Hashable = None) -> Problem:
+    return Problem(f"Expected {expected}, got {got}.", subject=subject)
+
+
+@dataclass(slots=True)
+class _Chunks:
+    """The items that chunks are assembling: for each owner its family of events and its identifier."""
+
+    lanes: dict[Any, tuple[str, Any]] = field(default_factory=dict)
+    event: int = 0
+    """The number of the event that was added last."""
+    breach: tuple[str, str, str] | None = None
+    """What this event breaks, what was expected and what it has."""
+    has_owners: bool = False
+    """Whether an event names a subagent, so that one without may continue what that has opened."""
+
+    def add(self, event: Event, stream: Stream) -> None:
+        """Follow an event."""
+        self.event, self.breach = event.number, None
+        json, (family, _, part) = event.document, event.type.rpartition("_")
+        owner = _read(json, "subagentRunId")
+        self.has_owners |= owner is not None
+        if event.type in _RUN_LEVEL or len(self.lanes) > _MOST:
+            self.lanes.clear()
+        elif part == "CHUNK" and family in _KEYS:
+            self._add_chunk(family, json, owner, stream)
+        elif not event.type.startswith(_STAND_ASIDE):
+            if part == "START" and self.lanes.get(owner) == (family, _read(json, _KEYS.get(family))):
+                self.breach = "mixed", "chunks after the first chunk of an item", f"`{event.type}`"
+            self.lanes.pop(owner, None)
+
+    def _add_chunk(self, family: str, json: Mapping[str, Any], owner: Any, stream: Stream) -> None:
+        key = _read(json, _KEYS[family])
+        if key is None and owner is None and self.lanes.get(None, ("",))[0] != family:
+            owner = next((lane for lane, (of, _) in self.lanes.items() if of == family), None)
+        before = self.lanes.get(owner)
+        if (key,) in stream.trackers[_ENTITIES[family]].open:
+            self.breach = "mixed", f"no chunk of an item that `{family}_START` opened", "one"
+        elif before is None or before[0] != family or key not in {None, before[1]}:
+            required = (_KEYS[family], *(["toolCallName"] if family == "TOOL_CALL" else []))
+            if missing := [f"`{name}`" for name in required if name not in json]:
+                self.breach = "first", f"{' and '.join(missing)} in the first chunk", "none"
+            self.lanes[owner] = family, key
+
+
+def _breach_of(rule: str, event: Event, stream: Stream) -> Outcome:
+    chunks = stream.memory.get(_Chunks, _Chunks)
+    if chunks.event != event.number:
+        chunks.add(event, stream)
+    breach = chunks.breach
+    if breach is None or breach[0] != rule:
+        return HELD if event.type.endswith("_CHUNK") else None
+    # Without an owner, a chunk may continue what an event without one has ended.
+    is_sure = stream.is_complete and (not chunks.has_owners or "subagentRunId" in event.document)
+    return [_mismatch(*breach[1:])] if is_sure else _UNKNOWN
+
+
+def first_chunk(event: Event, stream: Stream) -> Outcome:
+    """The first chunk of a message lacks its `messageId`, or that of a tool call its `toolCallId` or `toolCallName`."""
+    return _breach_of("first", event, stream)
+
+
+def mixed_forms(event: Event, stream: Stream) -> Outcome:
+    """A chunk continues what a START event opened, or the other way round."""
+    return _breach_of("mixed", event, stream)
+
+
+def span_order(event: Event, stream: Stream) -> Outcome:
+    """A span of reasoning opens twice, ends without having been opened, or is open when the run finishes."""
+    spans: dict[Any, None] = stream.memory.get(span_order, dict)
+    if event.type in _RUN_LEVEL:
+        left = list(spans) if event.type == "RUN_FINISHED" else []
+        spans.clear()
+        return [
+            _mismatch(f"the span `{key}` to be closed before the run finishes", "it open", key) for key in left
+        ] or None
+    if not stream.is_complete or len(spans) > _MOST:
+        return _UNKNOWN
+    key, is_start = _read(event.document, "messageId"), event.type == "REASONING_START"
+    is_open = key in spans
+    if is_start:
+        spans[key] = None
+    else:
+        spans.pop(key, None)
+    if is_start is not is_open:
+        return HELD
+    return [_mismatch(f"the span `{key}` to {'open once' if is_start else 'be open'}", f"`{event.type}`", key)]
+
+
+def shared_id(event: Event, stream: Stream) -> Outcome:
+    """Two messages have the same `messageId`: a text, reasoning, an activity, or the result of a tool call."""
+    seen: dict[Any, str] = stream.memory.get(shared_id, dict)
+    key, kind = _read(event.document, "messageId"), event.type.partition("_")[0]
+    if key is None or (key not in seen and len(seen) > _MOST):
+        return None
+    is_new = key not in seen
+    # A result is the only event of its message.
+    if seen.setdefault(key, event.type if kind == "TOOL" else kind) == kind or is_new:
+        return HELD
+    return [_mismatch("a new `messageId`", f"`{key}`, which another message has", key)]
+
+
+def _calls(event: Event, stream: Stream) -> dict[Any, list[Any]]:
+    """Return the name of each call of the run and whether it has a result, after an event."""
+    calls: dict[Any, list[Any]] = stream.memory.get(_calls, dict)
+    key, name = _read(event.document, "toolCallId"), _read(event.document, "toolCallName")
+    if event.type == "RUN_STARTED":
+        calls.clear()
+    elif event.type == "TOOL_CALL_RESULT" and key in calls:
+        calls[key][1] = True
+    elif name is not None and len(calls) < _MOST:
+        calls.setdefault(key, [name, False])
+    return calls
+
+
+def _items(value: Any, *keys: str) -> list[Mapping[str, Any]]:
+    """Return the objects in the list that the keys lead to; empty if there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _values(value: Any, *keys: str) -> list[Any]:
+    """Return what the objects in a list have under the last of the keys."""
+    return [_read(each, keys[-1]) for each in _items(value, *keys[:-1])]
+
+
+def pending_calls(event: Event, stream: Stream) -> Outcome:
+    """The `pendingToolCallIds` of a run are not the tool calls that it left without a result."""
+    calls, outcome = _calls(event, stream), event.document.get("outcome")
+    named = outcome.get("pendingToolCallIds") if isinstance(outcome, Mapping) else None
+    if event.type != "RUN_FINISHED" or not named or not isinstance(named, list):
+        return None
+    if not stream.is_complete or len(calls) >= _MOST:
+        return _UNKNOWN
+    left = [key for key, (_, is_answered) in calls.items() if not is_answered]
+    return HELD if left == [*map(shorten_value, named)] else [_mismatch(f"the pending calls {left}", f"{named}")]
+
+
+def frontend_result(event: Event, stream: Stream) -> Outcome:
+    """The service sends a result for a call of a tool that is the application's."""
+    name = _calls(event, stream).get(_read(event.document, "toolCallId"), [None])[0]
+    if event.type != "TOOL_CALL_RESULT" or name is None:
+        return None
+    if name not in _values(stream.request_json, "tools", "name"):
+        return HELD
+    return [_mismatch(f"no result for the frontend tool `{name}`", "`TOOL_CALL_RESULT`")]
+
+
+def _left(what: str, event: Event, stream: Stream) -> list[Any]:
+    """Return the `calls` or `interrupts` that the run before left to the client, if an event begins its next one."""
+    left: dict[str, list[Any]] = stream.channel.memory.get(_left, dict)
+    calls, tools = _calls(event, stream), _values(stream.request_json, "tools", "name")
+    if event.type in {"RUN_FINISHED", "RUN_ERROR"}:
+        left.clear()
+    if event.type == "RUN_FINISHED" and stream.is_complete:
+        left["calls"] = [key for key, (name, is_answered) in calls.items() if name in tools and not is_answered]
+        left["interrupts"] = _values(event.document, "outcome", "interrupts", "id")
+    return left.get(what, []) if _begins_request(event, stream) else []
+
+
+def _begins_request(event: Event, stream: Stream) -> bool:
+    """Whether an event begins the run that its request asked for."""
+    request = stream.request_json
+    is_known = event.type == "RUN_STARTED" and isinstance(request, Mapping)
+    return is_known and request.get("runId") == event.document.get("runId")
+
+
+def unanswered_call(event: Event, stream: Stream) -> Outcome:
+    """A run begins although the client did not answer a call of a frontend tool of the run before."""
+    calls, answered = _left("calls", event, stream), _values(stream.request_json, "messages", "toolCallId")
+    missing = [key for key in calls if key not in answered]
+    return [_mismatch(f"a tool message for the call `{key}`", "none", key) for key in missing] if calls else None
+
+
+def uncovered_interrupt(event: Event, stream: Stream) -> Outcome:
+    """A run begins although the client did not answer or abandon an interrupt of the run before."""
+    left, covered = _left("interrupts", event, stream), _values(stream.request_json, "resume", "interruptId")
+    missing = [key for key in left if key not in covered]
+    return (
+        [_mismatch(f"an entry for the interrupt `{key}` in `resume`", "none", key) for key in missing] if left else None
+    )
+
+
+def reused_run_id(event: Event, stream: Stream) -> Outcome:
+    """A client asks for two runs of a thread with the same `runId`."""
+    runs: dict[Any, int] = stream.channel.memory.get(reused_run_id, dict)
+    key = _read(event.document, "runId")
+    if not _begins_request(event, stream) or len(runs) > _MOST:
+        return None
+    before = runs.setdefault(key, stream.exchange)
+    return HELD if before == stream.exchange else [_mismatch("a new `runId`", f"`{key}` as in exchange {before}", key)]
