@@ -198,6 +198,9 @@ class RequestFlag:
         if place != "query" or not self.name or not self._value:
             raise ValueError(f"expected query:NAME=VALUE, for example query:deltas=true, got {text!r}")
 
+    def __str__(self) -> str:
+        return f"{self.name}={self._value}"
+
     def is_in(self, target: str) -> bool:
         """Whether a request has it, whatever the case of its value."""
         query = target.partition("#")[0].partition("?")[2]

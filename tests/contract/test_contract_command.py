@@ -142,6 +142,57 @@ def test_a_new_contract_passes_its_test(run, tmp_path):
     assert run("contract", "test", "my.toml").output == "2 rules, 4 of 4 examples do what they are for.\n"
 
 
+SMALL = """
+contract = "small"
+[operations.follow]
+request = "GET /"
+[event]
+type = "/type"
+durable = ["a.*", "c.*"]
+delta = { types = "delta", text = { "d*" = "/text" } }
+[entity.run]
+opens = ["a.begun", "a.beg*m"]
+closes = "*ver"
+[error]
+code = "/code"
+codes = { busy = 409, slow = { status = 429, when = "limit" } }
+[limits]
+reads = { requests = 1, seconds = 60, counts = ["follow", "GET /all"] }
+[scopes]
+read = "follow"
+[[rule]]
+code = "TST001"
+name = "not-over-last"
+last = "a.over"
+clause = "c"
+breaks = '''
+data: {"type": "a.begun"}
+
+'''
+"""
+
+
+def test_types_that_no_example_has_are_named(run):
+    Path("small.toml").write_text(SMALL, "utf-8")
+    types = "a.beg*m (entity.run.opens), *ver (entity.run.closes), c.* (event.durable), delta (event.delta)"
+    assert run("contract", "test", "small.toml").output.splitlines() == [
+        "Without an example that keeps the rule: TST001.",
+        f"No example has an event of these types, which may be misspelt: {types}, d* (event.delta.text).",
+        "1 rule, 1 of 1 example does what it is for.",
+    ]
+
+
+def test_show_has_what_the_service_does(run):
+    Path("small.toml").write_text(SMALL, "utf-8")
+    text = run("contract", "show", "small.toml").output
+    for part in (
+        "errors\n  busy: 409\n  slow: 429, when limit\n",
+        "limits\n  reads: 1 request in 60 seconds, counts follow and GET /all\n",
+        "scopes\n  read: follow\n",
+    ):
+        assert f"\n\n{part}" in text
+
+
 def test_an_example_that_does_not_do_what_it_says_fails(run):
     text = CONTRACT.read_text("utf-8")
     bad = text.replace('"sequence_number": 0}\n\ndata: [DONE]', '"x": 0}\n\ndata: [DONE]')

@@ -81,6 +81,10 @@ MISTAKES = {
     'resume = { unknown = 41, final = "z" }': "rule[0].resume.unknown: expected a whole number of at least 100",
     'first = "a"\n[types.a]\nschema = { minimum = "x" }': "types.a.schema: invalid JSON schema",
     'first = "a"\n[entity.call2]\nopens = "a"\ncloses = "b"\nwithin = "call2"': "call2.within: unknown entity 'call2'",
+    'first = "a"\n[limits]\nx = { requests = 1, seconds = 1, counts = "folow" }': (
+        "limits.x.counts: unknown operation 'folow'; did you mean follow?"
+    ),
+    'first = "a"\n[scopes]\nx = "GET x"': "scopes.x: expected a method and a path",
     'first = "a"\n[operations.a]\nrequest = "GET"': "operations.a.request: expected a method and a path",
     'first = "a"\n[operations.a]\nrequest = "GET /a/*/b"': "expected * only as the first or the last part of the path",
     'first = "a"\n[operations.a]\nrequest = "GET /"\ncursor = "id"': "a.cursor: expected header:NAME or query",

@@ -5,10 +5,17 @@ from dataclasses import dataclass
 
 from wiretape.checker.checker import Checker
 from wiretape.checker.selection import Settings
+from wiretape.contract.contract_facts import ContractChoice
 from wiretape.contract.contract_model import Contract
+from wiretape.event import Event
+from wiretape.frame_reader import StreamReaders
+from wiretape.patterns import Globs, list_of
 from wiretape.rules.catalogue import RuleSet
 from wiretape.rules.finding import Finding
 from wiretape.rules.vectors import Vector
+
+_LIVES = ("opens", "continues", "closes")
+_TEXTS = ("deltas", "final", "begins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,35 @@ def find_in_example(
     checker = Checker(Settings(contracts=() if contract is None else (contract,)))
     findings = [finding for seen in example.observations(piece) for finding in checker.feed(seen)]
     return findings + checker.finish(), checker
+
+
+def find_unused_types(contract: Contract) -> dict[str, str]:
+    """Return the types of events that a contract names and none of its examples has, each with a key that names it.
+
+    They may be misspelt.  Types that it inherits are left out.
+    """
+    readers = StreamReaders(ContractChoice([contract]).format_of)
+    examples = (seen for example in contract.examples for seen in example.observations())
+    used = {each.type for seen in examples for each in readers.read(seen).frames if isinstance(each, Event)}
+    inherited = {} if contract.parent is None else _named_types(contract.parent)
+    named = _named_types(contract).items()
+    return {types: key for types, key in named if types not in inherited and not any(map(Globs(types).matches, used))}
+
+
+def _named_types(contract: Contract) -> dict[str, str]:
+    """Return the types that entities and deltas have, and durable ones, each with the first key that names it."""
+    facts = contract.format
+    keys = [(f"entity.{each.name}.{key}", getattr(each, key)) for each in contract.entities.values() for key in _LIVES]
+    keys += [("event.durable", facts.durable), ("event.delta", facts.deltas)]
+    keys += [("event.delta.text", types) for types, _ in facts.texts]
+    texts = [
+        (f"text.{name}.{key}", getattr(each, key)) for name, each in contract.joined_texts.items() for key in _TEXTS
+    ]
+    found: dict[str, str] = {}
+    for key, types in [*((key, types.patterns) for key, types in keys if types), *texts]:
+        for each in list_of(types):
+            found.setdefault(each, key)
+    return found
 
 
 def _find_problem(contract: Contract, example: Vector) -> str:

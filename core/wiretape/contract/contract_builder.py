@@ -76,7 +76,7 @@ from wiretape.errors import InputError
 from wiretape.event_format import Entity
 from wiretape.input_validation import choices_hint
 from wiretape.observations import header, is_header_name
-from wiretape.patterns import Globs, Pointer, list_of
+from wiretape.patterns import Globs, Pointer, RequestPattern, list_of
 from wiretape.rules.catalogue import Check, Explanation, Rule, Scope
 from wiretape.rules.exchange import SilenceLimit
 from wiretape.rules.finding import Party
@@ -207,13 +207,22 @@ class _Builder:
             unknown_cursor_status=self._unknown_cursor_status,
             joined_texts=facts.joined_texts,
             names=facts.names,
-            service=self._service_terms(),
+            service=self._service_terms([operation.name for operation in facts.operations]),
             reads_requests=any(table.echo or table.request_body or table.python for _, _, table in tables),
         )
 
-    def _service_terms(self) -> ServiceTerms:
+    def _service_terms(self, operations: Sequence[str]) -> ServiceTerms:
         """Return what the contract says about its service; what it does not say is as in those that it extends."""
         terms, error = ServiceTerms(), self._errors.table
+        top = self._top.table
+        counted = [(("limits", name, "counts"), each.counts) for name, each in top.limits.items()]
+        for path, requests in (*counted, *((("scopes", name), each) for name, each in top.scopes.items())):
+            for request in list_of(requests):
+                with self._top.naming(*path):
+                    if " " not in request and request not in operations:
+                        raise ValueError(f"unknown operation {request!r}{choices_hint(request, operations)}")
+                    if request not in operations:
+                        RequestPattern(request)
         if error.code is not None:
             with self._top.naming("error"):
                 terms = replace(terms, errors=ErrorWriter(error))

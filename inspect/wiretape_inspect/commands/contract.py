@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
-from wiretape.checker.contract_examples import check_examples
+from wiretape.checker.contract_examples import check_examples, find_unused_types
 from wiretape.contract import CodeUse, load_contract
 from wiretape.contract.contract_files import BUNDLED, new_contract_text
 from wiretape.contract.contract_model import Contract
 from wiretape.contract.installed_contracts import installed_names
+from wiretape.contract.service_terms import ServiceTerms
 from wiretape.errors import InputError
 from wiretape.event_format import EventFormat
 from wiretape.files import PATH
@@ -48,7 +49,10 @@ def list_(ctx: click.Context, /) -> None:
 @contract.command()
 @click.argument("name", metavar="NAME_OR_FILE")
 def show(name: str) -> None:
-    """Show the operations, the facts, the types, the entities and the rules of a contract.  None of its code runs."""
+    """Show what a contract has: operations, facts, types, entities, errors, limits, scopes and rules.
+
+    None of its code runs.
+    """
     write_lines(_lines(load_contract(name, code=CodeUse.SKIP)))
 
 
@@ -62,7 +66,7 @@ def test(ctx: click.Context, /, *, name: str, allow_code: bool) -> None:
     Exit status: 0 if each breaks or keeps its rule and no other, 1 if one does not, 2 if the contract is invalid.
     """
     (tested,) = load_contracts([name], allow_code=allow_code)
-    results = run_examples(name, lambda: list(check_examples(tested)))
+    results, unused = run_examples(name, lambda: (list(check_examples(tested)), find_unused_types(tested)))
     failed = [result for result in results if result.problem]
     write_lines(
         f"{each.example.code} {each.example.name}: {printable(each.problem)}".removesuffix(".") + "." for each in failed
@@ -71,7 +75,11 @@ def test(ctx: click.Context, /, *, name: str, allow_code: bool) -> None:
     codes = list(dict.fromkeys(example.code for example in tested.examples))
     if lacking := [code for code in codes if code not in kept]:
         click.echo(f"Without an example that keeps the rule: {', '.join(lacking)}.")
-    done = f"{len(results) - len(failed)} of {count_of(len(results), 'example')} do what they are for."
+    if unused:
+        shown = ", ".join(f"{types} ({key})" for types, key in unused.items())
+        click.echo(printable(f"No example has an event of these types, which may be misspelt: {shown}."))
+    does = "does what it is for" if len(results) == 1 else "do what they are for"
+    done = f"{len(results) - len(failed)} of {count_of(len(results), 'example')} {does}."
     click.echo(f"{count_of(len(codes), 'rule')}, {done}")
     ctx.exit(1 if failed else 0)
 
@@ -116,8 +124,11 @@ def _lines(shown: Contract) -> Iterator[str]:
         cursor = operation.cursor
         where = f", cursor in the {cursor.place} {cursor.name}" if cursor else ""
         where += f", channel {{{operation.channel}}}" if operation.channel else ""
+        where += f", deltas with {operation.deltas}" if operation.deltas else ""
+        where += ", open ended" if operation.is_open_ended else ""
         begins = "the start" if operation.begins_at_start else "the next event"
-        yield printable(f"  {operation.name}: {operation.pattern.text}{where}, begins with {begins}")
+        where += f", begins with {begins}" if operation.is_stream else ", no stream"
+        yield printable(f"  {operation.name}: {operation.pattern.text}{where}")
     facts = shown.format
     names_channel = any(operation.channel for operation in shown.operations)
     url = None if names_channel else "url"
@@ -139,7 +150,28 @@ def _lines(shown: Contract) -> Iterator[str]:
         inside = f", inside {entity.within}" if entity.within else ""
         continues = f" over {entity.continues}" if entity.continues.patterns not in {(), ("*",)} else ""
         yield printable(f"  {entity.name}: {key}, from {entity.opens}{continues} to {entity.closes}{inside}")
+    yield from _service_lines(shown.service)
     yield from ["", "rules"]
     yield from (f"  {line}" for line in rule_output.table_lines(shown.rules))
     common = sum(rule.everywhere for rule in shown.rules)
     yield from ["", f"{common} of these apply to every event stream and are part of every contract."]
+
+
+def _service_lines(terms: ServiceTerms) -> Iterator[str]:
+    """Yield what a contract says about its service apart from streams."""
+    codes = {} if terms.errors is None else terms.errors.codes
+    if codes:
+        yield from ["", "errors"]
+    for code, each in codes.items():
+        yield printable(f"  {code}: {each.status}{f', when {each.when}' if each.when else ''}")
+    if terms.limits:
+        yield from ["", "limits"]
+    for name, limit in terms.limits.items():
+        counted = " and ".join(request for request, counts in terms.counts.items() if counts == name)
+        requests = count_of(limit.requests, "request")
+        window = f"{requests} in {count_of(limit.window_seconds, 'second')}"
+        yield printable(f"  {name}: {window}{f', counts {counted}' if counted else ''}")
+    if terms.scopes:
+        yield from ["", "scopes"]
+    for name in dict.fromkeys(terms.scopes.values()):
+        yield printable(f"  {name}: {' and '.join(each for each, scope in terms.scopes.items() if scope == name)}")
