@@ -11,6 +11,7 @@ from wiretape.errors import InputError
 
 _ADDRESS = re.compile(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))?:)?([0-9]{1,5})", re.ASCII)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+_LAST_PORT = 65535
 _SEPARATOR = ", "
 """Between the URLs of an upstream."""
 
@@ -18,8 +19,10 @@ _SEPARATOR = ", "
 def parse_address(text: str) -> tuple[str, int]:
     """Parse `HOST:PORT`, with brackets around an IPv6 host; without a host it is 127.0.0.1.  Raises InputError."""
     match = _ADDRESS.fullmatch(text)
-    if match is None or int(match[3]) > 65535:
+    if match is None:
         raise InputError(f"Invalid address {text!r}: expected HOST:PORT, for example 127.0.0.1:8090, [::1]:0 or 8090.")
+    if int(match[3]) > _LAST_PORT:
+        raise InputError(f"Invalid address {text!r}: ports go up to {_LAST_PORT}.")
     return match[1] or match[2] or "127.0.0.1", int(match[3])
 
 

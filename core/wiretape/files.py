@@ -9,13 +9,15 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import click
 
 from wiretape.errors import InputError
+from wiretape.safe_text import closest_match
 
 
 class _NonEmptyPath(click.Path):
@@ -29,6 +31,8 @@ class _NonEmptyPath(click.Path):
 PATH = _NonEmptyPath(path_type=Path, readable=False)
 """A file or folder on a command line.  The code that opens it reports errors, not click."""
 
+_MOST_FILES = 1000
+"""Files of a folder in which a misspelt name is looked up."""
 _FORCE = "use --force to replace it"
 
 STDOUT_ERROR = "Cannot write to standard output"
@@ -37,6 +41,10 @@ STDOUT_ERROR = "Cannot write to standard output"
 def read_error(path: Path, error: OSError) -> str:
     """Return the message that a file cannot be read, or does not exist."""
     if isinstance(error, FileNotFoundError):
+        with suppress(OSError):
+            beside = [other.name for other in islice(path.parent.iterdir(), _MOST_FILES)]
+            if similar := closest_match(path.name, beside, cutoff=0.75):
+                return f"There is no file {path}; did you mean {path.with_name(similar)}?"
         return f"There is no file {path}."
     return f"{path} cannot be read: {error.strerror or error}."
 

@@ -31,6 +31,6 @@ def shorten(text: str, longest: int = 200) -> str:
     return text if len(text) <= longest else text[:longest] + "…"
 
 
-def closest_match(word: str, words: Iterable[str]) -> str | None:
-    """Return the word that is most similar to `word`, if one is similar enough."""
-    return next(iter(get_close_matches(word, list(words), n=1, cutoff=0.5)), None)
+def closest_match(word: str, words: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """Return the word that is most similar to `word`, if one is similar enough: at least `cutoff`, from 0 to 1."""
+    return next(iter(get_close_matches(word, list(words), n=1, cutoff=cutoff)), None)

@@ -100,7 +100,7 @@ def _error_side(facts: Facts, error: str) -> ErrorSide:
 
 def _client_detail(error: str) -> str:
     if error in _CLIENT_CLOSED:
-        return "The client closed the connection."
+        return ""  # the ending says it
     if error.startswith(_TUNNEL):
         return "The client sent CONNECT, which needs --mode regular."
     if error.startswith(_INCOMPLETE):

@@ -20,7 +20,13 @@ def test_an_address_is_a_port_with_or_without_a_host(text, host, port):
     assert parse_address(text) == (host, port)
 
 
-@pytest.mark.parametrize("text", ["", ":", "70000", ":x", "[]:80", "::80", "a b:1", "808\n"])
+@pytest.mark.parametrize("text", ["", ":", ":x", "[]:80", "::80", "a b:1", "808\n"])
 def test_other_text_is_not_an_address(text):
     with pytest.raises(InputError, match=r"Invalid address .*: expected HOST:PORT"):
         parse_address(text)
+
+
+def test_ports_have_an_end():
+    assert parse_address("65535") == ("127.0.0.1", 65535)
+    with pytest.raises(InputError, match=r"Invalid address 'localhost:65536': ports go up to 65535\."):
+        parse_address("localhost:65536")

@@ -48,7 +48,7 @@ def test_all_selects_every_rule():
         ("SEQ01", "did you mean SEQ001?"),
         ("seq-1", "did you mean SEQ001?"),
         ("SQE004", "did you mean SEQ004?"),
-        ("RES999", "did you mean RES006?"),
+        ("RES999", "RES has RES001 to RES006."),
         ("TOL003", "did you mean TOOL003?"),
         ("SSQ", "did you mean S"),
         ("", "the families are "),

@@ -101,16 +101,17 @@ def _longest_prefixes(prefixes: Iterable[str], catalogue: Mapping[str, Rule]) ->
 
 
 def _hint(wanted: str, catalogue: Mapping[str, Rule]) -> str:
-    """Suggest the closest family, and in it the rule with the closest number."""
+    """Suggest the closest family, and the codes that it has."""
     parts = re.fullmatch(r"([A-Z]+)[^A-Z0-9]*([0-9]{0,9})", wanted)
     family = _closest_family(parts[1], family_names(catalogue)) if parts else None
     if parts is None or family is None:
         return f"; the families are {', '.join(family_names(catalogue))}."
+    codes = sorted(codes_of(family, catalogue))
     if not parts[2]:
         return f"; did you mean {family}?"
-    numbers = [int(code.removeprefix(family)) for code in codes_of(family, catalogue)]
-    number = min(numbers, key=lambda number: (abs(number - int(parts[2])), number))
-    return f"; did you mean {family}{number:03}?"
+    if (exact := f"{family}{parts[2]:>03}") in codes:
+        return f"; did you mean {exact}?"
+    return f"; {family} has {codes[0]}." if len(codes) == 1 else f"; {family} has {codes[0]} to {codes[-1]}."
 
 
 def _closest_family(letters: str, known: list[str]) -> str | None:

@@ -21,15 +21,19 @@ from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
 from wiretape.units import format_duration, format_integer
 from wiretape_inspect.terminal import Terminal
-from wiretape_inspect.terminal_output import Line, find_terminal, labelled, wrapped, write_lines
+from wiretape_inspect.terminal_output import Line, Part, find_terminal, labelled, wrapped, write_lines
 from wiretape_inspect.timeline_text import stored_findings
 
 FORMAT = 1
 """The version of the JSON that `wiretape channels --json` prints."""
 _COUNTS = ("streams", "events", "durable", "deltas")
-_COLUMNS = ("channel", *_COUNTS, "last seq", "first (UTC)", "last (UTC)", "endings", "findings")
+_COLUMNS = ("channel", *_COUNTS, "last seq", "first", "last", "findings", "endings")
 _RIGHT_ALIGNED = {*_COUNTS, "last seq"}
+_LEFT_OUT_IF_NARROW = {"durable", "deltas"}
+_LEAST_ROOM = 20
+"""Columns of the terminal that the endings need, which wrap."""
 _INDENT = " " * 4
+_GAP = "  "
 _NONE = "-"
 
 
@@ -134,30 +138,46 @@ def summary_lines(recording: Recording, terminal: Terminal | None) -> Iterator[L
     yield wrapped(" · ".join((info.tool, *upstream, *contracts, f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
     if found:
         yield ""
-        table = list(_table_lines(found))
-        widest = max(cell_len(str(line)) for line in table)
-        width = terminal.width if terminal else None
-        yield from table if width is None or widest <= width else _blocks(found)
+        yield from _table_lines(found, terminal.width if terminal else None)
         yield ""
     yield f"other exchanges: {_tally(others) or 'none'}"
-    yield f"findings: {_count_severities(_severities(recording)) or 'none'}"
+    total = _count_severities(_severities(recording)) or "none"
+    yield Line(["findings: ", (total, _findings_style(total))])
 
 
 def _severities(recording: Recording) -> Counter[str]:
     return Counter(str(finding.severity) for finding in recording.findings())
 
 
-def _table_lines(channels: Sequence[ChannelSummary]) -> Iterator[Line]:
+def _table_lines(channels: Sequence[ChannelSummary], room: int | None) -> Iterable[Line]:
+    """Return a table that fits into `room` columns if it can, without some of its own; otherwise, blocks."""
     names = {channel.name for channel in channels}
     titles = (printable(names.pop()) if len(names) == 1 else _COLUMNS[0], *_COLUMNS[1:])
     rows = [titles, *(tuple(map(printable, _cells(channel))) for channel in channels)]
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = []
-        for name, width, cell in zip(_COLUMNS, widths, row, strict=True):
-            space = " " * (width - cell_len(cell))
-            cells.append(space + cell if name in _RIGHT_ALIGNED else cell + space)
-        yield Line([("  ".join(cells), "head" if row is titles else "")], "keep")
+    widths = dict(zip(_COLUMNS, (max(map(cell_len, column)) for column in zip(*rows, strict=True)), strict=True))
+    for left_out in ((), _LEFT_OUT_IF_NARROW):
+        shown = [name for name in _COLUMNS[:-1] if name not in left_out]
+        indent = sum(widths[name] + len(_GAP) for name in shown)
+        if room is None or room >= indent + min(widths["endings"], _LEAST_ROOM):
+            cells = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+            return [_row(row, shown, widths, indent, is_title=row is cells[0]) for row in cells]
+    return _blocks(channels)
+
+
+def _row(cells: dict[str, str], shown: Sequence[str], widths: dict[str, int], indent: int, *, is_title: bool) -> Line:
+    parts: list[Part] = []
+    for name in shown:
+        space = " " * (widths[name] - cell_len(cells[name]))
+        text = f"{space}{cells[name]}" if name in _RIGHT_ALIGNED else f"{cells[name]}{space}"
+        parts.append(
+            (f"{text}{_GAP}", "head" if is_title else _findings_style(cells[name]) if name == "findings" else "")
+        )
+    return Line([*parts, (cells["endings"], "head" if is_title else "")], "wrap", indent)
+
+
+def _findings_style(findings: str) -> str:
+    """Return the style of the worst severity in a text of `_count_severities`."""
+    return next((severity for severity in ("error", "warning") if f" {severity}" in findings), "")
 
 
 def _blocks(channels: Iterable[ChannelSummary]) -> Iterator[Line]:
@@ -166,8 +186,11 @@ def _blocks(channels: Iterable[ChannelSummary]) -> Iterator[Line]:
         counts = [f"{cells[name]} {name}" for name in _COUNTS]
         yield wrapped((cells["channel"], "head"))
         yield labelled(_INDENT, " · ".join([*counts, f"last seq {cells['last seq']}"]))
-        yield labelled(_INDENT, f"{cells['first (UTC)']} to {cells['last (UTC)']} UTC")
-        yield from (labelled(_INDENT, cells[name]) for name in ("endings", "findings") if cells[name] != _NONE)
+        yield labelled(_INDENT, f"{cells['first']} to {cells['last']} UTC")
+        if cells["endings"] != _NONE:
+            yield labelled(_INDENT, cells["endings"])
+        if cells["findings"] != _NONE:
+            yield labelled(_INDENT, (cells["findings"], _findings_style(cells["findings"])))
 
 
 def _cells(channel: ChannelSummary) -> Iterator[str]:
@@ -176,9 +199,9 @@ def _cells(channel: ChannelSummary) -> Iterator[str]:
         yield f"{number:,}"
     yield format_integer(channel.last_sequence) if channel.last_sequence is not None else _NONE
     for time_ns in (channel.first_ns or 0, channel.last_ns):
-        yield f"{channel.info.wall_clock(time_ns):%H:%M:%S.%f}"[:-3]
-    yield _tally(channel.endings) or _NONE
+        yield f"{channel.info.wall_clock(time_ns):%H:%M:%S}"
     yield _count_severities(channel.findings) or _NONE
+    yield _tally(channel.endings) or _NONE
 
 
 def _count_severities(counts: Counter[str]) -> str:

@@ -1,6 +1,7 @@
 """`wiretape show`: the timeline of a recording."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
@@ -64,6 +65,11 @@ def _join_filter(_context: click.Context, _parameter: click.Parameter, condition
     return " ".join(condition.removeprefix(_NOT_AN_OPTION) for condition in conditions)
 
 
+def _refuse_filter(_context: click.Context, _parameter: click.Parameter, conditions: str | None) -> None:
+    if conditions is not None:
+        raise click.UsageError(f"The filter is an argument: `wiretape show FILE {shlex.quote(conditions)}`.")
+
+
 @click.command(cls=_FilterCommand)
 @click.argument("file", type=PATH)
 @click.argument("filter_", metavar="[FILTER]...", nargs=-1, callback=_join_filter)
@@ -78,6 +84,7 @@ def _join_filter(_context: click.Context, _parameter: click.Parameter, condition
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new rows until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
 @click.option("--no-pager", is_flag=True, help="Do not use a pager, even if the output is long.")
+@click.option("--filter", hidden=True, expose_value=False, callback=_refuse_filter)
 def show(
     file: Path,
     *,
