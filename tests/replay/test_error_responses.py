@@ -7,19 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_contracts import SERVICE
 
-from wiretape.checker import Checker
+from wiretape import check
 from wiretape.contract.contract_tables import ErrorCase
 from wiretape.contract.service_terms import Limit
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    ExchangeEnded,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
 from wiretape.rules import Party
+from wiretape.traffic_builder import TrafficBuilder
 from wiretape_contracts.agent_sessions import ERROR_CODES, EVENT_TYPES, LIMITS
 from wiretape_contracts.agent_sessions.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape_replay.access.auth_and_rate_limits import limit_values
@@ -34,19 +26,13 @@ ids = st.text(st.sampled_from("aZ_%/~ ?ü\n") | st.characters(exclude_categories
 details = st.lists(st.fixed_dictionaries({"path": text, "reason": text}), min_size=1, max_size=3)
 
 
-def found_in(answer, target="/v1/anything", key="Bearer k"):
+def found_in(answer, target="/v1/anything", has_key=True):
     """What the checker has against an answer."""
-    checker = Checker()
+    traffic = TrafficBuilder()
     headers = (("Content-Type", answer.content_type), *answer.headers)
-    size = len(answer.body)
-    exchange = [
-        RequestStarted(1, 1, "::1", "POST", "http", "t", target, "HTTP/1.1", (("Authorization", key),) if key else ()),
-        RequestEnded(1, 2),
-        ResponseStarted(1, 3, answer.status, "", "HTTP/1.1", headers),
-        BytesArrived(1, Side.RESPONSE, 0, answer.body, (size,), (4,)),
-        ExchangeEnded(1, 5, Ending.COMPLETE),
-    ]
-    return [*(finding for seen in exchange for finding in checker.feed(seen)), *checker.finish()]
+    request = traffic.request("POST", target, headers={} if has_key else {"Authorization": ""})
+    request.respond(answer.status, headers=headers, body=answer.body)
+    return check(traffic.observations()).findings
 
 
 def against_the_service(answer, **asked):
@@ -79,7 +65,7 @@ def test_errors_of_the_service_keep_its_schemas_and_every_rule(
     assert document["error"]["message"]
     assert ERROR_SCHEMAS.get(code, ERROR_ENVELOPE).is_valid(document)
     target = f"/v1/sessions/{quote(session, safe='')}/runs"
-    assert against_the_service(answer, target=target, key=None if answer.status == 401 else "Bearer k") == []
+    assert against_the_service(answer, target=target, has_key=answer.status != 401) == []
 
 
 def test_a_busy_session_names_the_run_and_what_can_be_done_about_it():

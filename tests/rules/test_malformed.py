@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.checker import CATALOGUE, Checker
-from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
+from wiretape.traffic_builder import TrafficBuilder
 from wiretape_contracts.agent_sessions import DELTA_TYPES, EVENT_TYPES, session_traffic
 from wiretape_contracts.agent_sessions.session_traffic import SessionRules
 
@@ -69,15 +69,11 @@ def compact(document):
 
 
 def judged(body, status=200, target="/v1/sessions/ses_1/events/stream?event_deltas=true"):
-    checker = Checker()
+    checker, traffic = Checker(), TrafficBuilder()
     kind = "text/event-stream" if status == 200 else "application/json"
-    seen = [
-        RequestStarted(1, 1, "::1", "GET", "http", "service.test", target, "HTTP/1.1", ()),
-        ResponseStarted(1, 2, status, "", "HTTP/1.1", (("Content-Type", kind),)),
-        BytesArrived(1, Side.RESPONSE, 0, body, (len(body),), (3,)),
-        ExchangeEnded(1, 4, Ending.COMPLETE),
-    ]
-    found = [finding for item in seen for finding in checker.feed(item)] + checker.finish()
+    request = traffic.request("GET", target, headers={"Authorization": ""})
+    request.respond(status, headers={"Content-Type": kind}, body=body)
+    found = [finding for seen in traffic.observations() for finding in checker.feed(seen)] + checker.finish()
     # The request has no key.
     assert "CLI001" in {finding.code for finding in found}
     return found, {code: repr(tally) for code, tally in checker.tallies().items()}

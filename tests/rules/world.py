@@ -37,7 +37,6 @@ class Message:
     id: str | None
     document: dict
     emitted_ns: int = 0
-    raw: bytes | None = None
 
 
 @dataclass
@@ -283,8 +282,6 @@ class World:
         self.long_ids = quiet or rng.random() < 0.8
         self.sessions = []
         self.clients = []
-        self.victims = []
-        """Sessions that nobody touches by chance."""
 
     def chance(self, probability):
         return self.rng.random() < probability
@@ -304,12 +301,8 @@ class World:
         )
 
     def session(self, first=1):
-        self.sessions.append(Session(self, f"ses_{len(self.sessions)}", first))
+        self.sessions.append(Session(self, f"own_{len(self.sessions)}", first))
         return self.sessions[-1]
-
-    def victim(self, first=1):
-        self.victims.append(Session(self, f"vic_{len(self.victims)}", first))
-        return self.victims[-1]
 
     def stranger(self):
         """A client that does nothing by chance."""
@@ -341,7 +334,7 @@ class World:
             self.keep_up()
 
     def keep_up(self):
-        for session in [*self.sessions, *self.victims]:
+        for session in self.sessions:
             for connection in session.connections:
                 late = connection.queue and connection.queue[0].emitted_ns < self.now - SECOND // 2
                 if late or (connection.current and self.now - connection.heard_ns > SECOND // 2):
@@ -389,8 +382,6 @@ class World:
     # How messages become bytes.
 
     def spell(self, message, line_end):
-        if message.raw is not None:
-            return message.raw
         items = list(message.document.items())
         self.rng.shuffle(items)
         text = json.dumps(dict(items), ensure_ascii=self.chance(0.5), separators=self.rng.choice([None, (",", ":")]))
@@ -464,7 +455,7 @@ class World:
             more = (("Retry-After", str(seconds)),)
         elif code in {"invalid_request", "tool_result_invalid", "tool_input_invalid"} and self.chance(0.5):
             fields["details"] = [{"path": "a.b", "reason": "Wrong."}]
-        error = {"code": code, "message": message, "request_id": f"req_{self.number()}"} | fields
+        error = {"code": code, "message": message, "request_id": f"req_own_{self.number()}"} | fields
         return self.exchange_json(client, method, target, row.status, {"error": error}, headers, more, key)
 
     def busy(self, client, session, run, target=None):

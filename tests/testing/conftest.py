@@ -15,18 +15,8 @@ import wiretape_inspect.commands.report  # noqa: F401
 import wiretape_replay.channel.log_builder
 import wiretape_replay.testing.checked_servers
 import wiretape_replay.testing.plugin
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    ExchangeEnded,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
-from wiretape.recording import Writer
+from wiretape.traffic_builder import TrafficBuilder
 
-_MS = 1_000_000
 _INI = """
 [pytest]
 filterwarnings = error
@@ -88,41 +78,28 @@ def _event(number: int) -> bytes:
     return f"event: session.error\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
 
 
-def observations() -> list:
+@pytest.fixture(scope="session")
+def traffic() -> TrafficBuilder:
     """A stream of three events, and another exchange a second later."""
-    key = (("Authorization", "Bearer key-1"),)
-    chunked = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
-    plain = (("Content-Type", "application/json"), ("Content-Length", "2"))
-    seen = []
-    stream = ("/v1/sessions/s1/events/stream", chunked, [_event(number) for number in (1, 2, 3)])
-    for number, (target, headers, chunks) in enumerate([stream, ("/v1/sessions/other", plain, [b"{}"])], 1):
-        at = number * 1000 * _MS
-        seen += [
-            RequestStarted(number, at, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", key),
-            RequestEnded(number, at + _MS),
-            ResponseStarted(number, at + 2 * _MS, 200, "OK", "HTTP/1.1", headers),
-        ]
-        start = 0
-        for place, data in enumerate(chunks, 3):
-            end = start + len(data)
-            seen.append(BytesArrived(number, Side.RESPONSE, start, data, (end,), (at + place * _MS,)))
-            start = end
-        seen.append(ExchangeEnded(number, at + 9 * _MS, Ending.COMPLETE))
-    return seen
+    traffic = TrafficBuilder(key="key-1")
+    stream = traffic.request("GET", "/v1/sessions/s1/events/stream")
+    stream.respond_stream(headers={"Transfer-Encoding": "chunked"})
+    for number in (1, 2, 3):
+        stream.send(_event(number))
+    stream.end()
+    traffic.wait(1)
+    traffic.request("GET", "/v1/sessions/other").respond(headers={"Content-Length": "2"}, json={})
+    return traffic
 
 
 @pytest.fixture(scope="session")
-def seen() -> list:
-    return observations()
+def seen(traffic) -> list:
+    return traffic.observations()
 
 
 @pytest.fixture(scope="session")
-def recording(tmp_path_factory: pytest.TempPathFactory, seen) -> Path:
-    path = tmp_path_factory.mktemp("recorded") / "run.db"
-    writer = Writer.create(path, upstream="http://service.test")
-    writer.feed(seen)
-    writer.close(3_000 * _MS)
-    return path
+def recording(tmp_path_factory: pytest.TempPathFactory, traffic) -> Path:
+    return traffic.write(tmp_path_factory.mktemp("recorded") / "run.db")
 
 
 class Project:
