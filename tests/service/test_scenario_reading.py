@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from tables import read_tables
 
 from wiretape.errors import InputError
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import bundled_scenarios, find_scenario
@@ -65,128 +66,22 @@ def test_a_text_is_cut_into_pieces(scenario, cut, pieces):
     assert step.pieces == pieces
 
 
-RUN = "\n[[run]]\nsteps = [{ wait = 1 }]"
-BAD = {
-    "a misspelled title": ("titel = 1", "titel: unknown key; did you mean title?"),
-    "a title after a run": (
-        steps('{ say = "x" }') + "\ntitle = 1",
-        "run[0].title: title belongs to the whole scenario: put it above the first [[run]].",
-    ),
-    "a deadline of a tool": ("[[tool]]\ndeadline = 1", "tool[0].deadline: deadline belongs to the whole scenario: *"),
-    "a tool that a step asks for by another name": (
-        '[[tool]]\nname = "get_weather"\n' + steps('{ together = [{ ask = "get_wether" }] }'),
-        "tool[0].name: no step asks for get_weather, but one asks for get_wether.",
-    ),
-    "a table for a list": ("[run]\nsteps = []", "run: expected a list of tables: write [[run]] instead of [run]."),
-    "steps without a run": ('[[steps]]\nsay = "x"', "steps: steps belong to a run: *, or [[run.steps]]."),
-    "a step without a list": ('[[run]]\nsay = "x"', "run[0].say: say is a step: write steps = [{ say = … }] under *"),
-    "no runs": ("pace = 1", "run is missing."),
-    "steps that are not a list": (
-        '[[run]]\nsteps = "x"',
-        'run[0].steps: expected a list of steps, for example steps = [{ say = "Hello" }].',
-    ),
-    "a misspelled step": (steps('{ say = "x" }, { sya = "x" }'), "run[0].steps[1].sya: *did you mean say?"),
-    "an unknown step": (steps("{ qqqq = 1 }"), "run[0].steps[0]: a step needs one of say, think, *"),
-    "two steps in one": (
-        steps('{ say = "x", tool = "t" }'),
-        "run[0].steps[0].tool: say and tool are two steps: write { say = … }, { tool = … }.",
-    ),
-    "a key of another step": (
-        steps('{ say = "x", takes = 1 }'),
-        "run[0].steps[0].takes: unknown key of the step say; choose one of after, pace, say, cut.",
-    ),
-    "a wait with a pace": (steps("{ wait = 1, pace = 1 }"), "run[0].steps[0].pace: unknown key of the step wait*"),
-    "a deadline of true": (
-        "deadline = true" + RUN,
-        "deadline: expected a number of seconds, or false for no deadline.",
-    ),
-    "pieces that are cut": (
-        steps('{ say = ["x"], cut = 1 }'),
-        "run[0].steps[0].cut: cut does not apply to a list of texts*",
-    ),
-    "output and error": (
-        steps('{ tool = "t", output = {}, error = "x" }'),
-        "run[0].steps[0].error: a call that fails has no output.",
-    ),
-    "a date": (steps('{ tool = "t", input = { a = [1, 2020-01-01] } }'), "run[0].steps[0].input.a[1]: JSON cannot *"),
-    "infinity": (steps('{ tool = "t", output = { a = inf } }'), "run[0].steps[0].output.a: JSON cannot represent *"),
-    "a large number": (steps('{ tool = "t", output = { a = 99999999999999999999 } }'), "run[0].steps[0].*2^53."),
-    "a resync of false": (steps("{ resync = false }"), "run[0].steps[0].resync: expected true."),
-    "input that is not waited for": (steps("{ wait-for-input = false }"), "run[0].steps[0].wait-for-input: expected *"),
-    "a misspelled parallel step": (
-        steps('{ together = [{ say = "x" }, { tol = "x" }] }'),
-        "run[0].steps[0].together[1].tol: unknown step; did you mean tool?",
-    ),
-    "too many parallel steps": (
-        steps("{ together = [" + "{ wait = 1 }," * 51 + "] }"),
-        "run[0].steps[0].together: expected a list of at most 50 items.",
-    ),
-    "too many events": (
-        steps('{ repeat = 1000, steps = [{ repeat = 1000, steps = [{ say = "x" }] }] }'),
-        "run[0].steps: 4,001,000 events; a run can have at most 100,000.",
-    ),
-    "a run that is too long": (
-        steps("{ repeat = 101, steps = [{ wait = 1e6 }] }"),
-        "run[0].steps: 101,000,000 seconds; a run can take at most 100,000,000.",
-    ),
-    "steps that are too deep": (
-        steps("{ together = [" * 9 + "{ wait = 1 }" + "] }" * 9),
-        "run[0].*at most 8 levels deep.",
-    ),
-    "an unknown refusal": (
-        '[[run]]\nrefuse = "SESSION_BUSY"\nsteps = [{ wait = 1 }]',
-        "run[0].refuse: expected one of SANDBOX_PROVISION_FAILED, tool_input_invalid, invalid_request, got *",
-    ),
-    "a refusal for true": (
-        '[[run]]\nrefuse = { code = "invalid_request", times = true }\nsteps = [{ wait = 1 }]',
-        "run[0].refuse.times: expected a whole number of at least 1, or false for always.",
-    ),
-    "a type that is always stored": (
-        'ephemeral = ["tool.started"]' + RUN,
-        "ephemeral[0]: 'tool.started' is not an event type that may be ephemeral; *",
-    ),
-    "two tools with one name": (
-        '[[tool]]\nname = "a"\n[[tool]]\nname = "a"' + RUN,
-        "tool[1].name: two tools have the name a.",
-    ),
-    "an invalid schema": (
-        '[[tool]]\nname = "a"\n[tool.output]\ntype = "objekt"' + RUN,
-        "tool[0].output.type: invalid JSON Schema: expected one of array, *, or a list of them.",
-    ),
-    "a reference to another document": (
-        '[[tool]]\nname = "a"\ninput = { "$ref" = "http://127.0.0.1:9/x" }' + RUN,
-        "tool[0].input: invalid JSON Schema: *http://127.0.0.1:9/x is not part of the schema.",
-    ),
-    "a reference that does not exist": (
-        '[[tool]]\nname = "a"\n[tool.output.properties]\nb = { "$ref" = "#/$defs/d" }' + RUN,
-        "tool[0].output: invalid JSON Schema: Pointer '/$defs/d' does not exist.",
-    ),
-    "an unknown draft": (
-        '[[tool]]\nname = "a"\noutput = { "$schema" = "http://json-schema.org/draft-99" }' + RUN,
-        "tool[0].output: invalid JSON Schema: Unknown meta-schema: 'http://json-schema.org/draft-99'*",
-    ),
-    "an input that does not match": (
-        '[[tool]]\nname = "a"\ninput = { required = ["x"] }\n[[run]]\nsteps = [\n{ ask = "a" }]',
-        'run[0].steps[0].ask: the input schema of a does not allow this input: input: "x" is a required property.',
-    ),
-    "a key without a step": (steps("{ input = {} }"), "run[0].steps[0]: a step needs one of say, think, *"),
-    "the name of the tag": (steps('{ say = "x", "(step)" = "tool" }'), "run[0].steps[0].(step): unknown key."),
-}
+BAD = read_tables(__file__)
 
 
-@pytest.mark.parametrize(("text", "expected"), BAD.values(), ids=BAD)
-def test_an_invalid_scenario_is_an_error_of_one_sentence(scenario, text, expected):
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_an_invalid_scenario_is_an_error_of_one_sentence(scenario, bad):
     with pytest.raises(InputError) as caught:
-        scenario(text)
+        scenario(bad["scenario"])
     message = str(caught.value)
-    before, star, after = expected.partition("*")
+    before, star, after = bad["error"].partition("*")
     middle, _, last = after.rpartition("*")
     begin = message.index("scenario.toml: ") + len("scenario.toml: ")
     problem = message[begin:]
     assert problem.startswith(before), message
     assert middle in problem
     assert problem.endswith(last)
-    assert star or problem == expected
+    assert star or problem == bad["error"]
     assert "\n" not in message
 
 
