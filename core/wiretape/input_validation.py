@@ -145,7 +145,7 @@ def _find_in(value: Any, type_: inspect.Type) -> Problem | None:
         case inspect.StructType():
             return _find_in_struct(value, type_)
         case inspect.DictType():
-            return _first((key, item, type_.value_type) for key, item in value.items())
+            return _find_in_size(value, type_) or _first((key, item, type_.value_type) for key, item in value.items())
         case inspect.ListType() | inspect.VarTupleType():
             return _find_in_size(value, type_) or _first((*each, type_.item_type) for each in enumerate(value))
         case inspect.TupleType(item_types=types):
@@ -201,8 +201,8 @@ def _tag_of(struct: inspect.StructType) -> str:
 
 
 def _find_in_size(value: Any, type_: Any) -> Problem | None:
-    """Compare the length of a string or a list with its bounds."""
-    unit = "characters" if isinstance(value, str) else "items"
+    """Compare the length of a string, a list or a table with its bounds."""
+    unit = "characters" if isinstance(value, str) else "keys" if isinstance(value, dict) else "items"
     if type_.min_length is not None and len(value) < type_.min_length:
         noun = _noun(type_).removeprefix("a ")
         bound = f"a non-empty {noun}" if type_.min_length == 1 else f"a {noun} of at least {type_.min_length} {unit}"

@@ -78,6 +78,8 @@ class Pointer:
             raise ValueError(f"expected a JSON pointer such as /response/id, got {text!r}")
         if len(text) > LONGEST or text.count("/") > _MOST_STEPS:
             raise ValueError(f"expected a JSON pointer of at most {_MOST_STEPS} steps and {LONGEST} characters")
+        if re.search(r"~(?![01])", text):
+            raise ValueError(f"expected 0 or 1 after each ~ in a JSON pointer, got {text!r}")
         self.text = text
         self.steps = [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
         self._steps = [(step, int(step) if step.isascii() and step.isdigit() else None) for step in self.steps]
@@ -140,6 +142,8 @@ class RequestPattern:
         """The segments, and the names of those in braces."""
         self.parameters = [name for _, name in self._fixed if name is not None]
         """The names in braces."""
+        if len(set(self.parameters)) < len(self.parameters):
+            raise ValueError(f"expected each name in braces once, got {text!r}")
 
     def match(self, method: str, target: str) -> Mapping[str, str] | None:
         """Return the segments that the names in braces stand for, decoded; None if the request does not match."""

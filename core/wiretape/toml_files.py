@@ -150,7 +150,8 @@ def _lines_of_values(text: str) -> Mapping[KeyPath, int]:
             quotes = _open_quotes(line, quotes)
         elif found := _TABLE.match(line):
             table = _table_path(_parts(found[2]), counts, is_list=found[1] == "[[")
-            lines.setdefault(table, number)
+            for end in range(1, len(table) + 1):
+                lines.setdefault(table[:end], number)
         else:
             if found := _KEY.match(line):
                 lines.setdefault((*table, *_parts(found[1])), number)

@@ -19,6 +19,7 @@ from wiretape.errors import InputError
 from wiretape.patterns import Globs, Pointer, RequestPattern
 from wiretape.toml_files import find_lines
 
+LIFE = 'opens = "a", closes = "b"'
 MISTAKES = {
     # what is appended to the rule: what the error says, after the line
     'first = "a"\nlast = "b"': "rule[0]: expected exactly one of match, require, ",
@@ -38,7 +39,14 @@ MISTAKES = {
     'schema = { "$ref" = "#/$defs/a", "$defs" = { a = { "$ref" = "#/$defs/a" } } }': "refers to itself",
     'schema = "../x.json"': "rule[0].schema: expected a file in the folder of the contract, got '../x.json'",
     'schema = "/etc/hosts.json"': "expected a file in the folder of the contract",
-    'schema = "none.json"': "There is no file ",
+    'schema = "none.json"': "rule[0].schema: There is no file ",
+    'schema = "pipe.json"': "pipe.json is not a regular file, so no contract can be read from it.",
+    'first = "a"\nunless = ["TST001"]': "rule[0].unless: expected codes of other rules, got TST001",
+    f'first = "a"\n[entity]\nx = {{ {LIFE}, within = "y" }}\ny = {{ {LIFE}, within = "x" }}': (
+        "entity.y.within: y is inside itself, through x"
+    ),
+    'require = "/a~2"': "rule[0].require: expected 0 or 1 after each ~ in a JSON pointer, got '/a~2'",
+    'first = "a"\n[operations.a]\nrequest = "GET /{a}/{a}"': "expected each name in braces once, got 'GET /{a}/{a}'",
     'schema = "outside.json"': "is a link to a file outside the folder of the contract",
     'schema = "broken.json"': "rule[0].schema: broken.json is not valid JSON",
     'header = "a b"': "rule[0].header: expected the name of a header, got 'a b'",
@@ -98,6 +106,7 @@ def test_a_mistake_is_one_sentence_with_its_place(primitive, contract, tmp_path)
     (tmp_path / "wrong.json").write_text('{"items": {"type": "strin"}}', "utf-8")
     (tmp_path / "latin.json").write_bytes(b'{"title": "\xe9"}')
     (tmp_path / "outside.json").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(InputError) as raised:
         contract(primitive)
     message = str(raised.value)
@@ -133,7 +142,7 @@ def test_a_fact_has_to_be_defined(primitive, said, contract, tmp_path):
         ('breaks = ""', "", "line 24: rule[0]: breaks is missing."),
         ("delta = {", 'durable = ["always", "a"]\ndelta = {', "event: always stands alone, without types, as what"),
         ("delta = {", "delta = { }\n#", "event.delta: types is missing"),
-        ('text = "/text"', "text = { }", "event.delta: "),
+        ('text = "/text"', "text = { }", "event.delta.text: expected a non-empty table."),
         ('text = "/text"', 'text = { "*" = "text" }', "event: expected a JSON pointer such as /response/id"),
         ('contract = "test"', 'contract = "Test!"', "line 2: contract: expected a string that matches"),
         ('contract = "test"', 'contract = "test"\nextends = "sss"', "line 3: extends: expected sse, or the name of a"),

@@ -276,6 +276,8 @@ class _Builder:
                 if unknown := [code for code in named if code not in codes]:
                     problem = f"unknown code {unknown[0]}{choices_hint(unknown[0], codes)}"
                     raise layer.source.error(("rule", index, key), problem)
+            if table.code in table.unless:
+                raise layer.source.error(("rule", index, "unless"), f"expected codes of other rules, got {table.code}")
 
     def _leave_out(self, tables: Sequence[_PlacedRule]) -> list[_PlacedRule]:
         """Return the rules without those that a layer leaves out of the ones that it inherits."""

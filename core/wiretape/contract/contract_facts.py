@@ -310,9 +310,8 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
     if not operations:
         raise top.source.error((), "operations is missing: add a table [operations.NAME] with a request")
     for name, each in entities.items():
-        if each.within is not None:
-            with declared[name].naming("entity", name, "within"):
-                each.parent = find_entity(entities, each.within, of=name)
+        with declared[name].naming("entity", name, "within"):
+            _set_parent(each, entities)
     with top.naming("event"):
         durable = {name: type_.durable for name, type_ in types.items() if type_.durable is not None}
         event_format = _event_format(event, durable, tuple(entities.values()), _event_class(top))
@@ -349,6 +348,17 @@ def _names(layers: Sequence[Layer]) -> Iterator[str]:
         for type_ in table.types.values():
             if isinstance(type_.schema, dict):
                 yield from type_.schema.get("properties", ())
+
+
+def _set_parent(entity: Entity, entities: Mapping[str, Entity]) -> None:
+    """Set the entity that an entity is in.  Raises ValueError."""
+    if entity.within is None:
+        return
+    outer = entity.parent = find_entity(entities, entity.within, of=entity.name)
+    while outer.parent is not None and outer is not entity:
+        outer = outer.parent
+    if outer is entity:
+        raise ValueError(f"{entity.name} is inside itself, through {entity.within}")
 
 
 def find_entity(entities: Mapping[str, Entity], name: str, *, of: str = "") -> Entity:

@@ -85,11 +85,13 @@ class ContractFiles:
             raise InputError(f"{self.shown_name(name)} is not a file of the contract.")
         path = self.folder / name
         try:
-            if not path.resolve().is_relative_to(self.folder.resolve()):
-                raise InputError(f"{path} is a link to a file outside the folder of the contract, which is not read.")
             if path.exists() and not path.is_file():
                 raise InputError(f"{path} is not a regular file, so no contract can be read from it.")
-        except (OSError, ValueError, RuntimeError) as error:
+            if not path.resolve().is_relative_to(self.folder.resolve()):
+                raise InputError(f"{path} is a link to a file outside the folder of the contract, which is not read.")
+        except OSError as error:
+            raise InputError(read_error(path, error)) from None
+        except (ValueError, RuntimeError) as error:
             raise InputError(f"{path} cannot be read: {error}.") from None
         return read_toml_text(path, "JSON" if path.suffix == ".json" else "TOML")
 
@@ -134,11 +136,11 @@ class Layer:
     def extended(self) -> str | None:
         """The name of the contract that it extends."""
         extends = self.table.extends
-        return extends if extends is None or extends in _EXTENDABLE else self._resolve(extends, ".toml", ("extends",))
+        return extends if extends is None or extends in _EXTENDABLE else self._find(extends, ".toml", ("extends",))[0]
 
     def read_schema(self, name: str, *path: str | int) -> dict[str, Any]:
         """Return the JSON object in a file next to this one; `path` is the key that names it.  Raises InputError."""
-        text = self.files.read(self._resolve(name, ".json", path))
+        _, text = self._find(name, ".json", path)
         try:
             document = orjson.loads(text)
         except ValueError as error:
@@ -164,8 +166,8 @@ class Layer:
         except ValueError as error:
             raise self.source.error(path, str(error)) from None
 
-    def _resolve(self, name: str, suffix: str, path: tuple[str | int, ...]) -> str:
-        """Return the name of a file in the folder of the contract."""
+    def _find(self, name: str, suffix: str, path: tuple[str | int, ...]) -> tuple[str, str]:
+        """Return the name of a file in the folder of the contract, and its text; `path` is the key that names it."""
         resolved = posixpath.normpath(posixpath.join(posixpath.dirname(self.name), name))
         if not name.endswith(suffix) or not name.isprintable():
             expected = (
@@ -174,7 +176,10 @@ class Layer:
             raise self.source.error(path, f"expected {expected}, got {name!r}")
         if resolved.startswith(("../", "/")) or "\\" in name:
             raise self.source.error(path, f"expected a file in the folder of the contract, got {name!r}")
-        return resolved
+        try:
+            return resolved, self.files.read(resolved)
+        except InputError as error:
+            raise self.source.error(path, str(error)) from None
 
 
 def read_layers(contract_files: ContractFiles, name: str) -> list[Layer]:
@@ -196,10 +201,10 @@ def open_files(name: str, code: CodeUse = CodeUse.REFUSE, *, is_installed: bool 
 
     Raises InputError.
     """
-    if name in _OWN:
+    if name in BUNDLED:
         return ContractFiles(None), name
     path = Path(name)
-    if not path_exists(path):
+    if not name or not path_exists(path):
         if path.suffix != ".toml" and path.name == name:
             known = ", ".join(sorted({*BUNDLED, *installed_names()}))
             raise InputError(f"There is no contract {name!r}: use {known}, or the name of a file.")
