@@ -129,7 +129,7 @@ def test_an_example_with_headers_is_still_a_stream(run):
 
 def test_list_and_show_name_the_parts(run):
     names = [line.split()[0] for line in run("contract", "list").output.splitlines()]
-    assert {"ag-ui", "agent-sessions", "sse"} <= {*names}
+    assert {"ag-ui", "agent-sessions", "open-responses", "openai", "sse"} <= {*names}
     text = run("contract", "show", CONTRACT).output
     for part in ("retrieve: GET /v1/responses/{response}, cursor in the query", "inside item", "ORS008"):
         assert part in text

@@ -297,4 +297,4 @@ def test_two_packages_with_the_same_name_are_refused(run, install):
 
 def test_an_unknown_name_lists_those_that_are_installed(run, install):
     install('CONTRACT = "numbers.toml"')
-    assert ", numbers, sse, or the name of a file" in run("contract", "show", "nmbers").output
+    assert ", numbers, open-responses, openai, sse, or the name of a file" in run("contract", "show", "nmbers").output

@@ -60,10 +60,16 @@ class JsonSchema:
         except (UnicodeEncodeError, ValueError, OverflowError):
             # A lone surrogate, which JSON can escape but UTF-8 cannot encode, or a number beyond what it reads.
             return
+        violations: dict[str, list[str]] = {}
         for error in errors:
             where = "".join(f"/{step}" for step in error.instance_path)
+            # What an object lacks is one violation.
+            kind = "lacks" if error.kind.name == "required" else error.message
+            violations.setdefault(f"{where} {kind}", [where]).append(error.message)
+        for where, *messages in violations.values():
             name = f"`{shorten(where, 80)}`" if where else "the data"
-            yield f"Expected {name} to match its schema, got {shorten(error.message, 160)}."
+            more = f", and {len(messages) - 1} more like it" if len(messages) > 1 else ""
+            yield f"Expected {name} to match its schema, got {shorten(messages[0], 160)}{more}."
 
 
 class _SchemaSize:
