@@ -90,8 +90,10 @@ docs: venv ## build the site of the docs in build/docs; broken links fail
 docs-cli: venv ## regenerate docs/cli.md from the commands and their options
 	@$(BIN)/python .ci/cli_page.py docs/cli.md
 
-docs-rules: venv ## regenerate docs/rules from the catalogue and its examples
+docs-rules: venv ## regenerate docs/rules and docs/contracts from the rules and their examples
 	@$(BIN)/wiretape rule --all --format markdown --output docs/rules
+	@for name in $(notdir $(wildcard docs/contracts/*)); do \
+		$(BIN)/wiretape contract docs $$name --output docs/contracts/$$name || exit 1; done
 
 screenshots: venv ## regenerate the pictures in docs/images from a demo recording; needs chromium
 	@$(BIN)/python .ci/screenshots.py docs/images

@@ -67,7 +67,7 @@ def _from_the_top(page: str) -> str:
 def _add_the_tree(_app: Sphinx, name: str, source: list[str]) -> None:
     if name == root_doc:
         source[0] += table_of_contents(source[0], "docs")
-    if name == "docs/rules/README":
+    if name.startswith(("docs/rules/", "docs/contracts/")) and name.endswith("/README"):
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
 
 

@@ -156,7 +156,7 @@ def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]
 
 
 def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Iterator[str]:
-    """Yield the Markdown page that lists all rules."""
+    """Yield the Markdown page that lists all rules; of a contract, those that it declares itself."""
     if contract is None:
         yield "# The rules"
         command, how = "wiretape rule --all --format markdown", " (`make docs-rules`)"
@@ -174,6 +174,19 @@ def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Itera
         what = paragraphs(rule)[0].replace("|", "\\|")
         cells = (f"[{rule.code}]({rule.code}.md)", rule.name, rule.severity, rule.side, rule.basis, what)
         yield f"| {' | '.join(cells)} |"
+    if contract is not None:
+        yield from ["", *_inherited_lines(contract)]
+
+
+def _inherited_lines(contract: RuleSet) -> Iterator[str]:
+    """Yield a sentence for each contract that this one extends, with the rules that it has from there."""
+    codes: dict[str, list[str]] = {}
+    for rule in contract.rules:
+        declaring = contract.declaring(rule.code)
+        if rule.everywhere or declaring is not contract:
+            source = "every contract" if rule.everywhere else f"the contract {declaring.name}"
+            codes.setdefault(source, []).append(rule.code)
+    yield from (f"From {source}, it has {', '.join(found)}." for source, found in codes.items())
 
 
 def explanation_document(rule: Rule, contract: RuleSet | None = None) -> dict[str, Any]:
@@ -196,8 +209,12 @@ def rule_facts(rule: Rule) -> dict[str, str]:
 
 
 def pages(contract: RuleSet | None = None) -> dict[str, str]:
-    """Return the pages of docs/rules, or of the rules of a contract, by file name."""
-    rules = list((CATALOGUE if contract is None else contract.catalogue).values())
+    """Return the pages of docs/rules, or of the rules that a contract declares itself, by file name."""
+    rules = [
+        rule
+        for code, rule in (CATALOGUE if contract is None else contract.catalogue).items()
+        if contract is None or not (rule.everywhere or contract.declaring(code) is not contract)
+    ]
     texts = {"README.md": index_lines(rules, contract)}
     texts |= {f"{rule.code}.md": markdown_lines(rule, contract) for rule in rules}
     return {name: "".join(f"{printable(line)}\n" for line in lines) for name, lines in texts.items()}

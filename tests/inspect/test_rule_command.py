@@ -9,6 +9,7 @@ from for_each import for_each
 from invoke import succeed
 
 from wiretape.checker import CATALOGUE
+from wiretape.contract import load_contract
 from wiretape.rules.vectors import vectors, vectors_of
 from wiretape_inspect import rule_output
 
@@ -84,6 +85,15 @@ def test_docs_has_a_page_for_each_rule_and_no_other():
 def test_no_page_is_stale(pages, name):
     """`make docs-rules` writes them anew."""
     assert (FOLDER / name).read_text("utf-8") == pages[name]
+
+
+@for_each("folder", sorted((FOLDER.parent / "contracts").iterdir()))
+def test_no_page_of_a_contract_is_missing_or_stale(folder):
+    """`make docs-rules` writes them anew."""
+    written = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
+    assert written == rule_output.pages(load_contract(folder.name))
+    for code in (name.removesuffix(".md") for name in written if name != "README.md"):
+        assert load_contract(folder.name).catalogue[code].explanation.why, code
 
 
 @for_each("code", CATALOGUE)

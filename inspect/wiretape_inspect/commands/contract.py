@@ -89,7 +89,7 @@ def test(ctx: click.Context, /, *, name: str, allow_code: bool) -> None:
 @click.option("-o", "--output", "folder", type=PATH, required=True, metavar="FOLDER", help="Folder for the pages.")
 @allow_code_option
 def docs(name: str, *, folder: Path, allow_code: bool) -> None:
-    """Write a page for each rule of a contract, with its examples, and one that lists them."""
+    """Write a page for each rule that a contract declares itself, with its examples, and one that lists them."""
     (documented,) = load_contracts([name], allow_code=allow_code)
     write_pages(folder, run_examples(name, lambda: rule_output.pages(documented)))
 
