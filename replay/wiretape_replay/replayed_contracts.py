@@ -29,6 +29,17 @@ class DescribedRequest:
     base: str
     """The base path before the path of the contract."""
 
+    @property
+    def operation_name(self) -> str | None:
+        """The name of its operation."""
+        return None if self.operation is None else self.operation.name
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """The keys of entities in its path, by the names of the entities."""
+        parameters = self.facts.contract.service.entity_parameters.items()
+        return {name: self.parameters[each] for name, each in parameters if each in self.parameters}
+
 
 class ReplayedContracts:
     """The contracts of a replay or a stand-in."""
@@ -101,11 +112,6 @@ class ReplayedContracts:
     def of(self, request: RequestHead) -> StreamFacts:
         """Return the facts of the contract that a request belongs to."""
         return self._describe(request.method, request.target).facts
-
-    def operation_name(self, method: str, target: str) -> str | None:
-        """Return the name of the operation of a request."""
-        operation = self._describe(method, target).operation
-        return None if operation is None else operation.name
 
     def read_opening(self, request: RequestHead) -> StreamOpening | None:
         """Return what a request asks for; None if it cannot open a stream."""

@@ -31,7 +31,7 @@ def load(tmp_path):
 
 
 def first_match(rows, method, target):
-    operation = SERVICE.operation_name(method, target)
+    operation = SERVICE.describe(method, target).operation_name
     return next((value for pattern, value in rows if pattern.matches(method, target, operation)), None)
 
 

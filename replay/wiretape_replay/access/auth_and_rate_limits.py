@@ -113,7 +113,7 @@ class AccessControl:
 
     def _first_match(self, table: PatternTable, method: str, target: str) -> str | None:
         """The value of the first row whose pattern matches the request."""
-        operation = self._contracts.operation_name(method, target)
+        operation = self._contracts.describe(method, target).operation_name
         return next((value for pattern, value in table if pattern.matches(method, target, operation)), None)
 
 

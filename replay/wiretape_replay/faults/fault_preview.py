@@ -80,7 +80,7 @@ def _event_hits(
     for channel, log in logs.items():
         opened_by, number = log.opened_by or ("GET", ""), next(iter(numbers), None)
         described = contracts.describe(*opened_by)
-        request = FaultRequest(*opened_by, channel=channel, stream=channel, connection=number, described=described)
+        request = FaultRequest(*opened_by, described, channel=channel, stream=channel, connection=number)
         if not fault.matches(request):
             continue
         number = 0

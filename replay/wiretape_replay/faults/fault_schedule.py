@@ -245,14 +245,8 @@ def identify_request(
         channel = opening.channel if found is None else found.log.name
         if found is None:
             stream = None if channel is None else f"channel {channel}"
-    return FaultRequest(
-        method=request.method,
-        target=request.target,
-        channel=channel,
-        stream=stream,
-        cursor=None if opening is None else opening.cursor,
-        described=described,
-    )
+    cursor = None if opening is None else opening.cursor
+    return FaultRequest(request.method, request.target, described, channel, stream, cursor=cursor)
 
 
 class FaultSchedule:
@@ -330,15 +324,14 @@ class FaultSchedule:
         if isinstance(fault, ExpireCursor):
             if request.cursor is None or request.cursor not in (as_tuple(fault.cursor) or (request.cursor,)):
                 return None
-            facts = self._contracts.main if request.described is None else request.described.facts
+            facts = request.described.facts
             status, message = facts.contract.unknown_cursor_status, f"The cursor {request.cursor} has expired."
             return SendError(partial(refuse, facts.errors, ErrorCase.UNKNOWN_CURSOR, message, status=status))
         return interruption(fault) if isinstance(fault, Drop | Reset | Stall | Delay) else None
 
     def _error(self, fault: Error, request: FaultRequest) -> SendError:
-        values: dict[str, object] = {} if request.described is None else {**request.described.parameters}
-        values |= {"base": "" if request.described is None else request.described.base}
-        limits, counted = self._contracts.limits, self._contracts.counts.get(request.operation or "")
+        values: dict[str, object] = {**request.described.parameters, "base": request.described.base}
+        limits, counted = self._contracts.limits, self._contracts.counts.get(request.described.operation_name or "")
         name = fault.limit or counted or next(reversed([*limits]), None)
         if name is not None:
             values |= limit_values(limits[name], limits[name].window_seconds)
@@ -351,7 +344,7 @@ class FaultSchedule:
 
     def _errors_with(self, code: str | None, request: FaultRequest) -> ErrorWriter | None:
         """The errors with a code: of the contract of the request, or of the first one that has it."""
-        own = None if request.described is None else request.described.facts.errors
+        own = request.described.facts.errors
         return next((each for each in (own, *self._contracts.errors) if each is not None and code in each.codes), None)
 
 
@@ -392,7 +385,7 @@ def position_label(position: Position, entry: LogEntry, number: int | None = Non
 
 def event_fault_line(fault: Fault, request: FaultRequest, position: Position, entry: LogEntry, number: int) -> str:
     """The line of the log for a fault that is applied to an event."""
-    where = f"{request.noun} {_short(request.channel or '')}, connection {request.connection}"
+    where = f"{request.described.facts.noun} {_short(request.channel or '')}, connection {request.connection}"
     return f"Fault {_short(fault.name)}: {action_label(fault)} {position_label(position, entry, number)} ({where})"
 
 
@@ -400,7 +393,8 @@ def response_fault_line(fault: Fault, request: FaultRequest) -> str:
     """The line of the log for a fault that is applied to a whole response."""
     connection = f", connection {request.connection}" if request.connection is not None else ""
     when = "instead of the response" if isinstance(fault, Error | ExpireCursor) else "before the response"
-    where = f"{shorten(f'{request.method} {request.path}')}{connection}"
+    path = request.target.partition("?")[0]  # the query may hold secrets
+    where = f"{shorten(f'{request.method} {path}')}{connection}"
     return f"Fault {_short(fault.name)}: {action_label(fault)} {when} ({where})"
 
 

@@ -1,6 +1,6 @@
 """Fault scripts: what goes wrong, where and how often.  Declares the types of the file and decodes it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -73,38 +73,14 @@ class FaultRequest:
 
     method: str
     target: str
-    channel: str | None = None
-    stream: str | None = None
+    described: DescribedRequest
+    """What the contracts say about it."""
+    channel: str | None
+    stream: str | None
     """What its stream is counted with; None for requests that open no stream."""
     connection: int | None = None
     """Which stream of its channel it is, from 1; None for other requests."""
     cursor: str | None = None
-    described: DescribedRequest | None = None
-    """What the contracts say about it."""
-
-    @property
-    def keys(self) -> Mapping[str, str]:
-        """The keys of entities in its path, by the names of the entities."""
-        if self.described is None:
-            return {}
-        parameters = self.described.facts.contract.service.entity_parameters.items()
-        return {name: self.described.parameters[each] for name, each in parameters if each in self.described.parameters}
-
-    @property
-    def operation(self) -> str | None:
-        """The name of its operation."""
-        described = self.described
-        return None if described is None or described.operation is None else described.operation.name
-
-    @property
-    def noun(self) -> str:
-        """What log lines call its channel."""
-        return "channel" if self.described is None else self.described.facts.noun
-
-    @property
-    def path(self) -> str:
-        """The target without its query, which may hold secrets."""
-        return self.target.partition("?")[0]
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -210,12 +186,12 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
                 not self.operation
                 or any(
                     (is_stream and name == STREAMS)
-                    or _pattern(name).matches(request.method, request.target, request.operation)
+                    or _pattern(name).matches(request.method, request.target, request.described.operation_name)
                     for name in as_tuple(self.operation)
                 )
             )
             and _includes(self.channel, request.channel)
-            and all(_includes(keys, request.keys.get(name)) for name, keys in self.keys.items())
+            and all(_includes(keys, request.described.keys.get(name)) for name, keys in self.keys.items())
             and _includes(self.connection, request.connection)
         )
 

@@ -173,19 +173,17 @@ def data_size(frame: bytes) -> int | None:
 def insert_frame(fault: Insert, entry: LogEntry, request: FaultRequest) -> bytes:
     """The frame of an event that is inserted next to another, whose entities it belongs to."""
     document: dict[str, Any] = {}
-    name, identity = fault.type, fault.id
-    if request.described is not None:
-        contract = request.described.facts.contract
-        form, table = contract.format, contract.types.get(fault.type)
-        # The sequence last: it may be the cursor, and is not a string.
-        for pointer, value in ((form.cursor, fault.id), (form.sequence, fault.sequence), (form.type, fault.type)):
-            if pointer is not None and value is not None:
-                set_value(document, pointer.steps, value)
-        values = {"id": fault.id, "channel": request.channel, **entry.keys}
-        document |= fill((table and table.template) or {}, values)
-        # Clients may dispatch events by their names, so it has one if the others do.
-        name = name if form.type is None or _EVENT_LINE.search(entry.data) else ""
-        identity = identity if form.cursor is None else None
+    contract = request.described.facts.contract
+    form, table = contract.format, contract.types.get(fault.type)
+    # The sequence last: it may be the cursor, and is not a string.
+    for pointer, value in ((form.cursor, fault.id), (form.sequence, fault.sequence), (form.type, fault.type)):
+        if pointer is not None and value is not None:
+            set_value(document, pointer.steps, value)
+    values = {"id": fault.id, "channel": request.channel, **entry.keys}
+    document |= fill((table and table.template) or {}, values)
+    # Clients may dispatch events by their names, so it has one if the others do.
+    name = fault.type if form.type is None or _EVENT_LINE.search(entry.data) else ""
+    identity = fault.id if form.cursor is None else None
     return event_frame(name, orjson.dumps(document | fault.data), identity)
 
 
