@@ -4,7 +4,7 @@ The upstream of a recording is the URL of the service that the user named, or se
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv6Address, ip_address
 
 from wiretape.errors import InputError
@@ -43,6 +43,22 @@ def is_loopback_host(host: str) -> bool:
         return False
     name = match[1].strip("[]").lower()
     return name == "localhost" or is_loopback(name)
+
+
+def refuse_caller(server: str, remote: str, hosts: Sequence[str], origins: Sequence[str]) -> str | None:
+    """Return why a local server refuses a request, whatever its secrets; None if it does not.
+
+    `server` is what messages call it, `remote` the address of the client, and the others are the values of the headers
+    `Host` and `Origin`.  A browser on this machine can be made to send requests to any address.  A foreign page is
+    recognised by its `Origin`; one whose own host name was made to resolve to this machine (DNS rebinding), by `Host`.
+    """
+    if not is_loopback(remote):
+        return f"{server} serves only this machine."
+    if len(hosts) != 1 or not is_loopback_host(hosts[0]):
+        return f"{server} responds only to loopback host names, such as 127.0.0.1 or localhost."
+    if origins and origins != [f"http://{hosts[0]}"]:
+        return f"{server} does not serve pages of other origins."
+    return None
 
 
 def origin_of(host: str, port: int) -> str:

@@ -1,5 +1,7 @@
 """What the replay and the clients of its control API both need to know."""
 
+import hmac
+
 from wiretape.errors import InputError
 from wiretape.recording import redact_urls
 from wiretape.safe_text import shorten
@@ -17,6 +19,12 @@ def replay_url_error(url: str) -> InputError:
     return InputError(
         f"Invalid replay URL '{shorten(redact_urls(url))}': expected the URL printed by the replay, such as http://127.0.0.1:8090."
     )
+
+
+def is_secret(given: str, secret: str) -> bool:
+    """Return whether a caller knows a token or a cookie; the time that this takes tells nothing about it."""
+    # aiohttp keeps bytes that are not UTF-8 as lone surrogates.
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode("utf-8", "surrogateescape"))
 
 
 def check_token(token: str) -> str:

@@ -1,4 +1,4 @@
-"""Events of recorded streams, and what they say about themselves: type, kind, ids, sequence and text."""
+"""Previews: the beginning of what an event or a JSON value says, in one line."""
 
 import json
 from collections.abc import Collection

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-MISSING = object()
-"""Stands for a value that does not exist."""
+from wiretape.patterns import MISSING
 
 IsSame = Callable[[Any, Any, str], bool]
 """Whether two values that are not both objects or both lists are equal; the third argument is their member name."""

@@ -6,7 +6,6 @@ of another site is recognized by its Origin; a site whose name points here (DNS 
 send cookies to every port of a host, so the name of the cookie contains the port.
 """
 
-import hmac
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,7 +18,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from wiretape.addresses import is_loopback, is_loopback_host
+from wiretape.addresses import is_loopback, refuse_caller
+from wiretape.control_protocol import is_secret
 from wiretape.errors import InputError, RecordingError
 from wiretape.json_codec import dump_json
 from wiretape.listening import listening_url, start_listening, stop_listening
@@ -71,11 +71,11 @@ class Access:
 
     def has_token(self, request: web.Request) -> bool:
         """Whether the URL contains the token."""
-        return _is_equal(request.query.get("token", ""), self.token)
+        return is_secret(request.query.get("token", ""), self.token)
 
     def has_cookie(self, request: web.Request) -> bool:
         """Whether the browser was let in before."""
-        return _is_equal(request.cookies.get(_cookie_name(request), ""), self.cookie)
+        return is_secret(request.cookies.get(_cookie_name(request), ""), self.cookie)
 
     def set_cookie(self, request: web.Request, response: web.StreamResponse) -> None:
         """Let the browser in from now on."""
@@ -237,12 +237,8 @@ class _Routes:
 def _find_refusal(request: web.Request) -> str | None:
     """Return why a request is refused with status 403, whatever its cookie; None if it is not."""
     hosts, origins = request.headers.getall("Host", []), request.headers.getall("Origin", [])
-    if not is_loopback(request.remote or ""):
-        return "The debugger serves only this machine."
-    if len(hosts) != 1 or not is_loopback_host(hosts[0]):
-        return "The debugger responds only to loopback host names, such as 127.0.0.1 or localhost."
-    if origins and origins != [f"http://{hosts[0]}"]:
-        return "The debugger does not serve pages of other origins."
+    if refusal := refuse_caller("The debugger", request.remote or "", hosts, origins):
+        return refusal
     if request.path.startswith("/api/") and request.headers.get("Sec-Fetch-Site", "none") not in _OWN_SITE:
         return "The debugger does not serve pages of other origins."
     if request.method in _WRITING and request.headers.get(_WRITE_HEADER) != "1":
@@ -260,11 +256,6 @@ def _cookie_name(request: web.Request) -> str:
     transport = request.transport
     name = transport.get_extra_info("sockname") if transport is not None else None
     return f"wiretape-{name[1]}" if name else "wiretape"
-
-
-def _is_equal(given: str, secret: str) -> bool:
-    # aiohttp keeps bytes that are not UTF-8 as lone surrogates.
-    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode())
 
 
 async def _document_response(

@@ -6,8 +6,9 @@ from typing import Any
 
 from wiretape.event_preview import compact_json
 from wiretape.json_codec import dump_json, members_of
-from wiretape.json_diff import MISSING, Difference
+from wiretape.json_diff import Difference
 from wiretape.labels import count_of
+from wiretape.patterns import MISSING
 from wiretape.recording import Exchange, Recording
 from wiretape.units import format_delay, format_integer
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffLocation, DiffTotal, ExchangeDiff, Kind

@@ -7,9 +7,10 @@ from urllib.parse import parse_qsl, unquote
 
 from wiretape.content_encoding import decode_beginning
 from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
-from wiretape.json_diff import MISSING, Difference
+from wiretape.json_diff import Difference
 from wiretape.json_path import JsonPath
 from wiretape.observations import BytesArrived, Headers, Side
+from wiretape.patterns import MISSING
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.diff.alignment import Key, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff

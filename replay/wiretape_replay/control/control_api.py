@@ -1,12 +1,9 @@
 """The control API over HTTP: one route, `/_wiretape/OPERATION`, and a table of operations.
 
-Only programs of this machine that know the control token may use it.  A browser on this machine can be made to send
-requests to any address, so a loopback address alone proves nothing.  A foreign page is recognised by its `Origin`; a
-page whose own host name was made to resolve to this machine (DNS rebinding) is recognised by the `Host`.
+Only programs of this machine that know the control token may use it.
 """
 
 import asyncio
-import hmac
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
@@ -16,8 +13,8 @@ from typing import Any, NoReturn
 
 from aiohttp import web
 
-from wiretape.addresses import is_loopback, is_loopback_host
-from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
+from wiretape.addresses import refuse_caller
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, is_secret
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 from wiretape.sse import EVENT_STREAM
@@ -145,17 +142,11 @@ def _summarise(state: PlayheadState) -> _Document:
 def _find_refusal(request: web.BaseRequest, token: str) -> tuple[int, str] | None:
     """The status and the message of the error response to a caller who may not use the API; None for others."""
     hosts, origins, tokens = (request.headers.getall(name, []) for name in ("Host", "Origin", TOKEN_HEADER))
-    if not is_loopback(request.remote or ""):
-        return 403, "The control API is only available to programs on the same machine."
-    if len(hosts) != 1 or not is_loopback_host(hosts[0]):
-        return 403, "The control API is only available at a loopback address, such as 127.0.0.1 or localhost."
-    if origins and origins != [f"http://{hosts[0]}"]:
-        return 403, "The control API is not available to web pages of other origins."
+    if refusal := refuse_caller("The control API", request.remote or "", hosts, origins):
+        return 403, refusal
     if not tokens:
         return 401, f"The header {TOKEN_HEADER} is missing: send the control token printed by the replay."
-    # aiohttp keeps bytes that are not UTF-8 as lone surrogates.
-    sent, expected = tokens[0].encode("utf-8", "surrogateescape"), token.encode("utf-8", "surrogateescape")
-    if len(tokens) != 1 or not hmac.compare_digest(sent, expected):
+    if len(tokens) != 1 or not is_secret(tokens[0], token):
         return 401, f"The token in {TOKEN_HEADER} is not the control token of this replay."
     return None
 

@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.json_diff import MISSING, Difference, differences
+from wiretape.json_diff import Difference, differences
 from wiretape.observations import Headers
+from wiretape.patterns import MISSING
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody, normalized_json, without_secrets
 from wiretape_replay.verbatim.request_matching import (
