@@ -1,6 +1,7 @@
 """The specification as data."""
 
 import pytest
+from tables import read_tables
 
 from wiretape.sse import is_event_stream
 from wiretape_contracts.agent_sessions import (
@@ -20,6 +21,8 @@ from wiretape_contracts.agent_sessions import (
     deltas_requested,
     operation_of,
 )
+
+TABLES = read_tables(__file__)
 
 
 def test_there_are_18_event_types():
@@ -138,18 +141,7 @@ def test_any_other_request_line_names_no_operation(method, target):
 
 @pytest.mark.parametrize(
     ("target", "requested"),
-    [
-        ("/s?event_deltas=true", True),
-        ("/s?a=b&event_deltas=true#x", True),
-        ("/s?event_deltas=True", True),
-        ("/s?event%5Fdeltas=tr%75e", True),
-        ("/s?event_deltas=false", False),
-        ("/s?event_deltas=1", False),
-        ("/s?event_deltas=", False),
-        ("/s?event_deltas", False),
-        ("/s#?event_deltas=true", False),
-        ("/s", False),
-    ],
+    TABLES["deltas"],
 )
 def test_deltas_are_requested_by_the_value_true(target, requested):
     assert deltas_requested(target) is requested

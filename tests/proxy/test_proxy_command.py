@@ -280,19 +280,7 @@ def test_a_port_in_use_is_reported_and_nothing_is_recorded(tmp_path, service):
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
-    [
-        (["http://127.0.0.1:9", "--no-upstream-check", "--listen", "192.0.2.1:0"], "Cannot listen on 192.0.2.1:0: "),
-        (["http://127.0.0.1:1"], "http://127.0.0.1:1 does not respond (Connection refused): start the service first, "),
-        (["http://no-such-host.invalid:80"], "http://no-such-host.invalid:80 does not respond (unknown host name)"),
-        (
-            ["http://127.0.0.1:9", "--confdir", "file/conf"],
-            "Cannot store certificates in file/conf (Not a directory): choose another folder with --confdir.",
-        ),
-        (
-            ["http://127.0.0.1:9", "--no-upstream-check", "--confdir", "."],
-            "Cannot use the keys in .: choose another folder with --confdir.",
-        ),
-    ],
+    TABLES["unusable"],
 )
 def test_what_the_proxy_cannot_use_is_reported_and_nothing_is_recorded(tmp_path, arguments, line):
     (tmp_path / "file").touch()

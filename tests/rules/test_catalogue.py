@@ -4,10 +4,13 @@ import re
 
 import pytest
 from for_each import for_each
+from tables import read_tables
 
 from wiretape.checker import CATALOGUE, UnknownCodeError, codes_of, selected
 from wiretape.rules.vectors import vectors_of
 from wiretape_contracts.agent_sessions import CLAUSES
+
+TABLES = read_tables(__file__)
 
 
 @for_each("code", CATALOGUE)
@@ -44,18 +47,7 @@ def test_all_selects_every_rule():
 
 @pytest.mark.parametrize(
     ("prefix", "hint"),
-    [
-        ("SEQ01", "did you mean SEQ001?"),
-        ("seq-1", "did you mean SEQ001?"),
-        ("SQE004", "did you mean SEQ004?"),
-        ("RES999", "RES has RES001 to RES006."),
-        ("TOL003", "did you mean TOOL003?"),
-        ("SSQ", "did you mean S"),
-        ("", "the families are "),
-        ("XYZ9", "families are"),
-        ("XYZ001", "families are"),
-        ("é001", "families are"),
-    ],
+    TABLES["unknown-prefixes"],
 )
 def test_an_unknown_prefix_is_reported_with_the_closest_code(prefix, hint):
     with pytest.raises(UnknownCodeError, match="Unknown rule code") as caught:

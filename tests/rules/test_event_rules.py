@@ -3,11 +3,14 @@
 import json
 
 import pytest
+from tables import read_tables
 
 from wiretape.contract.event_primitives import is_utc_time
 from wiretape.rules import Verdict
 from wiretape.rules.catalogue import COMPLEX_JSON, MOST_DEPTH, MOST_DIGITS
 from wiretape.rules.finding import format_number, quote, quote_bytes
+
+TABLES = read_tables(__file__)
 
 FAMILIES = {"SSE", "DUR", "EVT", "KAL"}
 CALL = {"tool_call_id": "call_1", "name": "search"}
@@ -31,17 +34,7 @@ def found(wire):
 
 @pytest.mark.parametrize(
     ("data", "got"),
-    [
-        ("", "an empty `data` line"),
-        ("Hi", "text that is not JSON"),
-        ("[{}]", "an array"),
-        ("null", "null"),
-        ("1", "the number 1"),
-        ('"{}"', "the string `{}`"),
-        ("{} {}", "text that is not JSON"),
-        ('{"a":NaN}', "text that is not JSON"),
-        ("\ufeff{}", "text that is not JSON"),
-    ],
+    TABLES["no-objects"],
 )
 def test_data_that_is_not_one_object_is_one_finding(wire, data, got):
     assert wire.stream(message(data, sse_id="a")) == ["EVT001"]
@@ -50,23 +43,7 @@ def test_data_that_is_not_one_object_is_one_finding(wire, data, got):
 
 @pytest.mark.parametrize(
     ("line", "kind", "said"),
-    [
-        (
-            "mesage.started",
-            "message.started",
-            "Expected the JSON `type` `message.started` on the `event` line, got `mes",
-        ),
-        (
-            "session.error",
-            "run.started",
-            "Expected `session.error`, the name on the `event` line, as JSON `type`, got ",
-        ),
-        (
-            "session.error",
-            "nonsense",
-            "Expected `session.error`, the name on the `event` line, as JSON `type`, got the s",
-        ),
-    ],
+    TABLES["two-types"],
 )
 def test_the_known_one_of_two_types_is_expected(wire, line, kind, said):
     wire.stream(message({"type": kind}, event=line))
@@ -323,24 +300,7 @@ def test_sessions_may_have_different_workspaces(wire, event):
 
 @pytest.mark.parametrize(
     ("data", "found"),
-    [
-        ('{"type":"session.error","a":1,"a":1}', 1),
-        ('{"type":"session.error","a":1,"b":1,"b":2,"a":2}', 2),
-        ('{"type":"session.error","type":"session.error"}', 1),
-        ('{"type":"session.error","\\u0061":1,"a":1}', 1),
-        ('{"type":"session.error","a":1,"a" :1}', 1),
-        ('{"type":"session.error","a\\/b":1,"a/b":1}', 1),
-        ('{"type":"session.error","":1,"":2}', 1),
-        ('{"type":"session.error","x":"\\u0022:","a":1,"a":1}', 1),
-        ('{"type":"session.error","x":"\\ud800","a":1,"a":1}', 1),
-        ('{"type":"session.error","n":123456789012345678901234567890,"a":1,"a":1}', 1),
-        ('{"type":"session.error","f":1e22,"a":1,"a":1}', 1),
-        ('{"type":"session.error","x":{"a":1,"a":1}}', 0),
-        ('{"type":"session.error","x":{"type":1},"y":["type","\\"type\\":"]}', 0),
-        ('{ "type" : "session.error", "a" : "\\u0061", "n": 1.0 }', 0),
-        ('{"type":"session.error","text":"\\"a\\": \\u00e9"}', 0),
-        ('{"type":"session.error","x":"\\ud800"}', 0),
-    ],
+    TABLES["repeated-keys"],
 )
 def test_a_repeated_top_level_key_is_reported_however_it_is_written(wire, data, found):
     assert wire.stream(message(data)) == ["EVT012"] * found

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from service_contracts import SERVICE
+from tables import read_tables
 
 from wiretape.errors import InputError
 from wiretape.toml_files import parse_toml
@@ -113,39 +114,10 @@ def test_replays_accept_the_same_file(tmp_path):
     assert ReplayOptions(service=path).access.file.keys[0].key == "k"
 
 
-WRONG = {
-    '[assumed]\ncreate-sesion = "POST /x"': "assumed.create-sesion: unknown key; did you mean create-session?",
-    '[assumed]\ncreate-session = "x"': "assumed.create-session: expected a method and a path",
-    '[assumed]\ncreate-session = "POST /a b"': "expected a method and a path",
-    '[assumed]\ncreate-session = "POTS /v1/sessions"': "POTS is not a method for an operation; did you mean POST?",
-    '[assumed]\nread-session = "HEAD /s/{session_id}"': "HEAD is not a method for an operation",
-    '[assumed]\nread-session = "GET /{session_id}/{session_id}"': "expected a path with {session_id}",
-    '[assumed]\nread-run = "GET /runs/{run_id}"': "expected a path with {session_id} and {run_id}",
-    '[assumed]\ncreate-session = "POST /{x}"': "expected a path with no parameters in braces",
-    '[assumed]\nread-session = "POST /v1/sessions/{session_id}/runs"': "another request has the same method and path",
-    '[assumed]\nidempotency-header = "A B"': "expected the name of a header",
-    '[assumed]\nidempotency-header = "Authorization"': "assumed.idempotency-header: this header has another meaning",
-    '[assumed]\nidempotency-header = "last-event-ID"': "this header has another meaning",
-    '[assumed]\nidempotency-header = "content-length"': "this header has another meaning",
-    '[assumed]\nidempotency-header = "X-Wiretape-Token"': "this header has another meaning",
-    '[assumed]\ncreate-session = "POST /_wiretape/sessions"': "paths under /_wiretape/ belong to the control API",
-    '[assumed]\ncreate-session = "POST /_wiretape"': "paths under /_wiretape/ belong to the control API",
-    '[assumed]\nsession-body = { state = "status" }': "clients need the id",
-    '[[keys]]\nkey = "k"\nscopes = ["event:read"]': "keys[0].scopes: unknown scope event:read; did you mean",
-    '[scopes]\nstream = "own"\n[[keys]]\nkey = "k"\nscopes = ["x"]': "choose one of events:read, own, runs:write, ",
-    "[assumed]\nrun-created = 404": "assumed.run-created: expected a whole number of at most 299, got 404",
-    "[assumed]\nrun-created = 204": "expected a status from 200 to 299 that has a body",
-    '[assumed]\nrun-body = { x = "stats" }': "assumed.run-body.x: expected one of created_at, ended_at, ",
-    "[assumed]\nworkspace = 1": "assumed.workspace: expected a string, got 1",
-    "assumed = 1": "assumed: expected a table, got 1",
-    "[asumed]": "asumed: unknown key; did you mean assumed?",
-}
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_an_invalid_file_is_an_error_that_names_the_key(setup, text):
-    with pytest.raises(InputError, match=re.escape(WRONG[text])):
-        setup(text)
+@pytest.mark.parametrize("wrong", read_tables(__file__)["wrong"], ids=lambda wrong: wrong["error"])
+def test_an_invalid_file_is_an_error_that_names_the_key(setup, wrong):
+    with pytest.raises(InputError, match=re.escape(wrong["error"])):
+        setup(wrong["settings"])
 
 
 def test_no_check_depends_on_an_assumption():

@@ -5,9 +5,12 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from tables import read_tables
 
 from wiretape.recording import open_recording
 from wiretape_inspect.commands.report import report
+
+TABLES = read_tables(__file__)
 
 BAD = "def test_bad(wiretape_replay):\n    url = wiretape_replay('run.db').url\n    read(url); read(url)\n"
 """A client that resumes without its cursor."""
@@ -345,26 +348,7 @@ def test_faults_can_be_given_in_several_forms(project, faults):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("'none.db'", "Cannot find none.db in {folder}."),
-        ("'client.py'", "{folder}/client.py is not a wiretape recording*"),
-        ("", 'The recording is missing: use wiretape_replay("run.db") or @pytest.mark.wiretape("run.db").'),
-        ("'run.db', sped=2", "A replay has no option sped; did you mean speed?"),
-        ("'run.db', speed='fast'", "Invalid speed 'fast': expected max or a number greater than 0*"),
-        ("'run.db', order='any'", "Invalid order 'any': expected kind or strict."),
-        ("'run.db', ignore_body=3", "Invalid ignore_body 3: expected a list of strings."),
-        ("'run.db', fail_on='bad'", "Invalid fail_on 'bad': expected error, warning, note, inconclusive or never."),
-        ("'run.db', allow=['CIL003']", "allow: unknown rule code 'CIL003'; did you mean CLI003?"),
-        ("'run.db', faults='none.toml'", "Cannot find none.toml in {folder}."),
-        ("'run.db', faults=7", "Invalid faults 7: expected a file, TOML text, a dictionary, or a list of faults."),
-        ("'run.db', faults={'do': 'dorp'}", "faults: fault[[]0].do: expected one of *; did you mean drop?"),
-        ("'run.db', faults=['drop']", "faults: fault[[]0]: expected a table, got 'drop'."),
-        ("'run.db', faults='[[fault]]'", "faults: fault[[]0]: do is missing."),
-        ("'run.db', faults='[[fault'", "faults is not valid TOML: *"),
-        ("'run.db', faults='fault = 1'", "faults: fault: expected a list, got 1."),
-        ("'run.db', service='[keys]'", "service: keys: expected a list of tables: write *"),
-        ("'run.db', service='none.toml'", "Cannot find none.toml in {folder}."),
-    ],
+    TABLES["invalid-arguments"],
 )
 def test_invalid_arguments_fail_the_test_in_one_sentence(project, arguments, message):
     result = project.run(f"def test_it(wiretape_replay):\n    wiretape_replay({arguments})\n")
