@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 from tables import read_data
+from wire_bytes import chunks_of
 
 from wiretape.cli import wiretape
 from wiretape.contract import load_contract
@@ -51,18 +52,9 @@ def replayed(serve, call):
             received = client.read(staying)
             head, _, rest = received.data.partition(b"\r\n\r\n")
             status = int(head.split()[1])
-            return without_chunks(rest) if status == 200 and b"chunked" in head else (status, rest)
+            return b"".join(chunks_of(rest)) if status == 200 and b"chunked" in head else (status, rest)
 
     return Replayed
-
-
-def without_chunks(data: bytes) -> bytes:
-    body = b""
-    while data:
-        size, _, data = data.partition(b"\r\n")
-        length = int(size, 16)
-        body, data = body + data[:length], data[length + 2 :]
-    return body
 
 
 # Streams whose events have ids

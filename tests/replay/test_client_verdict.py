@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from wire_bytes import durable_event
 
 from wiretape.checker import Checker, Settings
 from wiretape.cli import wiretape
@@ -30,19 +31,8 @@ KEY = {"Authorization": "Bearer key-1"}
 JSON = (("Content-Type", "application/json"), ("Content-Length", "2"))
 
 
-def event(number, kind="session.error", /, **changes):
-    document = {
-        "id": f"e{number}",
-        "sequence": number,
-        "type": kind,
-        "workspace_id": "w1",
-        "session_id": "s1",
-        "run_id": "r1",
-        "created_at": "2025-01-01T00:00:00Z",
-        "content": {},
-        "data": {},
-    } | changes
-    return f"event: {kind}\nid: {document['id']}\ndata: {json.dumps(document)}\n\n".encode()
+def event(number, **changes):
+    return durable_event(number, "session.error", **changes)
 
 
 EVENTS = [event(number) for number in (1, 2, 3)]

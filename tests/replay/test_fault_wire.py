@@ -6,6 +6,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 from service_contracts import SERVICE
+from wire_bytes import chunks_of
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
@@ -79,18 +80,6 @@ def cancel(call):
         return client.read(staying)
 
     return _cancel
-
-
-def chunks(body):
-    """The data of each HTTP chunk; every chunk has to be complete."""
-    found = []
-    while body:
-        size, _, body = body.partition(b"\r\n")
-        length = int(size, 16)
-        assert body[length : length + 2] == b"\r\n"
-        found.append(body[:length])
-        body = body[length + 2 :]
-    return found
 
 
 def fault(do, **keys):
@@ -171,7 +160,7 @@ ON_EVENTS = {
 def test_a_fault_of_events_changes_the_wire(play, stream, text, sent, how):
     seen = stream(play(text).url)
     assert seen.how == how
-    assert chunks(seen.body) == sent
+    assert chunks_of(seen.body) == sent
 
 
 def test_a_stalled_stream_sends_nothing_more_and_stays_open(play, call):
@@ -203,7 +192,7 @@ def test_a_client_that_reconnects_gets_every_event_once(play, stream):
     replay = play(fault("drop", after='{ type = "*" }'))
     got, cursor = [], None
     while len(got) < 4:
-        (frame,) = chunks(stream(replay.url, cursor).body)
+        (frame,) = chunks_of(stream(replay.url, cursor).body)
         got.append(frame)
         cursor = re.search(rb"id: (\w+)", frame)[1].decode()
     assert got == FRAMES
@@ -211,9 +200,9 @@ def test_a_client_that_reconnects_gets_every_event_once(play, stream):
 
 def test_a_fault_can_apply_to_a_later_connection(play, stream):
     replay = play(fault("drop", after="{ event = 1 }", connection=2), playhead="connection")
-    assert chunks(stream(replay.url).body) == FRAMES
-    assert chunks(stream(replay.url).body) == FRAMES[:1]
-    assert chunks(stream(replay.url).body) == FRAMES
+    assert chunks_of(stream(replay.url).body) == FRAMES
+    assert chunks_of(stream(replay.url).body) == FRAMES[:1]
+    assert chunks_of(stream(replay.url).body) == FRAMES
 
 
 def test_a_stalled_stream_does_not_stall_others(play, call, stream):
@@ -221,7 +210,7 @@ def test_a_stalled_stream_does_not_stall_others(play, call, stream):
     waiting = call(replay.url)
     waiting.ask(extra=KEY)
     waiting.read_past(ONE + b"\r\n")
-    assert chunks(stream(replay.url).body) == FRAMES
+    assert chunks_of(stream(replay.url).body) == FRAMES
 
 
 BEFORE_ANSWERS = {
@@ -292,7 +281,7 @@ def test_faults_come_before_authentication(play, call):
 
 def test_a_named_cursor_expires(play, stream, call):
     replay = play(fault("expire-cursor", cursor='"e2"'))
-    assert chunks(stream(replay.url).body) == FRAMES
+    assert chunks_of(stream(replay.url).body) == FRAMES
     client = call(replay.url)
     client.ask(extra=f"{KEY}Last-Event-ID: e2\r\nConnection: close\r\n")
     seen = client.read()

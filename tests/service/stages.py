@@ -32,6 +32,11 @@ KEYS = {
 """Keys of two tenants."""
 
 
+def document_of(entry):
+    """The JSON of an event of the engine; None for the end of a stream."""
+    return json.loads(entry.data.partition(b"data: ")[2]) if entry.data else None
+
+
 @dataclass
 class Reply:
     """A complete response."""

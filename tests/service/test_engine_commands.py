@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-import orjson
 import pytest
 from service_contracts import SERVICE
+from stages import document_of
 
 from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
 
@@ -20,11 +20,6 @@ steps = [{ ask = "w", input = { city = "Lisbon" }, deadline = 60 }, { wait = 5 }
 """
 WAITS = "[[run]]\nsteps = [{ wait-for-input = true, deadline = 60 }, { wait = 5 }]"
 LONG = '[[run]]\nsteps = [{ tool = "t", takes = 100 }]'
-
-
-def document_of(entry):
-    """The JSON of an event; None for the end of a stream."""
-    return orjson.loads(entry.data.partition(b"data: ")[2]) if entry.data else None
 
 
 def refused(call, *given):

@@ -1,7 +1,7 @@
 """The events of each step of a scenario, and their times."""
 
-import orjson
 import pytest
+from stages import document_of
 
 from wiretape_contracts.agent_sessions import DELTA_TYPES
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import STEP_TYPES
@@ -58,11 +58,6 @@ STEPS = {
         900,
     ),
 }
-
-
-def document_of(entry):
-    """The JSON of an event; None for the end of a stream."""
-    return orjson.loads(entry.data.partition(b"data: ")[2]) if entry.data else None
 
 
 def summary(entry):

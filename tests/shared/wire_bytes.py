@@ -14,8 +14,8 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def durable_event(number: int, kind: str = "", *, session: str = "s1", run: str = "r1") -> bytes:
-    """Return a valid event with the sequence `number`; the first one begins the run."""
+def durable_event(number: int, kind: str = "", *, session: str = "s1", run: str = "r1", **changes: object) -> bytes:
+    """Return a valid event with the sequence `number`, but for some fields; the first one begins the run."""
     document = {
         "id": f"e{number}",
         "sequence": number,
@@ -26,5 +26,17 @@ def durable_event(number: int, kind: str = "", *, session: str = "s1", run: str 
         "created_at": "2025-01-01T00:00:00Z",
         "content": [],
         "data": {},
-    }
-    return f"event: {document['type']}\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
+    } | changes
+    return f"event: {document['type']}\nid: {document['id']}\ndata: {json.dumps(document)}\n\n".encode()
+
+
+def chunks_of(body: bytes) -> list[bytes]:
+    """Return the data of each HTTP chunk; every chunk has to be complete."""
+    found = []
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        assert body[length : length + 2] == b"\r\n"
+        found.append(body[:length])
+        body = body[length + 2 :]
+    return found

@@ -1,6 +1,5 @@
 """A project of a user: a recording, a client, and tests to run with pytest."""
 
-import json
 import shutil
 import sqlite3
 import textwrap
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio.plugin
+from wire_bytes import durable_event
 
 # A run of pytest in this process removes its imports afterwards, and some modules cannot be imported twice.
 import wiretape.recording.formats.tape_reader  # noqa: F401
@@ -63,21 +63,6 @@ def read(url, events=3, cursor=None, deltas=False):
 """
 
 
-def _event(number: int) -> bytes:
-    document = {
-        "id": f"e{number}",
-        "sequence": number,
-        "type": "session.error",
-        "workspace_id": "w1",
-        "session_id": "s1",
-        "run_id": "r1",
-        "created_at": "2025-01-01T00:00:00Z",
-        "content": {},
-        "data": {},
-    }
-    return f"event: session.error\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
-
-
 @pytest.fixture(scope="session")
 def traffic() -> TrafficBuilder:
     """A stream of three events, and another exchange a second later."""
@@ -85,7 +70,7 @@ def traffic() -> TrafficBuilder:
     stream = traffic.request("GET", "/v1/sessions/s1/events/stream")
     stream.respond_stream(headers={"Transfer-Encoding": "chunked"})
     for number in (1, 2, 3):
-        stream.send(_event(number))
+        stream.send(durable_event(number, "session.error"))
     stream.end()
     traffic.wait(1)
     traffic.request("GET", "/v1/sessions/other").respond(headers={"Content-Length": "2"}, json={})

@@ -374,37 +374,6 @@ def test_an_invalid_marker_is_an_error_at_setup(project, marker, message):
     )
 
 
-def test_a_test_steps_through_a_stream_that_its_client_reads(project):
-    result = project.run("""
-        import threading
-
-        def test_steps(wiretape_replay):
-            replay = wiretape_replay("run.db", paused=True)
-            got = []
-            client = threading.Thread(target=lambda: got.extend(read(replay.url, events=2)))
-            client.start()
-            assert replay.control.wait("connected").position == 0
-            assert replay.control.step("durable").id == "e1"
-            assert client.is_alive()
-            point = replay.control.add_breakpoint(sequence=3)
-            assert replay.control.breakpoints == [point]
-            replay.control.resume()
-            assert replay.control.wait("breakpoint").position == 2
-            client.join(20)
-            assert got == ["e1", "e2"]
-            replay.control.remove_breakpoint(point)
-            replay.control.seek(end=True)
-            assert replay.control.wait("end").at_end
-            (stream,) = replay.streams
-            assert (stream.channel, stream.cursor) == ("s1", None)
-            replay.control.pause()
-            replay.control.reset()
-            (state,) = replay.control.state().channels
-            assert (state.position, state.paused) == (0, True)
-    """)
-    result.assert_outcomes(passed=1)
-
-
 def test_requests_can_be_inspected(project):
     result = project.run("""
         import json
