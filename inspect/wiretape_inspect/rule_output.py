@@ -78,15 +78,10 @@ def examples_of(code: str, contract: RuleSet | None = None) -> tuple[Example, ..
     """Return the examples of a rule, built-in or of a contract: those that break it come first."""
     examples = [Example.of(vector) for vector in vectors_of(code)]
     if not examples:
-        declaring = (contract or _default_contract(code)).declaring(code)
+        declaring = (contract or next(each for each in default_contracts() if code in each.catalogue)).declaring(code)
         examples = [Example.of(vector, declaring) for vector in declaring.examples_of(code)]
     # `breaks` comes before `breaks-in-a-line`.
     return tuple(sorted(examples, key=lambda example: (not example.breaks, example.name)))
-
-
-def _default_contract(code: str) -> RuleSet:
-    """Return the default contract with a rule."""
-    return next(each for each in default_contracts() if code in each.catalogue)
 
 
 def recorded_rules(recording: Recording) -> Mapping[str, Rule]:

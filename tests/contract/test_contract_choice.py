@@ -309,12 +309,24 @@ def rules_of(result):
 def test_the_service_is_known_by_its_operations(run, tmp_path):
     service = report(run, service_traffic().write(tmp_path / "service.db"))
     assert {"SEQ001", "AUTH001"} <= rules_of(service)
-    assert "STR001" not in rules_of(service)
+    assert "STR002" not in codes(service)
     foreign = report(run, traffic().write(tmp_path / "foreign.db"))
     assert "STR001" in rules_of(foreign)
     assert "SEQ001" not in rules_of(foreign)
     notice = json.loads(foreign.stdout)["summary"]["notice"]
     assert notice.startswith("No exchange is checked as the service's, because ")
+
+
+def test_streams_beside_those_of_the_service_are_checked_as_any_stream(run, tmp_path):
+    made = service_traffic()
+    made.request("GET", "/feed").respond_stream().send(b"id: 1\ndata: a\n\nid: 1\ndata: b\n\n").end()
+    path = made.write(tmp_path / "both.db")
+    both = report(run, path)
+    families = {tuple(each["families"]) for each in json.loads(both.stdout)["summary"]["scope"]}
+    assert ("REC", "SSE", "STR") in families
+    service = report(run, service_traffic().write(tmp_path / "service.db"))
+    assert codes(both) == [*codes(service), "STR002"]
+    assert [each.code for each in check(path).findings] == codes(both)
 
 
 @pytest.mark.parametrize("arguments", [("--base", "/tasks"), ("--select", "SEQ"), ("--ignore", "AUTH001")])

@@ -91,6 +91,11 @@ def test_a_rule_holds_and_is_not_exercised():
     assert check("", [author_missing])[1].verdicts() == {"ACME001": Verdict.NOT_EXERCISED}
 
 
+def test_a_rule_does_not_run_on_streams_of_other_apis():
+    _, checker = check(DELTA, [*BUILT_IN, author_missing], request="GET /feed")
+    assert checker.verdicts()["ACME001"] is Verdict.NOT_EXERCISED
+
+
 def test_the_catalogue_is_read_only():
     with pytest.raises(TypeError, match="does not support item assignment"):
         CATALOGUE["ACME001"] = author_missing

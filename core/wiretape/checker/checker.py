@@ -72,14 +72,23 @@ class Checker:
         """The number of events seen on all event streams."""
         given = self.settings.contracts
         self._readers = readers or StreamReaders(given_or_detected(given).format_of)
+        are_own = bool(given) or rules is BUILT_IN
         rules = tuple(self.settings.catalogue.values() if given else rules)
         self._engine = Engine(rules, self.settings.off, self.settings.severities)
         self._others = OtherTraffic(RuleBook(self._engine, [rule for rule in rules if rule.everywhere]))
         contracts = given or default_contracts()
         self._traffics: list[Traffic[Any, Any]] = [
-            contract.follow(self._engine, _without_others(rules, contract, contracts), self.settings, upstream)
+            contract.follow(
+                self._engine,
+                contract.rules if are_own else _rules_for(rules, contract, contracts),
+                self.settings,
+                upstream,
+            )
             for contract in contracts
         ]
+        # The last default contract is about what is left.
+        self._named = self._traffics if given else self._traffics[:-1] or self._traffics
+        self._names = " or ".join(contract.name for contract in contracts[: len(self._named)])
         self._other_exchanges = 0
         self._open: dict[int, Exchange] = {}
         self._now_ns = 0
@@ -136,22 +145,19 @@ class Checker:
 
     def scopes(self) -> list[ScopeCount]:
         """Return how many exchanges were judged by which rules, and why."""
-        if len(self._traffics) == 1:
-            return self._traffics[0].scopes(self._other_exchanges)
-        scopes = [scope for traffic in self._traffics for scope in traffic.scopes(0)]
+        if len(self._named) == 1:
+            return self._named[0].scopes(self._other_exchanges)
+        scopes = [scope for traffic in self._named for scope in traffic.scopes(0)]
         if self._other_exchanges:
-            names = " or ".join(contract.name for contract in self.settings.contracts)
             reason = ScopeReason.NO_OPERATION
-            scopes.append(ScopeCount(reason, self._other_exchanges, reason.value.format(contract=names)))
+            scopes.append(ScopeCount(reason, self._other_exchanges, reason.value.format(contract=self._names)))
         return scopes
 
     def _start_request(self, request: RequestStarted) -> None:
         self.exchanges += 1
         started = (traffic.start(request) for traffic in self._traffics)
-        exchange = next((each for each in started if each is not None), None)
-        if exchange is None:
-            self._other_exchanges += 1
-            exchange = self._others.start(request)
+        exchange = next((each for each in started if each is not None), None) or self._others.start(request)
+        self._other_exchanges += exchange.traffic not in self._named
         self._open[request.exchange] = exchange
         if not request.is_invented:
             exchange.traffic.rules.run(REQUEST, (exchange,), Location(request.exchange, request.time_ns))
@@ -277,10 +283,14 @@ class Checker:
         stream.traffic.rules.run(SILENCE, (silence, stream), location)
 
 
-def _without_others(rules: Iterable[Rule], contract: RuleSet, contracts: Sequence[RuleSet]) -> list[Rule]:
-    """Return the rules without those that only other contracts have."""
-    others = {code for each in contracts for code in each.catalogue} - contract.catalogue.keys()
-    return [rule for rule in rules if rule.code not in others]
+def _rules_for(rules: Iterable[Rule], contract: RuleSet, contracts: Sequence[RuleSet]) -> list[Rule]:
+    """Return those of some rules that run on the traffic of a default contract: also those of no contract.
+
+    The latter know the traffic of a service, so they do not run on what is left.
+    """
+    own, others = contract.catalogue, {code for each in contracts for code in each.catalogue}
+    is_last = len(contracts) > 1 and contract is contracts[-1]
+    return [rule for rule in rules if rule.code in own or not (is_last or rule.code in others)]
 
 
 def _find_silences(stream: EventStream, span: BytesArrived) -> list[Silence]:

@@ -1,9 +1,9 @@
-"""The default rules: those of the installed contracts that are detected by their operations.
+"""The default rules: those of the installed contracts that are detected by their operations, and of `sse`.
 
 They are read when they are first used: most commands check nothing.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -13,16 +13,28 @@ from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
 
 @cache
 def default_contracts() -> tuple[RuleSet, ...]:
-    """Return the contracts whose rules check traffic if none is named; `sse` if none is installed."""
+    """Return the contracts whose rules check traffic if none is named.
+
+    The last one is `sse`, for what no other contract covers.
+    """
     from wiretape.contract.contract_builder import load_contract  # noqa: PLC0415 - it takes long to import
 
-    names = [facts.name for facts in detected_contracts().contracts] or ["sse"]
-    return tuple(map(load_contract, names))
+    return tuple(map(load_contract, [*(facts.name for facts in detected_contracts().contracts), "sse"]))
+
+
+def combined_catalogue(contracts: Iterable[RuleSet]) -> Mapping[str, Rule]:
+    """Return the rules of several contracts by code.  Raises ValueError if two have the same code or name."""
+    rules: dict[tuple[str, str], Rule] = {}
+    for each in contracts:
+        for rule in each.rules:
+            # Contracts that extend the same one have its rules, each its own copy.
+            rules.setdefault((rule.code, rule.name), rule)
+    return catalogue_of(rules.values())
 
 
 @cache
 def _load_catalogue() -> Mapping[str, Rule]:
-    return catalogue_of({(rule.code, rule.name): rule for each in default_contracts() for rule in each.rules}.values())
+    return combined_catalogue(default_contracts())
 
 
 class _Catalogue(Mapping[str, Rule]):

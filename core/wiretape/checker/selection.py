@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from wiretape.checker.default_rules import CATALOGUE
+from wiretape.checker.default_rules import CATALOGUE, combined_catalogue
 from wiretape.errors import InputError
-from wiretape.rules.catalogue import Rule, RuleSet, catalogue_of
+from wiretape.rules.catalogue import Rule, RuleSet
 from wiretape.rules.finding import Severity
 from wiretape.rules.traffic import TrafficSettings
 from wiretape.safe_text import closest_match
@@ -33,9 +33,7 @@ class Settings(TrafficSettings):
         """The rules to check, by code.  Raises ValueError if rules of two contracts have the same code or name."""
         if not self.contracts:
             return CATALOGUE
-        # Contracts that extend the same one have its rules, each its own copy.
-        rules = {(rule.code, rule.name): rule for each in self.contracts for rule in each.rules}
-        return catalogue_of(rules.values())
+        return combined_catalogue(self.contracts)
 
     def contract_of(self, code: str) -> RuleSet | None:
         """Return the first contract with a rule; None for a built-in rule."""

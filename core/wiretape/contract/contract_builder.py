@@ -188,7 +188,7 @@ class _Builder:
         self._schema_share = min(1.0, _FULL_SHARES / max(1, sum(table.schema is not None for _, _, table in tables)))
         rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
         inherited = () if self._parent is None else self._parent.catalogue
-        request = facts.operations[0].pattern.example()
+        request, traffic = facts.operations[0].pattern.example(), self._traffic()
         return Contract(
             facts.name,
             facts.operations,
@@ -203,7 +203,12 @@ class _Builder:
             self._top.table.source,
             tuple(self._silence_limits),
             tuple(each for each in self._entities.values() if each in self._tracked),
-            self._traffic(),
+            traffic,
+            vector_codes=tuple(
+                table.code
+                for layer, _, table in tables
+                if table.breaks is None and table.code not in inherited and (traffic or layer.name != COMMON)
+            ),
             unknown_cursor_status=self._unknown_cursor_status,
             joined_texts=facts.joined_texts,
             names=facts.names,

@@ -33,6 +33,8 @@ class Contract(ContractFacts):
     """The specification that it follows."""
     silence_limits: tuple[SilenceLimit, ...] = ()
     """The longest silences of its rules."""
+    vector_codes: tuple[str, ...] = field(default=(), kw_only=True)
+    """The codes of its rules whose examples have files of their own."""
     unknown_cursor_status: int | None = field(default=None, kw_only=True)
     """The status of the response to an unknown cursor, if one of its rules says."""
     service: ServiceTerms = field(default=ServiceTerms(), kw_only=True)
@@ -58,9 +60,7 @@ class Contract(ContractFacts):
     @cached_property
     def examples(self) -> tuple[Vector, ...]:
         """The traffic that breaks or keeps its own rules, without those of its parent."""
-        if self.traffic is None:
-            return self.own_examples
-        return tuple(vector for code in self.catalogue for vector in vectors_of(code))
+        return (*self.own_examples, *(vector for code in self.vector_codes for vector in vectors_of(code)))
 
     def declaring(self, code: str) -> "Contract":
         """Return the contract with the examples of a rule: this one, or one that it extends."""

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from wiretape.checker import CATALOGUE, Settings
+from wiretape.checker.default_rules import default_contracts
 from wiretape.errors import RecordingError
 from wiretape.json_codec import members_of
 from wiretape.labels import count_of
@@ -19,7 +20,9 @@ from wiretape.rules import Finding, Party, Severity, Tally, Verdict, parse_servi
 from wiretape.safe_text import printable
 from wiretape_inspect.terminal_output import Line, labelled, wrapped
 
-SERVICE_RULES = frozenset(code for code, rule in CATALOGUE.items() if rule.side is Party.SERVICE)
+SERVICE_RULES = frozenset(
+    code for each in default_contracts()[:-1] for code, rule in each.catalogue.items() if rule.side is Party.SERVICE
+)
 """The rules that a service can break; the others are about clients and recordings."""
 SETUP = "setup/completed-run"
 """The name of what is done before the cases: a session with a completed run."""

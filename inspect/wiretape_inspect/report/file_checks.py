@@ -111,7 +111,7 @@ class RuleChoice:
         if is_meant or any(map(_is_about_service, named)):
             return ()
         engine, upstream = Engine((), frozenset(), {}), recording.info.upstream
-        traffics = [each.follow(engine, (), self.config.settings, upstream) for each in default_contracts()]
+        traffics = [each.follow(engine, (), self.config.settings, upstream) for each in default_contracts()[:-1]]
         others = 0
         for exchange in recording.exchanges():
             if any(traffic.start(exchange.request) is not None for traffic in traffics):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from wiretape.checker import CATALOGUE, Checker, Settings, family_names
+from wiretape.checker.default_rules import default_contracts
 from wiretape.errors import InputError
 from wiretape.observations import Observation, header
 from wiretape.recording import Recording
@@ -172,8 +173,10 @@ class Report:
 
     def families(self, scope: ScopeCount) -> list[str]:
         """Return the families of the rules that judged the exchanges of a scope."""
+        others = () if self.settings.contracts else default_contracts()[-1].catalogue
         is_service = scope.reason.is_service or bool(self.foreign)
-        return family_names({code: rule for code, rule in self.catalogue.items() if is_service or rule.everywhere})
+        applies = {code: is_service or rule.everywhere or code in others for code, rule in self.catalogue.items()}
+        return family_names({code: self.catalogue[code] for code in applies if applies[code]})
 
     @property
     def scopes(self) -> Sequence[ScopeCount]:
