@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract import HELD, Event, Inconclusive, Outcome, Problem
 from wiretape.contract.contract_traffic import ContractStream as Stream
 from wiretape.event_format import shorten_value
@@ -174,36 +175,37 @@ def frontend_result(event: Event, stream: Stream) -> Outcome:
     return [_mismatch(f"no result for the frontend tool `{name}`", "`TOOL_CALL_RESULT`")]
 
 
-def _left(what: str, event: Event, stream: Stream) -> list[Any]:
-    """Return the `calls` or `interrupts` that the run before left to the client, if an event begins its next one."""
-    left: dict[str, list[Any]] = stream.channel.memory.get(_left, dict)
-    calls, tools = _calls(event, stream), _values(stream.request_json, "tools", "name")
+def _thread(event: Event, stream: Stream) -> dict[str, Any]:
+    """Return what is known about the thread of a request: its `runs`, and the `calls` and `interrupts` that are open.
+
+    It is that of the client, because a replay answers with another thread and other runs.
+    """
+    request = stream.request_json if isinstance(stream.request_json, Mapping) else {}
+    threads: dict[Any, dict[str, Any]] = stream.traffic.memory.get(_thread, dict)
+    key = stream.request.authority, stream.request.target, _read(request, "threadId")
+    thread = threads.get(key) or {"calls": [], "interrupts": [], "runs": {}}
+    put_bounded(threads, key, thread, _MOST)
+    calls, tools = _calls(event, stream), _values(request, "tools", "name")
     if event.type in {"RUN_FINISHED", "RUN_ERROR"}:
-        left.clear()
-    if event.type == "RUN_FINISHED" and stream.is_complete:
-        left["calls"] = [key for key, (name, is_answered) in calls.items() if name in tools and not is_answered]
-        left["interrupts"] = _values(event.document, "outcome", "interrupts", "id")
-    return left.get(what, []) if _begins_request(event, stream) else []
-
-
-def _begins_request(event: Event, stream: Stream) -> bool:
-    """Whether an event begins the run that its request asked for."""
-    request = stream.request_json
-    is_known = event.type == "RUN_STARTED" and isinstance(request, Mapping)
-    return is_known and request.get("runId") == event.document.get("runId")
+        is_known = event.type == "RUN_FINISHED" and stream.is_complete
+        left = [key for key, (name, is_answered) in calls.items() if name in tools and not is_answered]
+        thread["calls"] = left if is_known else []
+        thread["interrupts"] = _values(event.document, "outcome", "interrupts", "id") if is_known else []
+    begins = event.type == "RUN_STARTED" and stream.memory.get(_thread, lambda: event.number) == event.number
+    return thread if begins and request.get("messages") else {}
 
 
 def unanswered_call(event: Event, stream: Stream) -> Outcome:
     """A run begins although the client did not answer a call of a frontend tool of the run before."""
-    calls, answered = _left("calls", event, stream), _values(stream.request_json, "messages", "toolCallId")
-    missing = [key for key in calls if key not in answered]
+    calls, answered = _thread(event, stream).get("calls"), _values(stream.request_json, "messages", "toolCallId")
+    missing = [key for key in calls or () if key not in answered]
     return [_mismatch(f"a tool message for the call `{key}`", "none", key) for key in missing] if calls else None
 
 
 def uncovered_interrupt(event: Event, stream: Stream) -> Outcome:
     """A run begins although the client did not answer or abandon an interrupt of the run before."""
-    left, covered = _left("interrupts", event, stream), _values(stream.request_json, "resume", "interruptId")
-    missing = [key for key in left if key not in covered]
+    left, covered = _thread(event, stream).get("interrupts"), _values(stream.request_json, "resume", "interruptId")
+    missing = [key for key in left or () if key not in covered]
     return (
         [_mismatch(f"an entry for the interrupt `{key}` in `resume`", "none", key) for key in missing] if left else None
     )
@@ -211,9 +213,9 @@ def uncovered_interrupt(event: Event, stream: Stream) -> Outcome:
 
 def reused_run_id(event: Event, stream: Stream) -> Outcome:
     """A client asks for two runs of a thread with the same `runId`."""
-    runs: dict[Any, int] = stream.channel.memory.get(reused_run_id, dict)
-    key = _read(event.document, "runId")
-    if not _begins_request(event, stream) or len(runs) > _MOST:
+    runs = _thread(event, stream).get("runs")
+    if runs is None or len(runs) > _MOST:
         return None
+    key = _read(stream.request_json, "runId")
     before = runs.setdefault(key, stream.exchange)
     return HELD if before == stream.exchange else [_mismatch("a new `runId`", f"`{key}` as in exchange {before}", key)]
