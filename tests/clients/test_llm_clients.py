@@ -2,27 +2,21 @@
 
 import json
 import queue
-import re
-import signal
-import socket
-import subprocess
 import threading
 
 import httpx
 import pytest
-import uvicorn
 from click.testing import CliRunner
+from running import PATIENCE_S, Running, serve_in_thread
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
-from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 
 WORDS = ["Grüße", " aus", " Kassel"]
 TICKS = 8
-PATIENCE_S = 45
 
 
 async def ticks(request):
@@ -84,33 +78,8 @@ APP = Starlette(
 
 @pytest.fixture(scope="module")
 def upstream():
-    sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(APP, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(PATIENCE_S)
-    sock.close()
-
-
-class Running:
-    """A command that serves until it is stopped."""
-
-    def __init__(self, *arguments: object, begin: str) -> None:
-        command = [str(argument) for argument in arguments]
-        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        self.process = WiretapeProcess(*command, "--listen", "127.0.0.1:0", **pipes, text=True)
-        self.lines: list[str] = []
-        line = next(line for line in self.process.stderr if line.startswith(begin))
-        self.url = re.search(r"http://[\d.:]+", line)[0]
-        self.token = ""
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        _, rest = self.process.communicate(timeout=PATIENCE_S)
-        self.lines += rest.splitlines()
-        return self.process.returncode
+    with serve_in_thread(APP) as url:
+        yield url
 
 
 def ask_openai(url, prompt="Anna"):

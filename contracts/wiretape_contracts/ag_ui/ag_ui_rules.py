@@ -141,16 +141,12 @@ def _calls(event: Event, stream: Stream) -> dict[Any, list[Any]]:
     return calls
 
 
-def _items(value: Any, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the objects in the list that the keys lead to; empty if there is none."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
 def _values(value: Any, *keys: str) -> list[Any]:
-    """Return what the objects in a list have under the last of the keys."""
-    return [_read(each, keys[-1]) for each in _items(value, *keys[:-1])]
+    """Return what the objects in a list have under the last of the keys; the others lead to the list."""
+    for key in keys[:-1]:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    items = value if isinstance(value, list) else []
+    return [_read(each, keys[-1]) for each in items if isinstance(each, Mapping)]
 
 
 def pending_calls(event: Event, stream: Stream) -> Outcome:
