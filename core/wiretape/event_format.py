@@ -1,6 +1,6 @@
 """The format of events: where a contract says that events have their facts, and what their types mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
@@ -39,6 +39,7 @@ class Entity:
         optional_key: str | None = None,
         reopens: bool = False,
         single: bool = False,
+        parameter: str | None = None,
     ) -> None:
         """Raises ValueError."""
         self.name = name
@@ -46,6 +47,8 @@ class Entity:
         """The name in filters and narrow columns."""
         self.title = None if title is None else Pointer(title)
         """Where the event that opens it has what people call it."""
+        self._parameters = (parameter,) if parameter else (f"{name}_id", name)
+        """The names that paths may have for its key; the first one that a path has counts."""
         self.key = tuple(map(Pointer, list_of(key)))
         """Where events have its key; empty if a stream has one such entity at a time."""
         self.optional_key = None if optional_key is None else Pointer(optional_key)
@@ -69,6 +72,14 @@ class Entity:
     def label(self) -> str:
         """What people call it."""
         return self.name.replace("_", " ")
+
+    def is_named_in(self, parameters: Collection[str]) -> bool:
+        """Whether a path with segments of these names has its key."""
+        return not set(parameters).isdisjoint(self._parameters)
+
+    def find_in_path(self, parameters: Mapping[str, str]) -> str | None:
+        """Return its key in the named segments of a path; None without any."""
+        return next((parameters[name] for name in self._parameters if name in parameters), None)
 
     def concerns(self, type_: str) -> bool:
         """Whether events of a type open, continue or close it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wiretape.bounded_dict import cache_short
-from wiretape.contract.contract_facts import ContractChoice, Operation
+from wiretape.contract.contract_facts import ContractChoice, ContractFacts, Operation
 from wiretape.contract.contract_model import Contract
 from wiretape.contract.service_terms import ErrorWriter, Limit
 from wiretape.event_format import Entity
@@ -37,8 +37,7 @@ class DescribedRequest:
     @property
     def keys(self) -> Mapping[str, str]:
         """The keys of entities in its path, by the names of the entities."""
-        parameters = self.facts.contract.service.entity_parameters.items()
-        return {name: self.parameters[each] for name, each in parameters if each in self.parameters}
+        return self.facts.contract.read_keys(self.parameters)
 
 
 class ReplayedContracts:
@@ -50,8 +49,8 @@ class ReplayedContracts:
         self.checked = self.contracts if is_chosen else ()
         """Those whose rules check the traffic; the built-in rules if empty."""
         self._choice = ContractChoice(contracts)
-        self._facts = tuple(map(StreamFacts, contracts))
-        self.main = self._facts[0]
+        self._facts: dict[ContractFacts, StreamFacts] = {each: StreamFacts(each) for each in contracts}
+        self.main = self._facts[contracts[0]]
         """What applies where no request decides."""
         self._describe = cache_short(self._describe_request)
 
@@ -94,11 +93,13 @@ class ReplayedContracts:
     @property
     def errors(self) -> Iterator[ErrorWriter]:
         """How their errors are written, for those that say so."""
-        return (facts.errors for facts in self._facts if facts.errors is not None)
+        return (facts.errors for facts in self._facts.values() if facts.errors is not None)
 
     def is_optional_delta(self, type_: str) -> bool:
         """Whether events of a type are deltas that streams have only on request."""
-        return any(facts.has_optional_deltas and facts.contract.format.deltas.matches(type_) for facts in self._facts)
+        return any(
+            facts.has_optional_deltas and facts.contract.format.deltas.matches(type_) for facts in self._facts.values()
+        )
 
     def may_be_stream(self, pattern: RequestPattern) -> bool:
         """Whether a request that matches a pattern may open a stream."""
@@ -126,12 +127,6 @@ class ReplayedContracts:
         """The entities by their names."""
         return {name: entity for each in reversed(self.contracts) for name, entity in each.entities.items()}
 
-    @cached_property
-    def entity_parameters(self) -> Mapping[str, str]:
-        """The parts of paths that have the key of an entity, by the name of the entity."""
-        parameters = (each.service.entity_parameters for each in reversed(self.contracts))
-        return {name: parameter for each in parameters for name, parameter in each.items()}
-
     def describe_unknown_entity(self, name: str) -> str:
         """Return what is wrong with the name of an entity; empty if one has it."""
         if name in self.entities:
@@ -155,16 +150,14 @@ class ReplayedContracts:
         return request.target if opening is None else opening.target
 
     def _describe_request(self, method: str, target: str) -> DescribedRequest:
-        for facts in self._facts:
-            operation, parameters = facts.contract.find_operation(method, target)
-            if operation is not None:
-                channel = parameters.get(operation.channel or "")
-                if channel is None and (found := facts.contract.find_channel(target)) is not None:
-                    channel = found.name
-                return DescribedRequest(facts, operation, parameters, channel, operation.pattern.base_of(target))
-        for facts in self._facts:
-            if (found := facts.contract.find_channel(target)) is not None:
-                return DescribedRequest(facts, None, {found.parameter: found.name}, found.name, found.base)
+        if (found := self._choice.find(method, target)) is not None:
+            beside = found.contract.find_channel(target) if found.channel is None else None
+            channel, base = found.channel if beside is None else beside.name, found.operation.pattern.base_of(target)
+            return DescribedRequest(self._facts[found.contract], found.operation, found.parameters, channel, base)
+        if (named := self._choice.find_channel(target)) is not None:
+            contract, of_path = named
+            parameters = {of_path.parameter: of_path.name}
+            return DescribedRequest(self._facts[contract], None, parameters, of_path.name, of_path.base)
         return DescribedRequest(self.main, None, {}, None, "")
 
 

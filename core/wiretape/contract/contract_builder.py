@@ -239,10 +239,8 @@ class _Builder:
             if table.limits:
                 limits, counts = read_limits(table.limits)
                 terms = replace(terms, limits=limits, counts=counts)
-            parameters = {name: each.parameter for name, each in table.entity.items() if each.parameter is not None}
             terms = replace(
                 terms,
-                entity_parameters={**terms.entity_parameters, **parameters},
                 keep_alive_s=table.keep_alive or terms.keep_alive_s,
                 has_other_types=terms.has_other_types and table.other_types,
                 scopes=read_scopes(table.scopes) or terms.scopes,

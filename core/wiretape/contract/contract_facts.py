@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 
+from wiretape.bounded_dict import cache_short
 from wiretape.contract.contract_files import BUNDLED, CodeUse, ContractFiles, Layer, open_files, read_layers
 from wiretape.contract.contract_tables import (
     MOST_ENTITIES,
-    EntityTable,
     ErrorFormatTable,
     EventTable,
     OperationTable,
@@ -128,7 +128,12 @@ class ContractFacts:
 
     def is_named_in_paths(self, entity: str) -> bool:
         """Whether the path of an operation names an entity."""
-        return any({entity, f"{entity}_id"}.intersection(each.pattern.parameters) for each in self.operations)
+        return any(map(self.entities[entity].is_named_in, (each.pattern.parameters for each in self.operations)))
+
+    def read_keys(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Return the keys of the entities that the segments of a path name, by the names of these."""
+        found = {name: entity.find_in_path(parameters) for name, entity in self.entities.items()}
+        return {name: key for name, key in found.items() if key is not None}
 
     def find_operation(self, method: str, target: str) -> tuple[Operation | None, Mapping[str, str]]:
         """Return the first operation that a request matches, and the segments that its path names."""
@@ -163,10 +168,7 @@ class RequestFacts:
     @property
     def keys(self) -> dict[str, str]:
         """The keys of the entities that the path names, by the names of these."""
-        segments = {
-            name: (self.parameters.get(f"{name}_id"), self.parameters.get(name)) for name in self.contract.entities
-        }
-        return {name: key for name, (by_id, by_name) in segments.items() if (key := by_id or by_name)}
+        return self.contract.read_keys(self.parameters)
 
 
 class ContractChoice:
@@ -174,6 +176,8 @@ class ContractChoice:
 
     def __init__(self, contracts: Sequence[ContractFacts]) -> None:
         self.contracts = tuple(contracts)
+        # Clients repeat requests, and the row of an exchange is written whenever it changes.
+        self._find = cache_short(self._find_uncached)
 
     @property
     def example_target(self) -> str:
@@ -191,16 +195,24 @@ class ContractChoice:
 
     def find(self, method: str, target: str) -> RequestFacts | None:
         """Return what the contract of a request says about it; None if it belongs to none."""
+        return self._find(method, target)
+
+    def _find_uncached(self, method: str, target: str) -> RequestFacts | None:
         for contract in self.contracts:
             operation, parameters = contract.find_operation(method, target)
             if operation is not None:
                 return RequestFacts(contract, operation, parameters)
         return None
 
+    def find_channel(self, target: str) -> tuple[ContractFacts, ChannelInPath] | None:
+        """Return the channel that a path names, whether or not it is that of an operation, and its contract."""
+        found = ((contract, contract.find_channel(target)) for contract in self.contracts)
+        return next(((contract, channel) for contract, channel in found if channel is not None), None)
+
     def channel_in(self, target: str) -> str | None:
-        """Return the channel that a path names, whether or not it is that of an operation."""
-        found = (contract.find_channel(target) for contract in self.contracts)
-        return next((each.name for each in found if each is not None), None)
+        """Return the name of the channel that a path names, whether or not it is that of an operation."""
+        found = self.find_channel(target)
+        return None if found is None else found[1].name
 
     @property
     def names(self) -> frozenset[str]:
@@ -298,7 +310,7 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
             with layer.naming("entity", name):
                 check_entity_name(name)
                 check_entity_name(entity.short or name)
-                entities[name] = _entity(name, entity)
+                entities[name] = Entity(name, **msgspec.structs.asdict(entity))
         for name, type_ in layer.types.items():
             types[name] = _merge(types.get(name, TypeTable()), type_)
         for name, text in layer.table.text.items():
@@ -376,10 +388,6 @@ def _event_class(layer: Layer) -> type | None:
     name = table.events if isinstance(table, TrustedContractTable) else None
     found: type | None = None if name is None else resolve_name(name)
     return found
-
-
-def _entity(name: str, table: EntityTable) -> Entity:
-    return Entity(name, **{key: value for key, value in msgspec.structs.asdict(table).items() if key != "parameter"})
 
 
 def _event_format(

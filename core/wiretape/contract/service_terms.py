@@ -115,8 +115,6 @@ class ServiceTerms:
     """Whether there may be events of types that the contract does not name."""
     workspace: Pointer | None = None
     """Where events name the workspace that their channel belongs to."""
-    entity_parameters: Mapping[str, str] = field(default_factory=dict)
-    """The names of the parts of paths that have the key of an entity, by the name of the entity."""
     key_rules: tuple[str, ...] = ()
     """The beginnings of the codes of rules that apply only where requests need a key."""
 

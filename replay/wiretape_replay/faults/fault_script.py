@@ -239,8 +239,8 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
 
     def _key_problem(self, entity: str, contracts: ReplayedContracts) -> str:
         """Why no request that the fault applies to has the key of an entity in its path; empty if one may."""
-        parameter = contracts.entity_parameters.get(entity)
-        having = {name: each for name, each in contracts.operations.items() if parameter in each.pattern.parameters}
+        named_by = contracts.entities[entity].is_named_in
+        having = {name: each for name, each in contracts.operations.items() if named_by(each.pattern.parameters)}
         if self.is_for_streams and not any(operation.is_stream for operation in having.values()):
             own = f"; to select events of a {entity}, put keys in their table" if self.events is not None else ""
             return f"{self._reason}, and their paths do not name a {entity}{own}"
