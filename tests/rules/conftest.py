@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from tables import read_tables
 
 from wiretape.checker import CATALOGUE, Checker, Settings
 from wiretape.observations import (
@@ -97,6 +99,19 @@ class Wire:
         self.end(exchange, ending)
         return self.codes
 
+    def hold(self, case, how, codes, row):
+        """Let what a row of a table says be sent, in a stream or as an answer, and hold it against the table."""
+        how = how | {"ending": Ending(how.get("ending", "complete"))}
+        if how.pop("answer", False):
+            found = self.answer(row["sent"], **how)
+        else:
+            sent = row["sent"] if isinstance(row["sent"], list) else [row["sent"]]
+            found = self.stream(*map(_part, sent), **how)
+        assert found == codes
+        assert row.get("says") in (None, [finding.message for finding in self.findings])
+        for verdict, named in case.get("verdicts", {}).items():
+            assert {code: self.verdict(code).name for code in named.split()} == dict.fromkeys(named.split(), verdict)
+
     @property
     def codes(self):
         return [finding.code for finding in self.findings]
@@ -133,6 +148,32 @@ def _event(sequence, kind="session.error", /, sse_id=None, **changes):
     identity = document.get("id") if sse_id is None else sse_id
     line = "" if identity is ... else f"id: {identity}\n"
     return f"event: {kind}\n{line}data: {json.dumps(document)}\n\n"
+
+
+def _part(part):
+    """A part of a stream in a table: a durable event is the JSON of its changes, another event may be on one line."""
+    if isinstance(part, str) and part.startswith("{"):
+        changes = {name: ... if value == "..." else value for name, value in json.loads(part).items()}
+        return _event(changes.pop("number", 1), changes.pop("event", "session.error"), **changes)
+    if isinstance(part, str) and (lines := re.fullmatch(r"(event: \S+)(?: (id: \S+))? (data: .*)", part)):
+        return "".join(f"{line}\n" for line in lines.groups() if line) + "\n"
+    return part
+
+
+def pytest_generate_tests(metafunc):
+    """A test of a `case` takes each row of the `cases` in the tables of its module."""
+    if "case" in metafunc.fixturenames:
+        rows = list(_rows(read_tables(metafunc.module.__file__)["cases"]))
+        metafunc.parametrize("case", rows, ids=[case["of"] for case, *_ in rows])
+
+
+def _rows(cases):
+    for case in cases:
+        given = case.get("with", {})
+        for how in given if isinstance(given, list) else [given]:
+            for codes, rows in case["found"].items():
+                for row in rows:
+                    yield case, how, codes.split(), row if isinstance(row, dict) else {"sent": row}
 
 
 @pytest.fixture(scope="session")
