@@ -1,10 +1,13 @@
-"""JSONPath (RFC 9535) queries that select values to ignore or to redact."""
+"""JSONPath (RFC 9535): queries that select values to ignore or to redact, and the paths at which two values differ."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from wiretape.errors import InputError
+from wiretape.patterns import MISSING
 from wiretape.safe_text import shorten
 
 if TYPE_CHECKING:
@@ -77,3 +80,52 @@ def _parent(value: Any, keys: Sequence[str | int]) -> Any:
         else:
             return None
     return value if keys else None
+
+
+IsSame = Callable[[Any, Any, str], bool]
+"""Whether two values that are not both objects or both lists are equal; the third argument is their member name."""
+
+
+class Difference(NamedTuple):
+    """One path at which two values differ."""
+
+    path: str
+    """A JSONPath such as `$.content.items[0].id`."""
+    first: Any
+    """The value there, or `MISSING`."""
+    second: Any
+
+
+def differences(first: Any, second: Any, is_same: IsSame, path: str = "$", name: str = "") -> Iterator[Difference]:
+    """The paths at which the values differ: those of `first` in its order, then those that only `second` has.
+
+    List elements are compared by index.  `name` is the member that holds the value, or the list that the value is in.
+    Raises RecursionError for values that are nested too deeply.
+    """
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in (*first, *(key for key in second if key not in first)):
+            here, there = first.get(key, MISSING), second.get(key, MISSING)
+            yield from _at(here, there, is_same, _member(path, key), key)
+    elif isinstance(first, list) and isinstance(second, list):
+        for index in range(max(len(first), len(second))):
+            here, there = (items[index] if index < len(items) else MISSING for items in (first, second))
+            yield from _at(here, there, is_same, f"{path}[{index}]", name)
+    elif not is_same(first, second, name):
+        yield Difference(path, first, second)
+
+
+def _at(first: Any, second: Any, is_same: IsSame, path: str, name: str) -> Iterator[Difference]:
+    if first is MISSING or second is MISSING:
+        yield Difference(path, first, second)
+    else:
+        yield from differences(first, second, is_same, path, name)
+
+
+def _member(path: str, key: str) -> str:
+    if key.isidentifier():
+        return f"{path}.{key}"
+    try:
+        return f"{path}[{orjson.dumps(key).decode()}]"
+    except orjson.JSONEncodeError:
+        # Half a surrogate pair.
+        return f"{path}[{key!r}]"

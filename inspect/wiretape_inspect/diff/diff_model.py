@@ -4,8 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from wiretape.json_diff import Difference
-from wiretape.json_path import JsonPath
+from wiretape.json_path import Difference, JsonPath
 from wiretape.recording import Exchange
 from wiretape_inspect.view.timeline_rows import Keys
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from wiretape.event_preview import compact_json
 from wiretape.json_codec import dump_json, members_of
-from wiretape.json_diff import Difference
+from wiretape.json_path import Difference
 from wiretape.labels import count_of
 from wiretape.patterns import MISSING
 from wiretape.recording import Exchange, Recording

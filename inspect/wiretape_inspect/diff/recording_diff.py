@@ -7,8 +7,7 @@ from urllib.parse import parse_qsl, unquote
 
 from wiretape.content_encoding import decode_beginning
 from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER
-from wiretape.json_diff import Difference
-from wiretape.json_path import JsonPath
+from wiretape.json_path import Difference, JsonPath
 from wiretape.observations import BytesArrived, Headers, Side
 from wiretape.patterns import MISSING
 from wiretape.recording import Exchange, Recording

@@ -15,8 +15,7 @@ import orjson
 
 from wiretape.event import Event, TimedFrame
 from wiretape.json_codec import UnreadableJson, members_of, read_json
-from wiretape.json_diff import Difference
-from wiretape.json_path import JsonPath
+from wiretape.json_path import Difference, JsonPath
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.sse import FrameKind

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from wiretape.http_headers import RETRY_AFTER
-from wiretape.json_diff import Difference, differences
+from wiretape.json_path import Difference, differences
 from wiretape.recording import REDACTED_PATTERN
 from wiretape_inspect.diff.diff_model import DiffOptions
 

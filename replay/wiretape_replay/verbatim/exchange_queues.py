@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.json_diff import Difference, differences
+from wiretape.json_path import Difference, differences
 from wiretape.observations import Headers
 from wiretape.patterns import MISSING
 from wiretape.safe_text import shorten
