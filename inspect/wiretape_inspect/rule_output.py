@@ -3,13 +3,14 @@
 The texts come from the catalogue, and from the vectors, which are also tests.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from textwrap import wrap
 from typing import Any
 
-from wiretape.checker import CATALOGUE
+from wiretape.checker import CATALOGUE, Settings
 from wiretape.checker.contract_examples import find_in_example
 from wiretape.checker.default_rules import default_contracts
 from wiretape.json_codec import members_of
@@ -87,6 +88,16 @@ def examples_of(code: str, contract: RuleSet | None = None) -> tuple[Example, ..
 def recorded_rules(recording: Recording) -> Mapping[str, Rule]:
     """Return the rules that findings of a recording may name, by code: built-in ones, and those of its contracts."""
     return {**CATALOGUE, **settings_of(recording.info.contracts).catalogue}
+
+
+def explain_command(rule: Rule, settings: Settings) -> str:
+    """Return the command that explains a rule; empty if its contract comes with a recording."""
+    contract = None if rule.everywhere else settings.contract_of(rule.code)
+    if contract is None:
+        return f"wiretape rule {rule.code}"
+    if contract.reference is None:
+        return ""
+    return f"wiretape rule {rule.code} --contract {printable(shlex.quote(contract.reference))}"
 
 
 def paragraphs(rule: Rule) -> list[str]:

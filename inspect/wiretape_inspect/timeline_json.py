@@ -9,19 +9,20 @@ from typing import Any
 
 import orjson
 
+from wiretape.checker import Settings
 from wiretape.content_encoding import is_identity
 from wiretape.contract.vocabulary import Vocabulary
 from wiretape.event import TimedFrame
 from wiretape.event_preview import is_utf8
 from wiretape.json_codec import UnreadableJson, dump_json, members_of, read_json
 from wiretape.labels import ending_label
-from wiretape.recording import Exchange, Recording
+from wiretape.recording import Exchange, Recording, settings_of
 from wiretape.rules import Finding, Rule
 from wiretape.rules.exchange import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
-from wiretape_inspect.rule_output import recorded_rules
+from wiretape_inspect.rule_output import explain_command, recorded_rules
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.filters import CompiledFilter
 from wiretape_inspect.view.stream_state import state_at
@@ -135,12 +136,12 @@ def exchange_json_lines(
 
 
 def reconnection_json_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
-    """Return the row `reconnection` about two connections, then a row `id` for each id.  Raises InputError at once."""
+    """Return the row `reconnection` about two connections, then a row `cursor` for each.  Raises InputError at once."""
     view = compare_connections(recording, first, second)
     about = members_of(view)
     del about["rows"]
-    ids = ({"row": "id"} | members_of(row) for row in view.rows)
-    return map(dump_json, chain([{"row": "reconnection", **about}], ids))
+    cursors = ({"row": "cursor"} | members_of(row) for row in view.rows)
+    return map(dump_json, chain([{"row": "reconnection", **about}], cursors))
 
 
 def detail_document(recording: Recording, exchange: Exchange, context: EventContext) -> dict[str, Any]:
@@ -228,13 +229,15 @@ def rules_of(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, 
     rules = recorded_rules(recording)
     codes = sorted({finding.code for finding in findings})
     found = [rules[code] for code in codes if code in rules]
-    return {each.code: members_of(each, "name", "severity", "side", "clause") | explained_rule(each) for each in found}
+    facts = {each.code: members_of(each, "name", "severity", "side", "clause") for each in found}
+    settings = settings_of(recording.info.contracts)
+    return {each.code: facts[each.code] | explained_rule(each, settings) for each in found}
 
 
-def explained_rule(rule: Rule) -> dict[str, str]:
-    """Return what explains a rule: `about`, `why` it matters, and the usual `fix`."""
+def explained_rule(rule: Rule, settings: Settings) -> dict[str, str]:
+    """Return what explains a rule: `about`, `why` it matters, the usual `fix`, and the command to `explain` it."""
     texts = rule.explanation
-    return {"about": rule.about, "why": texts.why, "fix": texts.fix}
+    return {"about": rule.about, "why": texts.why, "fix": texts.fix, "explain": explain_command(rule, settings)}
 
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:

@@ -159,7 +159,8 @@ def test_a_mistake_in_the_configuration_is_one_sentence(text, said, run, plain):
 
 def test_rule_knows_the_contract_of_the_configuration(run):
     assert run("rule", "TSK001").exit_code == 2
-    Path("wiretape.toml").write_text('contract = "tasks.toml"\n', "utf-8")
+    assert run("rule", "STR001").output.startswith("STR001 ")
+    Path("wiretape.toml").write_text('contract = ["others.toml", "tasks.toml"]\n', "utf-8")
     assert "Clients wait for it." in run("rule", "TSK001").output
     assert run("rule", "SEQ001").output.startswith("SEQ001 ")
     assert "Unknown rule code 'TSK01'; did you mean TSK001?" in run("rule", "TSK01").output
@@ -198,6 +199,12 @@ def test_commands_name_the_contract_of_a_recording(run, own, plain):
     assert run("show", own).output.startswith("contract tasks\n")
     assert "Clients wait for it." in run("show", own, "--at", "1:1").output
     assert "contract" not in run("channels", plain).output + run("show", plain).output
+
+
+def test_a_report_names_a_command_that_explains_the_rule(run, own):
+    named = run("report", own, "--contract", "others.toml").output
+    assert "    = explain: wiretape rule OTH001 --contract others.toml\n" in named
+    assert "explain: " not in run("report", own).output
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from event_tables import exchange_arguments
 from invoke import invoke
 from tables import read_data
 
+from wiretape.contract import load_contract
+from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -22,8 +24,9 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Writer
+from wiretape.recording import RecordingMetadata, RecordingSource, Writer, build_recording
 from wiretape.rules import Finding
+from wiretape.traffic_builder import TrafficBuilder
 
 MS = 1_000_000
 STREAM = "/v1/sessions/s1/events/stream?event_deltas=true"
@@ -175,3 +178,30 @@ def record_session(tape: Tape) -> Path:
 def recordings() -> dict[str, Any]:
     """Exchanges for `Tape.record`, by name."""
     return RECORDINGS
+
+
+FORUM_EVENTS = [
+    {"type": "item.opened", "n": 1, "item": "i1"},
+    {"type": "part.opened", "item": "i1", "part": 0, "title": "Greeting"},
+    {"type": "text.delta", "item": "i1", "part": 0, "text": "Hello "},
+    {"type": "text.delta", "item": "i1", "part": 0, "text": "there"},
+    {"type": "part.closed", "item": "i1", "part": 0},
+    {"type": "part.opened", "item": "i1", "part": 1, "title": "Rest"},
+    {"type": "item.opened", "n": 2, "item": "i2"},
+    {"type": "item.refused", "n": 3, "item": "i2"},
+]
+
+
+@pytest.fixture
+def forum(tmp_path: Path) -> Path:
+    """Two streams of a thread of an API with a contract of its own: the second resumes the first."""
+    traffic = TrafficBuilder()
+    for query, events in (("", FORUM_EVENTS), ("?after=1", FORUM_EVENTS[6:])):
+        stream = traffic.request("GET", f"/threads/t7/events{query}").respond_stream()
+        for event in events:
+            stream.send(f"data: {json.dumps(event)}\n\n".encode())
+        stream.end()
+    contract = load_contract(str(Path(__file__).with_name("data") / "own_contract.toml"))
+    metadata = RecordingMetadata("http://forum.test", 0, contracts=dump_contracts([contract]))
+    build_recording(RecordingSource(metadata, iter(traffic.observations())), tmp_path / "run.db")
+    return tmp_path / "run.db"

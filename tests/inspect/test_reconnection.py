@@ -32,7 +32,7 @@ def test_each_id_has_a_status(run, tape, message, case):
     )
     output = run("show", tape.close(), "--resume", "1:2", "--json").output
     head, *rows = [json.loads(line) for line in output.splitlines()]
-    found = [f"{row['status']} {row['id']} {number_of(row['first'])} {number_of(row['second'])}" for row in rows]
+    found = [f"{row['status']} {row['cursor']} {number_of(row['first'])} {number_of(row['second'])}" for row in rows]
     assert found == case["rows"]
     known = cursor in {"e1", "e2"}
     assert (head["cursor"], head["cursor_known"], head["missing"]) == (cursor, known, case.get("missing", []))
@@ -58,6 +58,6 @@ def test_resume_shows_events_that_were_not_known(run, tape, message):
     assert lines[0] == "#1 then #2  resumed after e1"
     assert [line.split()[0] for line in lines[2:]] == ["lost", "same", "new", "missing", "1"]
     assert lines[2].split() == ["lost", "2", "seq", "2", "run.started", "-", "e2", '{"text":"as', "it", 'was"}']
-    assert {line.index("  e") for line in lines[2:5]} == {lines[1].index("  id")}
+    assert {line.index("  e") for line in lines[2:5]} == {lines[1].index("  cursor")}
     assert lines[-2].strip() == "missing  sequence 4 to 5: on neither connection"
     assert lines[-1] == "1 known · 1 same · 1 lost · 1 new"

@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import chain
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -108,10 +107,10 @@ def load_contract(name: str, *, code: CodeUse = CodeUse.REFUSE) -> Contract:
     """Return the contract with a name, or in a file, whose code is used as `code` says.  Raises InputError."""
     source = find_source(name, code)
     if isinstance(source, tuple):
-        return build_contract(*source)
+        return build_contract(*source, name)
     if not isinstance(source, Contract):
         raise InputError(f"The contract {name} of a package is not a Contract, but of type {type(source).__name__}.")
-    return replace(source, rebuild=(load_contract, (name,)))
+    return replace(source, reference=name, rebuild=(load_contract, (name,)))
 
 
 def load_recorded(stored: str | None, origin: str, code: CodeUse = CodeUse.SKIP) -> tuple[Contract, ...]:
@@ -136,22 +135,14 @@ def _load_recorded(recorded: RecordedContract, origin: str, code: CodeUse) -> Co
     return build_contract(ContractFiles(None, recorded.texts, code=code, origin=origin), recorded.file)
 
 
-def rebuild_contract(file: str, texts: Mapping[str, str], code: CodeUse, folder: Path | None, origin: str) -> Contract:
-    """Return a contract whose files were read before; `folder` may have the modules of its rules."""
-    contract_files = ContractFiles(None, texts, code=code, origin=origin)
-    contract_files.folder = folder
-    return build_contract(contract_files, file)
-
-
-def build_contract(contract_files: ContractFiles, name: str) -> Contract:
-    """Return the contract in a file and in those that it extends.  Raises InputError."""
-    contract = _Builder(read_layers(contract_files, name)).build()
-    texts = dict(contract_files.texts)
-    again = (name, texts, contract_files.code, contract_files.folder, contract_files.origin)
+def build_contract(contract_files: ContractFiles, name: str, reference: str | None = None) -> Contract:
+    """Return the contract in a file and in those that it extends; see `Contract.reference`.  Raises InputError."""
+    contract = replace(_Builder(read_layers(contract_files, name)).build(), reference=reference)
     if contract.traffic is not None:
         # Its texts are of no use without its package.
         return replace(contract, file=name, rebuild=(load_contract, (contract.name,)))
-    return replace(contract, file=name, texts=texts, rebuild=(rebuild_contract, again))
+    again = (contract_files, name, reference)
+    return replace(contract, file=name, texts=dict(contract_files.texts), rebuild=(build_contract, again))
 
 
 class _Builder:

@@ -45,6 +45,8 @@ class Contract(ContractFacts):
     """Those that rules are about, and what these are in."""
     traffic: Callable[[Engine, Iterable[Rule], TrafficSettings, str | None], Traffic[Any, Any]] | None = None
     """What makes its traffic, if that is in Python."""
+    reference: str | None = field(default=None, kw_only=True)
+    """The name or the file that `load_contract` found it by; None if it comes with a recording."""
     file: str = ""
     """The name of its file in `texts`."""
     texts: Mapping[str, str] = field(default_factory=dict)

@@ -381,6 +381,10 @@ class RuleSet(Protocol):
         """What people call it."""
 
     @property
+    def reference(self) -> str | None:
+        """What `--contract` calls it; None if it comes with a recording."""
+
+    @property
     def rules(self) -> Sequence[Rule]:
         """The rules."""
 

@@ -8,6 +8,9 @@ import click
 
 from wiretape.checker import CATALOGUE, EVERY, UnknownCodeError, codes_of
 from wiretape.config import find_config
+from wiretape.contract import CodeUse, load_contract
+from wiretape.contract.contract_files import BUNDLED
+from wiretape.contract.installed_contracts import installed_names
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
 from wiretape.json_codec import dump_json
@@ -68,10 +71,10 @@ def rule(
             raise click.UsageError("--output needs --all and --format markdown, and no CODE and no --contract.")
         write_pages(folder, rule_output.pages())
         return
-    if contract is None and code is not None and not _is_built_in(code):
-        contract = next(iter(find_config(Path.cwd()).contracts), None)
+    if contract is None and code is not None and not _has_rule(code, CATALOGUE):
+        contract = _find_contract(code)
     rules = None if contract is None else load_contracts([contract], allow_code=allow_code)[0]
-    found = _find_rules(code, rules)
+    found = _find_rules(code, CATALOGUE if rules is None else rules.catalogue)
     lines = run_examples(contract, lambda: list(_lines(found, format_, rules, all_=all_)))
     write_lines(lines, page=format_ == "text")
 
@@ -95,16 +98,31 @@ def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: b
         yield from map(printable, lines)  # strangers write contracts
 
 
-def _is_built_in(code: str) -> bool:
+def _find_contract(code: str) -> str | None:
+    """Return the contract with a rule: one of the configuration, or an installed one.  Raises InputError."""
+    configured = find_config(Path.cwd()).contracts
+    known = dict(CATALOGUE)
+    for name in configured:
+        known |= (catalogue := load_contract(name, code=CodeUse.SKIP).catalogue)
+        if _has_rule(code, catalogue):
+            return name
+    for name in (*BUNDLED, *installed_names()):
+        with suppress(InputError):  # a broken package
+            if _has_rule(code, load_contract(name).catalogue):
+                return name
+    _find_rules(code, known)
+    return None
+
+
+def _has_rule(code: str, catalogue: Mapping[str, Rule]) -> bool:
     with suppress(InputError):
-        return bool(_find_rules(code, None))
+        return bool(_find_rules(code, catalogue))
     return False
 
 
-def _find_rules(code: str | None, contract: RuleSet | None) -> list[Rule]:
+def _find_rules(code: str | None, catalogue: Mapping[str, Rule]) -> list[Rule]:
     """Return the rules with a code, a code prefix or a name.  Raises InputError."""
     wanted = code if code is not None else EVERY
-    catalogue = CATALOGUE if contract is None else contract.catalogue
     if named := [each for each in catalogue.values() if each.name == wanted.lower()]:
         return named
     try:

@@ -17,7 +17,13 @@ from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.safe_text import printable
 from wiretape.units import format_delay, format_duration, format_integer
-from wiretape_inspect.diff.reconnection import ConnectionEvent, IdComparison, Reconnection, Status, compare_connections
+from wiretape_inspect.diff.reconnection import (
+    ConnectionEvent,
+    CursorComparison,
+    Reconnection,
+    Status,
+    compare_connections,
+)
 from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
 from wiretape_inspect.exchange_selection import select_exchanges
 from wiretape_inspect.terminal_output import Line, labelled, wrapped, write_lines
@@ -258,31 +264,31 @@ def _span_line(entity: Entity, span: Span, width: int, vocabulary: Vocabulary) -
 
 
 def _comparison_lines(view: Reconnection) -> Iterator[Line]:
-    """Yield two connections side by side: a line for each id that was not known, then the count of each status."""
-    resumed = "resumed without Last-Event-ID" if view.cursor is None else f"resumed after {view.cursor}"
+    """Yield two connections side by side: a line for each cursor that was not known, then the count of each status."""
+    resumed = "resumed without a cursor" if view.cursor is None else f"resumed after {view.cursor}"
     unknown = "" if view.cursor is None or view.cursor_known else f", which was not on #{view.first}"
     yield labelled((f"#{view.first} then #{view.second}  ", "head"), f"{resumed}{unknown}")
     shown = [row for row in view.rows if row.status != "known"]
     first = _column_width([f"#{view.first}", *(_event(row.first) for row in shown)])
     second = _column_width([f"#{view.second}", *(_event(row.second) for row in shown)])
-    yield Line([(f"{'':8}  {f'#{view.first}':<{first}}  {f'#{view.second}':<{second}}  id", "dim")])
+    yield Line([(f"{'':8}  {f'#{view.first}':<{first}}  {f'#{view.second}':<{second}}  cursor", "dim")])
     for row in shown:
-        yield _id_line(row, first, second)
+        yield _cursor_line(row, first, second)
     for low, high in view.missing:
         gap = format_integer(low) if low == high else f"{format_integer(low)} to {format_integer(high)}"
         yield labelled((f"{'missing':>8}  ", "bad"), f"sequence {gap}: on neither connection")
     counts = [f"{view.count(status):,} {status}" for status in _STYLES if view.count(status)]
-    yield wrapped(" · ".join(counts) or "no events with an id")
+    yield wrapped(" · ".join(counts) or "no events with a cursor")
 
 
-def _id_line(row: IdComparison, first: int, second: int) -> Line:
+def _cursor_line(row: CursorComparison, first: int, second: int) -> Line:
     style = _STYLES[row.status]
     preview = next(event.preview for event in (row.second, row.first) if event is not None)
     return Line(
         [
             (f"{row.status:>8}  ", style),
             (f"{_event(row.first):<{first}}  {_event(row.second):<{second}}  ", style),
-            (row.id, "id"),
+            (row.cursor, "id"),
             ("" if row.later_ns is None else f"  {format_delay(row.later_ns)}", style),
             "  ",
             (preview, "dim"),

@@ -1,4 +1,4 @@
-"""Compare two connections of a channel by SSE id: which events the second repeated, changed, moved, delayed or lost."""
+"""Compare two connections of a channel by cursor: which events the second repeated, changed, moved, delayed or lost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -39,11 +39,11 @@ class ConnectionEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class IdComparison:
-    """One SSE id, and the event with this id on each connection."""
+class CursorComparison:
+    """One cursor, and the event with it on each connection."""
 
     status: Status
-    id: str
+    cursor: str
     first: ConnectionEvent | None
     second: ConnectionEvent | None
     later_ns: int | None = None
@@ -58,15 +58,15 @@ class Reconnection:
     second: int
     """Numbers of the exchanges."""
     cursor: str | None
-    """The `Last-Event-ID` of the second connection."""
+    """The cursor of the request of the second connection."""
     cursor_known: bool
-    """Whether the first connection had an event with this id."""
-    rows: tuple[IdComparison, ...]
+    """Whether the first connection had an event with it."""
+    rows: tuple[CursorComparison, ...]
     missing: tuple[tuple[int, int], ...]
     """Gaps: first and last sequence, from the cursor on, that neither connection had.  At most 100 gaps."""
 
     def count(self, status: Status) -> int:
-        """Return the number of ids with a status."""
+        """Return the number of cursors with a status."""
         return sum(row.status == status for row in self.rows)
 
 
@@ -77,31 +77,37 @@ class _Event:
 
 
 def compare_connections(recording: Recording, first: Exchange, second: Exchange) -> Reconnection:
-    """Compare two streams of one channel.  Memory grows with the number of events that have an id.
+    """Compare two streams of one channel.  Memory grows with the number of events that have a cursor.
 
     Raises InputError unless they are two streams of one channel, the earlier one first.
     """
     _check(first, second)
     before, before_again = _events(recording, first)
     after, after_again = _events(recording, second)
-    cursor = second.cursor
-    cursor_event = before[cursor].shown.event if cursor in before else 0
-    furthest = max((before[id_].shown.event for id_ in after if id_ in before), default=0)
-    has_new = any(id_ not in before for id_ in after)
+    sent = second.cursor
+    cursor_event = before[sent].shown.event if sent in before else 0
+    furthest = max((before[cursor].shown.event for cursor in after if cursor in before), default=0)
+    has_new = any(cursor not in before for cursor in after)
     rows = []
-    for id_, event in before.items():
-        other = after.get(id_)
+    for cursor, event in before.items():
+        other = after.get(cursor)
         is_passed = has_new or event.shown.event < furthest
         status = _status(event, other, is_known=event.shown.event <= cursor_event, is_passed=is_passed)
-        rows.append(IdComparison(status, id_, event.shown, other.shown if other else None))
+        rows.append(CursorComparison(status, cursor, event.shown, other.shown if other else None))
     rows = _with_order_and_delays(rows, second.began_ns)
-    rows += [IdComparison(_again(before[id_], event), id_, event.shown, None) for id_, event in before_again]
+    rows += [
+        CursorComparison(_again(before[cursor], event), cursor, event.shown, None) for cursor, event in before_again
+    ]
     rows.sort(key=lambda row: row.first.event if row.first else 0)
-    later = [IdComparison("new", id_, None, event.shown) for id_, event in after.items() if id_ not in before]
-    later += [IdComparison(_again(after[id_], event), id_, None, event.shown) for id_, event in after_again]
+    later = [
+        CursorComparison("new", cursor, None, event.shown) for cursor, event in after.items() if cursor not in before
+    ]
+    later += [
+        CursorComparison(_again(after[cursor], event), cursor, None, event.shown) for cursor, event in after_again
+    ]
     rows += sorted(later, key=lambda row: row.second.event if row.second else 0)
     missing = _missing(before, after, cursor_event)
-    return Reconnection(first.number, second.number, cursor, cursor in before, tuple(rows), missing)
+    return Reconnection(first.number, second.number, sent, sent in before, tuple(rows), missing)
 
 
 def _check(first: Exchange, second: Exchange) -> None:
@@ -120,23 +126,23 @@ def _check(first: Exchange, second: Exchange) -> None:
 
 
 def _events(recording: Recording, exchange: Exchange) -> tuple[dict[str, _Event], list[tuple[str, _Event]]]:
-    """Return the first event of each id, and the later events with the same id.
+    """Return the first event with each cursor, and the later events with the same one.
 
-    Not deltas, which should have no id and are never replayed.
+    Not deltas, which are never replayed.
     """
     found: dict[str, _Event] = {}
     again: list[tuple[str, _Event]] = []
     for event in recording.events(exchange.number):
-        if not event.id or event.kind == "delta":
+        if not event.cursor or event.kind == "delta":
             continue
-        if event.id in found:
-            again.append((event.id, _event(event)))
+        if event.cursor in found:
+            again.append((event.cursor, _event(event)))
         else:
-            found[event.id] = _event(event)
+            found[event.cursor] = _event(event)
     return found, again
 
 
-def _with_order_and_delays(rows: list[IdComparison], second_began_ns: int) -> list[IdComparison]:
+def _with_order_and_delays(rows: list[CursorComparison], second_began_ns: int) -> list[CursorComparison]:
     """Mark the events that both connections have as moved or delayed.
 
     The second connection cannot have an event before it begins, so that what it gets then is not late.

@@ -47,7 +47,7 @@ function fillCard(card, found, recording) {
     ["bytes", byteRange(found)],
     ["time", clockTime(found.time_ns)],
     ["show", found.see ? element("code", { text: printable(found.see) }) : null],
-    ["explain", element("code", { text: `wiretape rule ${printable(found.code)}` })],
+    ["explain", rule && rule.explain && element("code", { text: printable(rule.explain) })],
   ]));
 }
 

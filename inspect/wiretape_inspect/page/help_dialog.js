@@ -15,9 +15,9 @@ const KEYS = [
   ]],
   ["Show", [
     ["/", "filter"],
-    ["Enter", "open or close a run of deltas, or an entity such as a tool call"],
+    ["Enter", "open or close a run of deltas, or an entity"],
     ["d", "every delta as a row, or runs of deltas"],
-    ["t", "each tool call, or another entity inside one, as one row"],
+    ["t", "each entity inside another one as one row"],
     ["1 2 3 4 5", "payload, bytes, findings, client state, headers"],
     ["r", "bytes, and back"],
   ]],
@@ -48,9 +48,9 @@ const REPLAY_KEYS = ["Replay", [
   ["s", "seek to just after the selected event"],
 ]];
 const FILTERS = [
-  ["type:tool.*", "these types; * matches any text"],
+  ["type:*.started", "these types; * matches any text"],
   ["gap:>1s seq:40..60", "both conditions must match"],
-  ["type:run.*,session.* or rule:SEQ*", "one of them must match"],
+  ["type:error,*.failed or rule:SSE*", "one of them must match"],
   ["-kind:delta", "everything else"],
   ['"some text"', "this text, anywhere in the data"],
 ];

@@ -88,7 +88,7 @@ export class Playhead {
   breakpointForm() {
     const kind = element("select", { "aria-label": "Kind of breakpoint" });
     for (const [value, text] of Object.entries(breakpointKinds())) kind.append(element("option", { value, text }));
-    const input = element("input", { type: "text", "aria-label": "Break before", placeholder: "tool.*", spellcheck: false, autocomplete: "off" });
+    const input = element("input", { type: "text", "aria-label": "Break before", placeholder: "type", spellcheck: false, autocomplete: "off" });
     const label = element("span", { class: "dim", text: "Break before" });
     const form = element("form", { class: "adder" }, label, kind, input, element("button", { class: "plain", text: "Add" }));
     form.addEventListener("submit", async (event) => {

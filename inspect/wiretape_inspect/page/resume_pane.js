@@ -1,4 +1,4 @@
-// Two connections of a channel side by side, by SSE id.
+// Two connections of a channel side by side, by cursor.
 
 import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
 import { byId, element, setText } from "./dom.js";
@@ -22,7 +22,7 @@ const MOST_HOLES = 20;
 
 export class ResumePane extends ComparisonPane {
   constructor(host, app) {
-    const columns = [["status", "status"], ["tag", "id"], ["first", "first"], ["second", "second"]];
+    const columns = [["status", "status"], ["tag", "cursor"], ["first", "first"], ["second", "second"]];
     super(host, app, { id: "resume", label: "Two connections side by side", columns });
   }
 
@@ -55,7 +55,7 @@ export class ResumePane extends ComparisonPane {
     if (!changed.length) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
     this.nameSides(`on #${head.first}`, `on #${head.second}`);
     this.list.show(changed, changed.findIndex((row) => row.second && row.second.event === this.app.view.e));
-    setText(byId("count"), formatCount(changed.length, "id"));
+    setText(byId("count"), formatCount(changed.length, "cursor"));
   }
 
   /** Which connections are compared; with more than two in the channel, to choose from. */
@@ -80,7 +80,7 @@ export class ResumePane extends ComparisonPane {
 
   fillRow(cells, row, node) {
     markRow(cells, node, STATUSES[row.status]);
-    setText(cells.tag, abbreviateId(shorten(row.id, 100)));
+    setText(cells.tag, abbreviateId(shorten(row.cursor, 100)));
     setText(cells.first, connectionText(row.first));
     const later = row.later_ns === null ? "" : `${formatDelay(row.later_ns)}  `;
     setText(cells.second, later + connectionText(row.second));
@@ -103,11 +103,11 @@ export class ResumePane extends ComparisonPane {
 
 function cursorText(head) {
   const cursor = head.cursor === null ? "resumed without a cursor" : `resumed after ${shorten(head.cursor, 100)}`;
-  const unknown = head.cursor !== null && !head.cursor_known ? ", an id that the first connection does not have" : "";
+  const unknown = head.cursor !== null && !head.cursor_known ? ", which the first connection does not have" : "";
   return element("span", { class: head.cursor_known ? "dim" : "wrong", text: cursor + unknown });
 }
 
-/** The number of ids with each status. */
+/** The number of cursors with each status. */
 function tally(rows) {
   const count = (status) => rows.filter((row) => row.status === status).length;
   const found = Object.values(STATUSES).filter(({ name }) => count(name) || name === "lost");

@@ -76,7 +76,7 @@ export function ruleCard(rule, { recording, navigation }) {
     ["findings", findingsText(rule)],
     ["severity", severityMark(rule.severity)],
     ["side", printable(rule.side)],
-    ["explain", element("code", { text: `wiretape rule ${printable(rule.code)}` })],
+    ["explain", rule.explain && element("code", { text: printable(rule.explain) })],
     ["documentation", url && element("a", { href: url, rel: "noreferrer", text: printable(url) })],
   ]));
   const found = recording.findings.filter((one) => one.code === rule.code).slice(0, MOST_FINDINGS);

@@ -16,6 +16,7 @@ from wiretape_inspect.report.finding_location import LocatedFinding, SourceMap, 
 from wiretape_inspect.report.json_format import array_items
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import show_command, summary_line
+from wiretape_inspect.rule_output import explain_command
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MOST = 10
@@ -66,8 +67,14 @@ def _annotation_text(report: Report, first: Finding | CaseResult, count: int) ->
     if isinstance(first, CaseResult):
         return f"{first.reason}\nclause: {first.case.clause}"
     counted = f"{count:,} findings, the first: " if count > 1 else ""
-    see = f"see: {show_command(report.file, first)}\nexplain: wiretape rule {first.code}"
-    return f"{counted}{first.message}\n{see}"
+    lines = [f"{counted}{first.message}", f"see: {show_command(report.file, first)}", *_explain(report, first.code)]
+    return "\n".join(lines)
+
+
+def _explain(report: Report, code: str) -> list[str]:
+    """Return the line with the command that explains a rule, if there is one."""
+    command = explain_command(report.catalogue[code], report.settings)
+    return [f"explain: {command}"] if command else []
 
 
 def _data(text: str) -> str:
@@ -226,7 +233,7 @@ def _describe(report: Report, rule: Rule, findings: list[Finding]) -> str:
         lines += [f"{finding.severity}: {finding.message}", f"  see: {show_command(report.file, finding)}"]
     if left := report.broken[rule.code] - len(findings):
         lines.append(f"… and {left:,} more")
-    lines += [f"clause: {rule.clause} ({rule.basis})", f"explain: wiretape rule {rule.code}"]
+    lines += [f"clause: {rule.clause} ({rule.basis})", *_explain(report, rule.code)]
     return _text("\n".join(lines))
 
 

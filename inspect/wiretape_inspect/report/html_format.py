@@ -102,7 +102,7 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
 def _rule(report: Report, code: str, options: ReportOptions) -> dict[str, Any]:
     suppressed = sum(report.findings.suppressed_counts[code, severity] for severity in Severity)
     rule = rule_document(report, report.catalogue[code], options)
-    return {**rule, **explained_rule(report.catalogue[code]), "suppressed": suppressed}
+    return {**rule, **explained_rule(report.catalogue[code], report.settings), "suppressed": suppressed}
 
 
 def _finding(report: Report, located: LocatedFinding) -> dict[str, Any]:

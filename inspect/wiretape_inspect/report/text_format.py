@@ -20,7 +20,7 @@ from wiretape_inspect.report.evidence import (
 )
 from wiretape_inspect.report.finding_location import LocatedFinding, SourceMap, locate
 from wiretape_inspect.report.recording_report import Report, ReportOptions, total_severities
-from wiretape_inspect.rule_output import reason_lines
+from wiretape_inspect.rule_output import explain_command, reason_lines
 from wiretape_inspect.terminal_output import Line, Part, labelled, wrapped
 
 MAX_FINDINGS = 5
@@ -172,7 +172,8 @@ def _block(report: Report, located: LocatedFinding, width: int | None, *, is_fir
     yield from _evidence_lines(lines, None if mark else mark_offending(located, lines), room, finding)
     yield from reason_lines(rule, clause_only=not is_first)
     yield Line([(f"    = see: {show_command(report.file, finding)}", "dim")], "keep")
-    yield Line([(f"    = explain: wiretape rule {rule.code}", "dim")], "keep")
+    if command := explain_command(rule, report.settings):
+        yield Line([(f"    = explain: {command}", "dim")], "keep")
 
 
 def _evidence_lines(lines: Sequence[EvidenceLine], mark: Mark | None, room: int, finding: Finding) -> Iterator[Line]:

@@ -213,7 +213,7 @@ async def test_connections_are_compared_side_by_side(reading, shared_session):
         await shown.page.get_by_role("button", name="Compare with #3").click()
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_contain_text("#2 then #3")
-        await expect(pane.locator(".list-head > span")).to_have_text(["status", "id", "on #2", "on #3"])
+        await expect(pane.locator(".list-head > span")).to_have_text(["status", "cursor", "on #2", "on #3"])
         await expect(pane.locator(".tally li").first).to_contain_text(": on ")
         await expect(pane.locator(".tally")).to_contain_text("✕ 0 lost")
         rows = pane.locator(".list-rows .row:visible")
