@@ -204,6 +204,7 @@ class _Builder:
             joined_texts=facts.joined_texts,
             names=facts.names,
             service=self._service_terms([operation.name for operation in facts.operations]),
+            echoes=frozenset(table.code for _, _, table in tables if table.echo is not None),
             reads_requests=any(table.echo or table.request_body or table.python for _, _, table in tables),
         )
 

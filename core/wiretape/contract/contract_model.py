@@ -41,6 +41,8 @@ class Contract(ContractFacts):
     """What it says about the service apart from streams."""
     reads_requests: bool = field(default=False, kw_only=True)
     """Whether its rules read the bodies of requests."""
+    echoes: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """The codes of rules that compare events with their request: those of a replay are for another one."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
     traffic: Callable[[Engine, Iterable[Rule], TrafficSettings, str | None], Traffic[Any, Any]] | None = None

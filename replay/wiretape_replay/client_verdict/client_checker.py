@@ -226,7 +226,8 @@ class ClientChecker:
             self._key_rules = tuple(code for code in self.settings.catalogue if code.startswith(prefixes))
         # The replay stands in for the origin that is configured.
         base = None if self.settings.base is None else replace(self.settings.base, origin=None)
-        settings = replace(self.settings, off=self.settings.off | {*self._key_rules}, base=base)
+        echoes = frozenset().union(*(each.echoes for each in contracts.checked))
+        settings = replace(self.settings, off=self.settings.off | echoes | {*self._key_rules}, base=base)
         self._checker = Checker(settings, upstream=upstream)
         self._observer = ObservationBuilder(urlsplit(url).netloc, self._began_ns)
         if self._record is not None:

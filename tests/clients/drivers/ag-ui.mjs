@@ -1,4 +1,4 @@
-// @ag-ui/client: has a conversation.  Told in JSON: url.  Calls of its tool `confirm` and interrupts are answered.
+// @ag-ui/client: has a conversation.  Told in JSON: url, and the prefix of run ids.  Calls of its tool `confirm` and interrupts are answered.
 // Writes one JSON line for each message at the end, or what went wrong.
 import { HttpAgent } from "@ag-ui/client";
 
@@ -14,7 +14,7 @@ agent.addMessage({ id: "m0", role: "user", content: "Shall I take an umbrella?" 
 try {
   for (let goesOn = true; goesOn && runs < 5; runs += 1) {
     const resume = agent.pendingInterrupts.map((each) => ({ interruptId: each.id, status: "resolved", payload: true }));
-    await agent.runAgent({ runId: `r${runs + 1}`, tools, ...(resume.length ? { resume } : {}) }, subscriber);
+    await agent.runAgent({ runId: `${told.prefix}${runs + 1}`, tools, ...(resume.length ? { resume } : {}) }, subscriber);
     const answered = new Set(agent.messages.filter((each) => each.role === "tool").map((each) => each.toolCallId));
     const open = agent.messages.flatMap((each) => each.toolCalls ?? []).filter((call) => !answered.has(call.id));
     for (const call of open) {
