@@ -92,14 +92,15 @@ async def serve_replay(
     with open_recording(recording_path) as recording:
         warnings: list[str] = []
         contracts = options.contracts_for(recording)
+        matching = options.matching_for(contracts)
         has_playheads = options.mode == "channel"
         channels = RecordedChannels()
         if has_playheads:
-            channels = build_channels(recording, warnings.append, contracts, options.matching)
+            channels = build_channels(recording, warnings.append, contracts, matching)
         verbatim = VerbatimPlayer(
             recording,
             options.speed_factor,
-            matching=options.matching,
+            matching=matching,
             includes=lambda exchange: exchange.number not in channels.left_out,
             target_of=contracts.comparable_target if has_playheads else attrgetter("target"),
             request_ids=ids,

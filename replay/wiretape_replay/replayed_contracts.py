@@ -144,6 +144,11 @@ class ReplayedContracts:
         """The beginnings of the codes of rules that apply only where requests need a key."""
         return tuple(prefix for each in self.contracts for prefix in each.service.key_rules)
 
+    @property
+    def client_ids(self) -> Iterator[str]:
+        """The JSON paths of what clients make up in the bodies of requests."""
+        return (path for each in self.contracts for path in each.service.client_ids)
+
     def comparable_target(self, request: RequestHead) -> str:
         """Return the target of a request, without the cursor of a stream."""
         opening = self.read_opening(request)

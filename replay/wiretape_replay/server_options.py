@@ -195,6 +195,12 @@ class ReplayOptions:
             self.script.check_contracts(self._faults_source, contracts)
         return contracts
 
+    def matching_for(self, contracts: ReplayedContracts) -> Matching:
+        """Return how requests are compared: without what the contracts say that clients make up."""
+        return replace(
+            self.matching, ignored_body=(*self.matching.ignored_body, *map(JsonPath.of, contracts.client_ids))
+        )
+
     def _matching(self) -> Matching:
         ignored_query = frozenset(string_list("ignore_query", self.ignore_query))
         if "" in ignored_query:

@@ -237,6 +237,7 @@ class _Builder:
                 has_other_types=terms.has_other_types and table.other_types,
                 scopes=read_scopes(table.scopes) or terms.scopes,
                 key_rules=tuple(table.key_rules) or terms.key_rules,
+                client_ids=tuple(table.client_ids) or terms.client_ids,
             )
         return terms
 

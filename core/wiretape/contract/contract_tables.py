@@ -17,6 +17,7 @@ _Short = Annotated[str, Meta(min_length=1, max_length=300)]
 _Prose = Annotated[str, Meta(min_length=1, max_length=2000)]
 _Body = Annotated[str, Meta(max_length=50_000)]
 _Code = Annotated[str, Meta(pattern="^[A-Z]{2,12}[0-9]{3}$")]
+_JsonPath = Annotated[str, Meta(pattern=r"^\$(\.[A-Za-z_][A-Za-z0-9_]*|\[\*\])+$", max_length=200)]
 _Kebab = Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
 _Status = Annotated[int, Meta(ge=100, le=599)]
 _ErrorStatus = Annotated[int, Meta(ge=400, le=599)]
@@ -488,6 +489,8 @@ class _AnyContract(Struct, forbid_unknown_fields=True, kw_only=True):
     other_types: bool = True
     workspace: _Short | None = None
     key_rules: Annotated[list[_Short], Meta(max_length=50)] = []
+    client_ids: Annotated[list[_JsonPath], Meta(max_length=50)] = []
+    """What clients make up in the bodies of requests, which replays do not compare."""
     limits: Annotated[dict[_Kebab, LimitTable], Meta(max_length=50)] = {}
     scopes: Annotated[dict[_Short, Names], Meta(max_length=50)] = {}
     operations: Annotated[dict[str, OperationTable], Meta(max_length=100)] = {}

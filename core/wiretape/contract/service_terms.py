@@ -117,6 +117,8 @@ class ServiceTerms:
     """Where events name the workspace that their channel belongs to."""
     key_rules: tuple[str, ...] = ()
     """The beginnings of the codes of rules that apply only where requests need a key."""
+    client_ids: tuple[str, ...] = ()
+    """JSON paths of what clients make up in the bodies of requests."""
 
 
 def read_limits(tables: Mapping[str, LimitTable]) -> tuple[dict[str, Limit], dict[str, str]]:

@@ -32,7 +32,7 @@ def preview_lines(recording_path: Path, options: ReplayOptions) -> Iterator[str]
     with open_recording(recording_path) as recording:
         contracts = options.contracts_for(recording)
         # Oddities of the recording are reported when it is replayed.
-        channels = build_channels(recording, lambda _: None, contracts, options.matching).by_name
+        channels = build_channels(recording, lambda _: None, contracts, options.matching_for(contracts)).by_name
         logs = {name: channel.log for name, channel in channels.items()}
         yield from list_hits(options.script, logs, contracts, find_known_channels(recording, contracts))
 
