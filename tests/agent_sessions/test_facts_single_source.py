@@ -21,7 +21,7 @@ SOURCES = [
 FACTS = {
     *EVENT_TYPES,
     *ERROR_CODES,
-    *(operation.path for operation in OPERATIONS.values()),
+    *(operation.route for operation in OPERATIONS.values()),
     EVENT_DELTAS,
 }
 

@@ -23,11 +23,11 @@ def test_an_answer_is_judged_as_its_row_says(wire, case):
     wire.hold(*case)
 
 
-@pytest.mark.parametrize("row", ERROR_CODES.values(), ids=lambda row: row.code)
-def test_every_code_holds_with_its_status_alone(wire, row):
-    assert wire.answer(envelope(code=row.code), row.status) == []
-    assert {wire.verdict(code) for code in CODES} == {Verdict.PASS}
-    assert wire.answer(envelope(code=row.code, request_id="req_2"), 418, exchange=2) == ["ERR004"]
+@pytest.mark.parametrize(("code", "status"), ERROR_CODES.items())
+def test_every_code_holds_with_its_status_alone(wire, code, status):
+    assert wire.answer(envelope(code=code), status) == []
+    assert {wire.verdict(each) for each in CODES} == {Verdict.PASS}
+    assert wire.answer(envelope(code=code, request_id="req_2"), 418, exchange=2) == ["ERR004"]
 
 
 @pytest.mark.parametrize(

@@ -446,7 +446,6 @@ class World:
 
     def error(self, client, method, target, code, headers=(), key=True, message="No.", **fields):
         """An error that the specification gives, with what belongs to it."""
-        row = ERROR_CODES[code]
         more = ()
         if code == "RATE_LIMITED":
             seconds = fields.pop("seconds", self.rng.choice([0, 1, 2]))
@@ -456,7 +455,7 @@ class World:
         elif code in {"invalid_request", "tool_result_invalid", "tool_input_invalid"} and self.chance(0.5):
             fields["details"] = [{"path": "a.b", "reason": "Wrong."}]
         error = {"code": code, "message": message, "request_id": f"req_own_{self.number()}"} | fields
-        return self.exchange_json(client, method, target, row.status, {"error": error}, headers, more, key)
+        return self.exchange_json(client, method, target, ERROR_CODES[code], {"error": error}, headers, more, key)
 
     def busy(self, client, session, run, target=None):
         path = f"{session.path}/runs/{run}"

@@ -5,12 +5,14 @@ What the specification marks "not shown" is missing here or marked as such.
 """
 
 from wiretape.sse import EVENT_STREAM as EVENT_STREAM
+from wiretape_contracts.agent_sessions.contract_document import CONTRACT as CONTRACT
 from wiretape_contracts.agent_sessions.error_codes import AUTHENTICATION_REQUIRED as AUTHENTICATION_REQUIRED
 from wiretape_contracts.agent_sessions.error_codes import ENVELOPE_FIELDS as ENVELOPE_FIELDS
 from wiretape_contracts.agent_sessions.error_codes import ENVELOPE_KEY as ENVELOPE_KEY
 from wiretape_contracts.agent_sessions.error_codes import ERROR_CODES as ERROR_CODES
 from wiretape_contracts.agent_sessions.error_codes import EVENT_ALREADY_RESOLVED as EVENT_ALREADY_RESOLVED
 from wiretape_contracts.agent_sessions.error_codes import EVENT_EXPIRED as EVENT_EXPIRED
+from wiretape_contracts.agent_sessions.error_codes import FOLDED_CODES as FOLDED_CODES
 from wiretape_contracts.agent_sessions.error_codes import IDEMPOTENCY_CONFLICT as IDEMPOTENCY_CONFLICT
 from wiretape_contracts.agent_sessions.error_codes import INVALID_CURSOR as INVALID_CURSOR
 from wiretape_contracts.agent_sessions.error_codes import INVALID_REQUEST as INVALID_REQUEST
@@ -26,12 +28,9 @@ from wiretape_contracts.agent_sessions.error_codes import SANDBOX_PROVISION_FAIL
 from wiretape_contracts.agent_sessions.error_codes import SESSION_BUSY as SESSION_BUSY
 from wiretape_contracts.agent_sessions.error_codes import TOOL_INPUT_INVALID as TOOL_INPUT_INVALID
 from wiretape_contracts.agent_sessions.error_codes import TOOL_RESULT_INVALID as TOOL_RESULT_INVALID
-from wiretape_contracts.agent_sessions.error_codes import Limit as Limit
-from wiretape_contracts.agent_sessions.error_codes import code_in_other_case as code_in_other_case
 from wiretape_contracts.agent_sessions.event_types import AGENT_CUSTOM_TOOL_USE as AGENT_CUSTOM_TOOL_USE
 from wiretape_contracts.agent_sessions.event_types import DELTA_TYPES as DELTA_TYPES
 from wiretape_contracts.agent_sessions.event_types import EVENT_TYPES as EVENT_TYPES
-from wiretape_contracts.agent_sessions.event_types import FAILURE_TYPES as FAILURE_TYPES
 from wiretape_contracts.agent_sessions.event_types import INTERMEDIATE_DELTA as INTERMEDIATE_DELTA
 from wiretape_contracts.agent_sessions.event_types import KEEP_ALIVE_SECONDS as KEEP_ALIVE_SECONDS
 from wiretape_contracts.agent_sessions.event_types import MESSAGE_COMPLETED as MESSAGE_COMPLETED
@@ -53,7 +52,6 @@ from wiretape_contracts.agent_sessions.event_types import TOOL_COMPLETED as TOOL
 from wiretape_contracts.agent_sessions.event_types import TOOL_FAILED as TOOL_FAILED
 from wiretape_contracts.agent_sessions.event_types import TOOL_STARTED as TOOL_STARTED
 from wiretape_contracts.agent_sessions.event_types import TOOL_TYPES as TOOL_TYPES
-from wiretape_contracts.agent_sessions.event_types import Durability as Durability
 from wiretape_contracts.agent_sessions.operations import CANCEL as CANCEL
 from wiretape_contracts.agent_sessions.operations import EVENT_DELTAS as EVENT_DELTAS
 from wiretape_contracts.agent_sessions.operations import INTERFACE as INTERFACE
@@ -63,7 +61,6 @@ from wiretape_contracts.agent_sessions.operations import SESSION_PARTS as SESSIO
 from wiretape_contracts.agent_sessions.operations import SESSIONS as SESSIONS
 from wiretape_contracts.agent_sessions.operations import STREAM as STREAM
 from wiretape_contracts.agent_sessions.operations import Match as Match
-from wiretape_contracts.agent_sessions.operations import Operation as Operation
 from wiretape_contracts.agent_sessions.operations import bases_of as bases_of
 from wiretape_contracts.agent_sessions.operations import deltas_requested as deltas_requested
 from wiretape_contracts.agent_sessions.operations import is_session as is_session
@@ -71,8 +68,6 @@ from wiretape_contracts.agent_sessions.operations import may_create_session as m
 from wiretape_contracts.agent_sessions.operations import operation_of as operation_of
 from wiretape_contracts.agent_sessions.operations import session_in as session_in
 
-CONTRACT = "agent-sessions.toml"
-"""The file of the contract, in this folder."""
 _NUMBERED = {"States": 3, "Authentication": 4, "Events": 8, "Limits": 3, "Stream rule": 4}
 """Parts with numbered sentences, and how many they have."""
 _ROWS = {
@@ -85,7 +80,7 @@ _ROWS = {
     "Session and run records": (),
     "States": (),
     "Endpoints": ("stream response", "query event_deltas", "Last-Event-ID", "cancel", "resume"),
-    "Event types": tuple(EVENT_TYPES),
+    "Event types": EVENT_TYPES,
     "Envelope": tuple(f"error.{name}" for name in (*ENVELOPE_FIELDS, "details")),
     "Codes": tuple(ERROR_CODES),
     "SESSION_BUSY": ("recovery",),

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from urllib.parse import parse_qsl
 
 from wiretape.bounded_dict import cache_short
-from wiretape.patterns import decode_segment, path_of
+from wiretape.patterns import RequestFlag, RequestPattern, decode_segment, path_of
+from wiretape_contracts.agent_sessions.contract_document import DOCUMENT
 
-EVENT_DELTAS = "event_deltas"
+_DELTAS = RequestFlag(DOCUMENT["operations"]["stream"]["deltas"])
+EVENT_DELTAS = _DELTAS.name
 """The query parameter that adds deltas if it is `true`."""
 
 INTERFACE = "/v1"
@@ -23,28 +24,16 @@ LONGEST_BASE = 1000
 """The longest base path in characters.  A longer one is not the service's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A method and a path, relative to the base URL of the service."""
-
-    name: str
-    method: str
-    path: str
-    """Contains the placeholders `{session_id}` and `{run_id}`."""
-
-
-STREAM = Operation("stream", "GET", "/v1/sessions/{session_id}/events/stream")
-CANCEL = Operation("cancel", "POST", "/v1/sessions/{session_id}/runs/{run_id}/cancel")
-RESUME = Operation("resume", "POST", "/v1/sessions/{session_id}/runs/{run_id}/resume")
-OPERATIONS = {operation.name: operation for operation in (STREAM, CANCEL, RESUME)}
+OPERATIONS = {name: RequestPattern(table["request"]) for name, table in DOCUMENT["operations"].items()}
 """Every operation by its name.  Those that create sessions and runs or read runs are not shown."""
+STREAM, CANCEL, RESUME = OPERATIONS.values()
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """The operation and the identifiers of a request."""
 
-    operation: Operation
+    operation: RequestPattern
     session_id: str
     run_id: str | None
     base: str
@@ -58,15 +47,13 @@ def operation_of(method: str, target: str) -> Match | None:
     `target` is the path with its query (or a whole URL) as it crossed the wire.  Identifiers are
     percent-decoded; the path may have any prefix before `/v1/` that `bases_of` returns.
     """
-    segments = path_of(target).split("/")
-    for operation, pattern in _PATTERNS:
-        if method == operation.method and len(segments) > len(pattern):
-            ids = _match_ids(pattern, segments[-len(pattern) :])
-            if ids is not None:
-                base = "/".join(segments[: -len(pattern)])
-                if base.rstrip("/") not in bases_of(target, INTERFACE):
-                    return None
-                return Match(operation, ids["{session_id}"], ids.get("{run_id}"), base)
+    for operation in OPERATIONS.values():
+        ids = operation.match(method, target)
+        if ids is not None:
+            base = operation.base_of(target)
+            if base.rstrip("/") not in bases_of(target, INTERFACE):
+                return None
+            return Match(operation, ids["session_id"], ids.get("run_id"), base)
     return None
 
 
@@ -113,9 +100,7 @@ def may_create_session(method: str, target: str) -> bool:
 
 def deltas_requested(target: str) -> bool:
     """Whether the query of a stream request asks for deltas."""
-    query = target.partition("#")[0].partition("?")[2]
-    # A boolean is written `true`; Python clients often send `True` by mistake.
-    return any(name == EVENT_DELTAS and value.lower() == "true" for name, value in parse_qsl(query))
+    return _DELTAS.is_in(target)
 
 
 _MOST_BASES = 4
@@ -124,22 +109,12 @@ _VERSION = INTERFACE.removeprefix("/")
 _SESSIONS = tuple(SESSIONS.split("/")[1:])
 """The path segments before a session id: the version, and the collection of sessions."""
 
-_PATTERNS = tuple((operation, operation.path.removeprefix("/").split("/")) for operation in OPERATIONS.values())
-
 
 def _begins_with(path: str, pattern: list[str]) -> bool:
-    """Whether a path begins with the segments of a pattern, each of them whole."""
+    """Whether a path begins with the segments of a pattern, each of them whole; `{…}` stands for any segment."""
     segments = path.split("/", len(pattern))[: len(pattern)]
-    return len(segments) == len(pattern) and _match_ids(pattern, segments) is not None
-
-
-def _match_ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
-    """Return the identifiers in `segments`, or None if the segments do not match the pattern."""
-    ids = {}
-    for expected, segment in zip(pattern, segments, strict=True):
-        text = decode_segment(segment)
-        if expected.startswith("{") and text:
-            ids[expected] = text
-        elif expected != text:
-            return None
-    return ids
+    texts = map(decode_segment, segments)
+    return len(segments) == len(pattern) and all(
+        bool(text) if expected.startswith("{") else text == expected
+        for expected, text in zip(pattern, texts, strict=True)
+    )

@@ -96,9 +96,12 @@ class ContractFiles:
         return read_toml_text(path, "JSON" if path.suffix == ".json" else "TOML")
 
 
-@lru_cache(maxsize=4)
-def _parse(text: str, shown: str) -> dict[str, Any]:
-    """Parse a file; kept, because the facts of an installed contract are read before its rules."""
+@lru_cache(maxsize=16)
+def parse_contract(text: str, shown: str) -> dict[str, Any]:
+    """Parse a file; kept, because the facts of an installed contract are read before its rules.
+
+    Raises InputError.
+    """
     return parse_toml(text, shown)
 
 
@@ -111,7 +114,7 @@ class Layer:
         self.files = contract_files
         text = contract_files.read(name)
         shown = contract_files.shown_name(name)
-        document = _parse(text, shown)
+        document = parse_contract(text, shown)
         self.source = Source(shown, find_lines(text))
         require_table_lists(document, ["rule"], self.source)
         self.is_trusted = name in _OWN or (contract_files.is_installed and "traffic" in document)

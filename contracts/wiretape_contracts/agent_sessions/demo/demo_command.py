@@ -71,8 +71,8 @@ KEY = "wiretape-key"
 """The default key of `wiretape serve`."""
 _SESSIONS = "/v1/sessions"
 _RUNS = "/v1/sessions/{session_id}/runs"
-_STREAM = f"{STREAM.path}?{EVENT_DELTAS}=true"
-_UNKNOWN_SESSION = STREAM.path.format(session_id="ses_missing")
+_STREAM = f"{STREAM.route}?{EVENT_DELTAS}=true"
+_UNKNOWN_SESSION = STREAM.route.format(session_id="ses_missing")
 _MAX_RECONNECTS = 5
 
 

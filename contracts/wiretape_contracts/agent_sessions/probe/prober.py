@@ -667,10 +667,10 @@ class Prober:
 
         Raises NotPossible if it refused with one of the codes in `masked_by`: it may check that first.
         """
-        expected = [f"{ERROR_CODES[code].status} {code}" for code in codes]
+        expected = [f"{ERROR_CODES[code]} {code}" for code in codes]
         if exchange.outcome in expected:
             return
-        if exchange.outcome in {f"{ERROR_CODES[code].status} {code}" for code in masked_by}:
+        if exchange.outcome in {f"{ERROR_CODES[code]} {code}" for code in masked_by}:
             raise NotPossible(f"the service refuses the request for another reason first: {exchange.outcome}")
         raise Unexpected(
             f"Expected {' or '.join(expected)} for {exchange.method} {exchange.target}, got {exchange.outcome}."

@@ -34,9 +34,9 @@ _WRAPPED = {"stored": Scope.EVENT, "error": Scope.RESPONSE, "order": Scope.SESSI
 _FACTS = {
     "error": agent_sessions.ENVELOPE_KEY,
     "event_stream": EVENT_STREAM,
-    "limits": ", ".join(f"[{each.requests}, {each.window_seconds}]" for each in agent_sessions.LIMITS.values()),
+    "limits": ", ".join(f"[{requests}, {seconds}]" for requests, seconds in agent_sessions.LIMITS.values()),
     "retry_after": RETRY_AFTER,
-    "statuses": json.dumps({code: row.status for code, row in agent_sessions.ERROR_CODES.items()}),
+    "statuses": json.dumps(agent_sessions.ERROR_CODES),
 }
 """Facts that stand in a filter otherwise than as JSON."""
 

@@ -9,6 +9,7 @@ from urllib.parse import quote as percent_encode
 from wiretape.contract.json_types import RequiredFields
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
+from wiretape.patterns import RequestPattern
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,
     ERROR_RESPONSE,
@@ -28,7 +29,6 @@ from wiretape_contracts.agent_sessions import (
     ERROR_CODES,
     RESUME,
     SESSION_BUSY,
-    Operation,
     session_in,
 )
 from wiretape_contracts.agent_sessions.schemas import error_fields, is_closed
@@ -49,7 +49,7 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     The finding is an error for the one code for which the specification excludes other fields.
     """
     code = body.code
-    if body.envelope is None or code not in ERROR_CODES:
+    if body.envelope is None or code is None or code not in ERROR_CODES:
         return None
     severity = Severity.ERROR if is_closed(code) else None
     allowed = error_fields(code)
@@ -103,9 +103,9 @@ def recovery_missing(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     return problem(f"Expected {wanted}, got {count_of(len(hints), 'hint')} without {pronoun}.")
 
 
-def _path(operation: Operation, session: str | None, run: object) -> list[str]:
+def _path(operation: RequestPattern, session: str | None, run: object) -> list[str]:
     """Return the path of an operation, split where an id is unknown."""
-    path = operation.path
+    path = operation.route
     for name, value in (("{session_id}", session), ("{run_id}", run)):
         path = path.replace(name, value if type(value) is str else "\0")
     return path.split("\0")

@@ -110,11 +110,6 @@ def is_closed(code: str) -> bool:
     return _error(code).get("additionalProperties") is False
 
 
-def has_own_details(code: str) -> bool:
-    """Whether the specification defines `details` for this code, or excludes them."""
-    return is_closed(code) or "details" in _error(code).get("properties", {})
-
-
 def _error(code: str) -> dict[str, Any]:
     """Return what the schema of a code adds to the `error` object of the envelope schema."""
     schema = ERROR_SCHEMAS.get(code)

@@ -85,8 +85,7 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def routes(self) -> Sequence[Route]:
         """The requests that the service responds to."""
         assumed = [Route.parse(name, getattr(self, name)) for name in _ROUTE_PARAMETERS]
-        specified = [Route.parse(each.name, f"{each.method} {each.path}") for each in OPERATIONS.values()]
-        return (*assumed, *specified)
+        return (*assumed, *_SPECIFIED)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """What cannot be right: the key, and the problem."""
@@ -104,7 +103,7 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 yield _key(name), 'clients need the id, for example { id = "id" }'
 
     def _route_problems(self) -> Iterator[tuple[str, str]]:
-        seen = {Route.parse(each.name, f"{each.method} {each.path}").shape for each in OPERATIONS.values()}
+        seen = {route.shape for route in _SPECIFIED}
         for name, parameters in _ROUTE_PARAMETERS.items():
             try:
                 route = Route.parse(name, getattr(self, name))
@@ -121,6 +120,7 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             seen.add(route.shape)
 
 
+_SPECIFIED = [Route(name, each.method, each.route) for name, each in OPERATIONS.items()]
 _ROUTE_PARAMETERS: Mapping[str, Sequence[str]] = {
     "create_session": (),
     "read_session": ("session_id",),

@@ -10,7 +10,7 @@ from wiretape.errors import InputError
 from wiretape.input_validation import KeyPath, Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml_text, require_table_lists
-from wiretape_contracts.agent_sessions import EVENT_TYPES, Durability
+from wiretape_contracts.agent_sessions import DELTA_TYPES, EVENT_TYPES, STORED_TYPES
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     STEP_TAG,
     Ask,
@@ -41,7 +41,7 @@ _DEEPEST_JSON = 100
 _LARGEST_JSON_INT = 2**53
 _MOST_EVENTS = 100_000
 _LONGEST_S = 100_000_000
-_UNSPECIFIED_TYPES = sorted(name for name, row in EVENT_TYPES.items() if row.durability is Durability.NOT_SHOWN)
+_UNSPECIFIED_TYPES = sorted({*EVENT_TYPES} - STORED_TYPES - DELTA_TYPES)
 """The event types for which the specification does not say whether they are stored."""
 
 

@@ -14,13 +14,10 @@ from wiretape.contract.service_terms import ErrorWriter
 from wiretape.http_headers import LAST_EVENT_ID, is_preflight
 from wiretape.safe_text import shorten
 from wiretape_contracts.agent_sessions import (
-    CANCEL,
     EVENT_DELTAS,
     IDEMPOTENCY_CONFLICT,
     INVALID_REQUEST,
     RESOURCE_NOT_FOUND,
-    RESUME,
-    STREAM,
 )
 from wiretape_contracts.agent_sessions.stand_in.assumptions import Assumptions
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import format_time
@@ -83,8 +80,8 @@ class ServiceOperations:
             "read_session": self._read_session,
             "create_run": partial(self._command, CommandKind.CREATE, assumptions.run_created),
             "read_run": self._read_run,
-            CANCEL.name: partial(self._command, CommandKind.CANCEL, assumptions.cancelled),
-            RESUME.name: partial(self._command, CommandKind.RESUME, assumptions.resumed),
+            "cancel": partial(self._command, CommandKind.CANCEL, assumptions.cancelled),
+            "resume": partial(self._command, CommandKind.RESUME, assumptions.resumed),
         }
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
@@ -95,7 +92,7 @@ class ServiceOperations:
                 response = self._no_route(request, match)
             else:
                 routed = ServiceRequest(request, match, self._access.key(request) or ANY_KEY)
-                if match.route.name == STREAM.name:
+                if match.route.name == "stream":
                     live = self._find_session(routed)
                     check_stream_parameters(request)
                     await self._streams.serve(request, writer, live.session)

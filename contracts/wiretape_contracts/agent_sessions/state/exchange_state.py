@@ -35,7 +35,7 @@ from wiretape_contracts.agent_sessions.state.session_state import SessionRegistr
 from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 _SECOND = 1_000_000_000
-_TOO_MANY_REQUESTS = ERROR_CODES[RATE_LIMITED].status
+_TOO_MANY_REQUESTS = ERROR_CODES[RATE_LIMITED]
 
 
 Place: TypeAlias = tuple[str, str]

@@ -4,7 +4,7 @@ from typing import Any
 
 from wiretape.observations import BytesArrived, ResponseStarted
 from wiretape.rules.response_body import ResponseBody
-from wiretape_contracts.agent_sessions import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
+from wiretape_contracts.agent_sessions import ENVELOPE_FIELDS, ENVELOPE_KEY, FOLDED_CODES
 
 _OPENING = b"{"
 _ID_KEYS = ("id", "session", "name")
@@ -87,6 +87,6 @@ class SuccessBody(ErrorBody):
     def is_error(self) -> bool:
         """Whether it is an error envelope: with a code of the specification, or all fields of an error."""
         envelope, code = self.envelope or {}, self.code or ""
-        if code in ERROR_CODES or code_in_other_case(code) is not None:
+        if code.casefold() in FOLDED_CODES:
             return True
         return all(type(envelope.get(name)) is str for name in ENVELOPE_FIELDS)
