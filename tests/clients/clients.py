@@ -1,7 +1,4 @@
-"""Other people's clients read a stream that breaks; this module records the events that they receive.
-
-`tests/clients` holds no package: tests and `table.py` load this file by its path.
-"""
+"""Other people's clients read a stream that breaks; this module records the events that they receive."""
 
 import itertools
 import json

@@ -6,6 +6,7 @@
 import asyncio
 import os
 
+import clients
 import pytest
 from programs import find_program
 
@@ -28,7 +29,7 @@ def resumed_rightly(playing, overtakes=False):
 
 @pytest.mark.parametrize("how", ["drop", "reset", "end"])
 @pytest.mark.parametrize("name", ["curl", "httpx with httpx-sse", "npm eventsource", "@microsoft/fetch-event-source"])
-async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, how):
+async def test_a_client_gets_every_durable_event_once(tmp_path, name, how):
     client = next(client for client in clients.CLIENTS if client.name == name)
     if (why := client.missing()) is not None:
         pytest.skip(why)
@@ -45,7 +46,7 @@ async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, h
         assert resumed_rightly(playing, overtakes=how == "reset"), playing.player.streams.requests
 
 
-async def test_a_client_that_resumes_after_half_an_event_has_a_finding(clients, tmp_path):
+async def test_a_client_that_resumes_after_half_an_event_has_a_finding(tmp_path):
     client = next(client for client in clients.CLIENTS if client.name == "@microsoft/fetch-event-source")
     if (why := client.missing()) is not None:
         pytest.skip(why)
@@ -57,7 +58,7 @@ async def test_a_client_that_resumes_after_half_an_event_has_a_finding(clients, 
     assert set(checker.attribution.client.codes) == {"CLI002"}
 
 
-async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
+async def test_chromium_gets_every_durable_event_once(tmp_path):
     find_program("chromium")
     async with clients.chromium() as follow:
         for how in ("drop", "reset", "end"):
@@ -71,7 +72,7 @@ async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
 
 
 @pytest.mark.timeout(30 + 10 * RUNS)
-async def test_chromium_breaks_no_rule_when_its_connection_breaks(clients, tmp_path):
+async def test_chromium_breaks_no_rule_when_its_connection_breaks(tmp_path):
     """It may discard what was sent just before, and then resumes after an earlier event, or without a cursor."""
     find_program("chromium")
     turns = asyncio.Semaphore(AT_ONCE)
@@ -91,7 +92,7 @@ async def test_chromium_breaks_no_rule_when_its_connection_breaks(clients, tmp_p
             group.create_task(try_once(follow, how))
 
 
-def test_lost_and_repeated_events_are_counted(clients):
+def test_lost_and_repeated_events_are_counted():
     heard = [
         {"id": "a", "data": '{"id": "a"}'},
         {"id": "a", "data": '{"type": "message.delta"}'},

@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 
 import aiohttp
+import clients
 import pytest
 
 from wiretape.sse import FrameKind, Parser
@@ -67,7 +68,7 @@ async def stored(http, session):
     raise AssertionError("the stream ended before the run")
 
 
-async def follow(http, url, connected, clients, way):
+async def follow(http, url, connected, way):
     """How a client handled a session of its own, and how often it connected."""
     session_id = (await post(http, "/v1/sessions"))["id"]
     session = f"/v1/sessions/{session_id}"
@@ -92,7 +93,7 @@ class Came:
         self.queue.put_nowait(None)
 
 
-async def followed(clients, ways):
+async def followed(ways):
     """How the clients handled the scenario, by name, all running at the same time."""
     connected = {}
 
@@ -112,13 +113,13 @@ async def followed(clients, ways):
         asyncio.TaskGroup() as group,
     ):
         tasks = {
-            name: group.create_task(follow(http, service.url, connected, clients, way(service.url)))
+            name: group.create_task(follow(http, service.url, connected, way(service.url)))
             for name, way in ways.items()
         }
     return {name: task.result() for name, task in tasks.items()}
 
 
-async def test_no_client_loses_a_durable_event(clients):
+async def test_no_client_loses_a_durable_event():
     """npm's and Chromium's EventSource ignore stream.resync and lose nothing by that."""
     if why := next(
         (why for why in [*(client.missing() for client in clients.CLIENTS), clients.no_chromium()] if why), None
@@ -132,7 +133,7 @@ async def test_no_client_loses_a_durable_event(clients):
     }
     async with clients.chromium() as follow_in:
         ways["Chromium"] = lambda url: lambda told: follow_in(told, url, PATIENCE_S)
-        outcomes = await followed(clients, ways)
+        outcomes = await followed(ways)
     assert len(outcomes) == 4
     for name, (outcome, times, resync) in outcomes.items():
         assert (outcome.lost, outcome.repeated, outcome.gave_up) == (0, 0, None), name

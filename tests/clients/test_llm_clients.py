@@ -4,6 +4,7 @@ import json
 import queue
 import threading
 
+import clients
 import httpx
 import pytest
 from click.testing import CliRunner
@@ -238,7 +239,7 @@ def test_a_fault_hits_the_first_stream_and_the_next_request_gets_a_whole_one(rep
 
 
 @pytest.mark.parametrize("where", ["event = 3", 'id = "3"'])
-def test_npm_eventsource_resumes_a_channel_with_its_cursor(replay, tmp_path, clients, where):
+def test_npm_eventsource_resumes_a_channel_with_its_cursor(replay, tmp_path, where):
     client = next(each for each in clients.CLIENTS if each.name == "npm eventsource")
     if (why := client.missing()) is not None:
         pytest.skip(why)

@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import logging
 import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -219,16 +217,6 @@ def start() -> Iterator[Callable[..., RunningReplay]]:
     for running in started:
         running.process.kill()
         running.process.communicate()
-
-
-@pytest.fixture(scope="session")
-def staging():
-    """The module `staging.py` next to this file, which cannot be imported because tests are not a package."""
-    spec = importlib.util.spec_from_file_location("wiretape_test_staging", Path(__file__).with_name("staging.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """Properties of the log of any session recorded between a service and clients that follow the specification."""
 
-import importlib.util
 import random
-import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service_contracts import SERVICE
@@ -18,19 +17,6 @@ from wiretape_replay.channel.channel_log import EntryKind, LogReader, UnknownCur
 from wiretape_replay.channel.recorded_channels import build_channels
 
 SEEDS = st.integers(0, 2**32)
-
-
-def _worlds():
-    """The generator of conversations; the tests are not a package, so it is loaded by its path."""
-    path = Path(__file__).parents[1] / "rules" / "world.py"
-    spec = importlib.util.spec_from_file_location("wiretape_test_world_of_replay", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-worlds = _worlds()
 
 
 def build(seed, steps):

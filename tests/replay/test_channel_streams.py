@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+import staging
 
 from wiretape.observations import Ending
 
@@ -11,7 +12,7 @@ STREAM = "/v1/sessions/s1/events/stream"
 
 
 @pytest.fixture
-def entries(staging) -> list:
+def entries() -> list:
     """Durable, ephemeral, durable, a comment, durable: positions 0 to 4."""
     return [
         staging.event(1, 1),
@@ -23,7 +24,7 @@ def entries(staging) -> list:
 
 
 @pytest.fixture
-def play(staging, tmp_path):
+def play(tmp_path):
     return lambda entries, **how: staging.playing(tmp_path, entries, **how)
 
 
@@ -109,7 +110,7 @@ async def test_requests_for_a_session_without_streams_go_to_the_recorded_respons
         (Ending.SERVICE_RESET, (b"", "reset")),
     ],
 )
-async def test_streams_end_as_the_service_ended_them(play, staging, how, rest):
+async def test_streams_end_as_the_service_ended_them(play, how, rest):
     entries = [staging.event(1, 1), staging.ending(how, 2), staging.event(2, 3)]
     async with play(entries, paused=True) as stage:
         client = await stage.stream()
@@ -150,7 +151,7 @@ async def test_moving_a_stopped_playhead_does_not_delay_keep_alives(play, entrie
         meddling.cancel()
 
 
-async def test_deltas_that_a_client_does_not_get_do_not_delay_its_keep_alives(play, staging):
+async def test_deltas_that_a_client_does_not_get_do_not_delay_its_keep_alives(play):
     entries = [staging.event(1, 1), *(staging.delta(n, 1 + n) for n in range(1, 2000))]
     async with play(entries, speed=1, keep_alive_s=0.02) as stage:
         client = await stage.stream()
@@ -179,7 +180,7 @@ async def test_keep_alives_are_as_fast_as_the_playhead_down_to_a_shortest_interv
         assert stage.clock().keep_alive_s == interval_s
 
 
-async def test_a_moving_playhead_adds_no_keep_alives(play, staging):
+async def test_a_moving_playhead_adds_no_keep_alives(play):
     """The recorded ones are on the log."""
     entries = [staging.event(1, 1), staging.event(2, 200)]
     async with play(entries, speed=1, keep_alive_s=0.01) as stage:
@@ -216,7 +217,7 @@ async def test_reset_ends_connected_streams_and_leaves_nothing_persisted(play, e
         assert await client.chunk() == entries[0].data
 
 
-async def test_reset_ends_the_stream_of_a_slow_client(play, staging):
+async def test_reset_ends_the_stream_of_a_slow_client(play):
     big = staging.comment(1, b":" + b"x" * 30_000_000 + b"\n\n")
     async with play([big, staging.event(1, 2)], paused=True) as stage:
         client = await stage.stream()
@@ -229,7 +230,7 @@ async def test_reset_ends_the_stream_of_a_slow_client(play, staging):
     assert rest.endswith(b"xx\n\n\r\n")
 
 
-async def test_an_http_1_0_client_gets_the_stream_without_chunks(play, staging):
+async def test_an_http_1_0_client_gets_the_stream_without_chunks(play):
     entries = [staging.event(1, 1), staging.event(2, 2), staging.ending(Ending.COMPLETE, 3)]
     async with play(entries) as stage:
         client = await stage.stream(version="HTTP/1.0")

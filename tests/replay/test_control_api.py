@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+import staging
 
 from wiretape.observations import Ending
 
@@ -11,7 +12,7 @@ STATE = "/_wiretape/state"
 
 
 @pytest.fixture
-def entries(staging) -> list:
+def entries() -> list:
     return [
         staging.event(1, 1, "run.started"),
         staging.delta("hel", 2),
@@ -21,7 +22,7 @@ def entries(staging) -> list:
 
 
 @pytest.fixture
-def play(staging, tmp_path):
+def play(tmp_path):
     return lambda entries, **how: staging.playing(tmp_path, entries, **how)
 
 
@@ -275,7 +276,7 @@ async def test_a_replay_without_playheads_has_a_state_and_a_reset(play):
         ("/_wiretape/events", "DELETE", 405, "wiretape_method_not_allowed"),
     ],
 )
-async def test_unknown_paths_and_methods_get_an_envelope(play, entries, staging, target, method, status, code):
+async def test_unknown_paths_and_methods_get_an_envelope(play, entries, target, method, status, code):
     async with play(entries) as stage:
         headers = f"Host: {stage.host}\r\nX-Wiretape-Token: {staging.TOKEN}\r\nAccept: text/html\r\n"
         seen, head, document = await get(stage, target, headers, method=method)
@@ -285,7 +286,7 @@ async def test_unknown_paths_and_methods_get_an_envelope(play, entries, staging,
     assert (b"\r\nAllow: " in head) == (status == 405)
 
 
-async def test_requests_to_loopback_names_with_the_token_are_accepted(play, entries, staging):
+async def test_requests_to_loopback_names_with_the_token_are_accepted(play, entries):
     async with play(entries) as stage:
         port = stage.host.partition(":")[2]
         token = f"X-Wiretape-Token: {staging.TOKEN}\r\n"
@@ -314,7 +315,7 @@ async def test_requests_to_loopback_names_with_the_token_are_accepted(play, entr
         "2130706433",
     ],
 )
-async def test_requests_to_other_host_names_are_refused(play, entries, staging, host):
+async def test_requests_to_other_host_names_are_refused(play, entries, host):
     """DNS rebinding: a page of evil.test sends requests to its own name, which now resolves to this machine."""
     async with play(entries) as stage:
         status, _, document = await get(stage, STATE, f"Host: {host}\r\nX-Wiretape-Token: {staging.TOKEN}\r\n")
@@ -322,7 +323,7 @@ async def test_requests_to_other_host_names_are_refused(play, entries, staging, 
     assert (status, document["error"]["code"]) == (403, "wiretape_forbidden")
 
 
-async def test_two_host_headers_are_refused(play, entries, staging):
+async def test_two_host_headers_are_refused(play, entries):
     async with play(entries) as stage:
         hosts = f"Host: {stage.host}\r\nHost: {stage.host}\r\n"
         client = await stage.connect()
@@ -335,7 +336,7 @@ async def test_two_host_headers_are_refused(play, entries, staging):
     "origin",
     ["http://evil.test", "null", "http://localhost:1", "https://{host}", "http://{host}.evil.test", "{host}", ""],
 )
-async def test_pages_of_other_origins_are_refused(play, entries, staging, origin):
+async def test_pages_of_other_origins_are_refused(play, entries, origin):
     async with play(entries) as stage:
         origin = origin.format(host=stage.host)
         headers = f"Host: {stage.host}\r\nOrigin: {origin}\r\nX-Wiretape-Token: {staging.TOKEN}\r\n"
@@ -423,7 +424,7 @@ async def test_the_feed_sends_the_state_and_then_every_change(play, entries):
                 pass
 
 
-async def test_the_feed_stops_when_its_reader_leaves(play, entries, staging):
+async def test_the_feed_stops_when_its_reader_leaves(play, entries):
     async with play(entries) as stage:
         feed = await stage.ask("/_wiretape/events", _asked(b""))
         await feed.begun()
@@ -444,7 +445,7 @@ async def test_step_moves_the_latest_playhead_of_a_session_and_resume_moves_all(
         assert await first.chunk() == entries[0].data
 
 
-async def test_ids_that_other_json_encoders_refuse_are_sent(play, staging):
+async def test_ids_that_other_json_encoders_refuse_are_sent(play):
     """Lone surrogates and numbers beyond 64 bits are JSON all the same."""
     odd = staging.event(2**80, 1, keys={"tool_call": "\ud800"})
     async with play([odd, staging.ending(Ending.COMPLETE, 2)], paused=True) as stage:

@@ -1,10 +1,7 @@
 """Traffic of one exchange, for tests that say in a line what passes."""
 
-import importlib.util
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
 from tables import read_tables
@@ -174,13 +171,3 @@ def _rows(cases):
             for codes, rows in case["found"].items():
                 for row in rows:
                     yield case, how, codes.split(), row if isinstance(row, dict) else {"sent": row}
-
-
-@pytest.fixture(scope="session")
-def worlds():
-    """The module `world.py` beside this file: tests are no package, so it is not found by its name."""
-    spec = importlib.util.spec_from_file_location("wiretape_test_world", Path(__file__).with_name("world.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module

@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import worlds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ def judged(seen):
 
 
 @given(SEEDS, st.integers(1, 120))
-def test_a_conforming_conversation_has_only_notes(worlds, seed, steps):
+def test_a_conforming_conversation_has_only_notes(seed, steps):
     world = worlds.begin(random.Random(seed))
     for _ in range(steps):
         worlds.step(world)
@@ -51,22 +52,22 @@ BREAKING = [
 """Without those that leave a stream open, which is silent afterwards."""
 
 
-def converse_by_chance(worlds, world, most):
+def converse_by_chance(world, most):
     for _ in range(world.rng.randrange(most)):
         worlds.step(world)
 
 
-def beside(worlds, vector, rng, most=8):
+def beside(vector, rng, most=8):
     """What passes in a quiet world, and at some time the traffic of a vector."""
     world = worlds.begin(rng, quiet=True)
-    converse_by_chance(worlds, world, most)
+    converse_by_chance(world, most)
     planted = vector.observations()
     shift_ns = world.now - planted[0].time_ns
-    converse_by_chance(worlds, world, most)
+    converse_by_chance(world, most)
     while world.now < shift_ns + last_time_ns(planted[-1]):
         world.tick(SECOND)
         worlds.follow_resyncs(world)
-    converse_by_chance(worlds, world, most)
+    converse_by_chance(world, most)
     worlds.settle(world)
     return list(merged(worlds.APART, [(seen, 0) for seen in world.seen] + [(seen, shift_ns) for seen in planted]))
 
@@ -82,8 +83,8 @@ def merged(apart_ns, shifted):
 
 @settings(max_examples=max(150, settings().max_examples))
 @given(st.sampled_from(BREAKING), SEEDS)
-def test_the_defect_of_a_vector_is_found_whatever_goes_on_beside_it(worlds, vector, seed):
-    found, verdicts = judged(beside(worlds, vector, random.Random(seed)))
+def test_the_defect_of_a_vector_is_found_whatever_goes_on_beside_it(vector, seed):
+    found, verdicts = judged(beside(vector, random.Random(seed)))
     assert Counter(finding.code for finding in found) == Counter([vector.code, *vector.also])
     assert verdicts[vector.code] is Verdict.FAIL
 
@@ -91,7 +92,7 @@ def test_the_defect_of_a_vector_is_found_whatever_goes_on_beside_it(worlds, vect
 # A long one.
 
 
-def converse(worlds, world, session, reader, events):
+def converse(world, session, reader, events):
     """Runs follow each other on one stream, as a model would give them."""
     stream = reader.at[session]
     while events > 0:
@@ -136,7 +137,7 @@ def interrupt(world, session, reader):
 
 
 @pytest.fixture(scope="module")
-def long_conversation(worlds):
+def long_conversation():
     """Three sessions, each read over five reconnects and more, with another client beside; ten thousand events."""
     world = worlds.World(random.Random(7), quiet=True)
     sessions = [world.session() for _ in range(3)]
@@ -144,7 +145,7 @@ def long_conversation(worlds):
     for turn in range(6):
         for session, reader in zip(sessions, readers, strict=True):
             reader.open(session, deltas=True)
-            converse(worlds, world, session, reader, 560)
+            converse(world, session, reader, 560)
             if turn == 3:
                 interrupt(world, session, reader)
             world.tick(20 * SECOND)
@@ -249,20 +250,20 @@ def stored_and_reported(path):
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SEEDS, st.sampled_from([None, *BREAKING]), st.sampled_from(RESTARTS))
-def test_stored_findings_of_a_conversation_equal_the_report(worlds, tmp_path, seed, vector, restarts):
+def test_stored_findings_of_a_conversation_equal_the_report(tmp_path, seed, vector, restarts):
     rng = random.Random(seed)
     if vector is None:
         world = worlds.begin(rng)
-        converse_by_chance(worlds, world, 60)
+        converse_by_chance(world, 60)
         seen = world.seen
     else:
-        seen = beside(worlds, vector, rng, 20)
+        seen = beside(vector, rng, 20)
     stored, reported = stored_and_reported(record(tmp_path / f"{uuid4()}.db", seen, rng, restarts))
     assert stored == reported
 
 
-def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(worlds, tmp_path):
-    seen = beside(worlds, vectors_of("RUN001")[0], random.Random(1))
+def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(tmp_path):
+    seen = beside(vectors_of("RUN001")[0], random.Random(1))
     path = record(tmp_path / "run.db", seen, random.Random(1), 0)
     with sqlite3.connect(path) as connection:  # as another version may have done
         connection.execute("UPDATE finding SET code = 'RUN999'")
@@ -286,8 +287,8 @@ def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(worlds
     assert lines.count("The findings that were already in the recording have been corrected.") == 1
 
 
-def test_events_that_a_killed_recorder_had_not_indexed_are_indexed_when_it_is_continued(worlds, tmp_path):
-    seen = beside(worlds, vectors_of("RUN001")[0], random.Random(1))
+def test_events_that_a_killed_recorder_had_not_indexed_are_indexed_when_it_is_continued(tmp_path):
+    seen = beside(vectors_of("RUN001")[0], random.Random(1))
     path = tmp_path / "run.db"
     for count in (len(seen) // 2, len(seen)):  # the second recorder is killed before it has checked the first part
         proxy = Proxy(path, append=path.exists())
@@ -308,7 +309,7 @@ def test_events_that_a_killed_recorder_had_not_indexed_are_indexed_when_it_is_co
     assert sorted(indexed) == sorted(events)
 
 
-def test_streams_of_a_killed_recorder_are_not_silent_until_the_recording_is_continued(worlds, tmp_path):
+def test_streams_of_a_killed_recorder_are_not_silent_until_the_recording_is_continued(tmp_path):
     stream = "/v1/sessions/ses_1/events/stream"
     headers = (("Authorization", "Bearer key"),)
     path = tmp_path / "run.db"

@@ -1,45 +1,31 @@
 """Recordings of long conversations, and a comparable form of recordings."""
 
-import importlib.util
 import random
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+import worlds
 
 from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header, last_time_ns
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.rules import Finding
 from wiretape.rules.vectors import Vector, vectors_of
 
-RULES = Path(__file__).parents[2] / "rules"
 STARTED = 1_700_000_000_000_000_000
 DELTA = b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_9","delta":{"text":"%s"}}\n\n'
 WORDS = random.Random(5).randbytes(4000).hex().encode()
 """Deltas before anything of interest happens."""
 
 
-def load_world():
-    """The module with the conversations of the rule tests."""
-    spec = importlib.util.spec_from_file_location("wiretape_parts_world", RULES / "world.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-WORLDS = load_world()
-
-
 def conversation(seed: int, steps: int) -> list[Observation]:
     """A conversation of several clients and sessions without findings."""
-    world = WORLDS.begin(random.Random(seed), quiet=True)
+    world = worlds.begin(random.Random(seed), quiet=True)
     for _ in range(steps):
-        WORLDS.step(world)
-    WORLDS.settle(world)
+        worlds.step(world)
+    worlds.settle(world)
     return world.seen
 
 
