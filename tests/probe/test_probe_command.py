@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from rule_mutations import Mutation, mutated
+from tables import read_tables
 from wiretape_process import WiretapeProcess
 
 from wiretape import check
@@ -21,6 +22,8 @@ from wiretape_contracts.agent_sessions.probe.suite import SUITE
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.json_format import schema
 from wiretape_replay.stand_in import ServeOptions, serve_scenario
+
+TABLES = read_tables(__file__)
 
 
 def lose_run_id(reply):
@@ -138,28 +141,7 @@ def test_invalid_arguments_are_refused(arguments, message, tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "probe.toml: base-url is missing."),
-        *(
-            (f'base-url = "{url}"', f"probe.toml: base-url: expected a URL such as https://service.test, got '{url}'.")
-            for url in ("service", "/api", "ftp://x")
-        ),
-        (
-            'base-url = "http://a"\n[create-run]\nrequest = "/v1/runs"',
-            "probe.toml: create-run.request: expected a method and a path such as POST /v1/sessions, got '/v1/runs'.",
-        ),
-        ('base-url = "http://a/v1"', "probe.toml: base-url: expected only the part before /v1, got 'http://a/v1'."),
-        (
-            'base-url = "http://a"\n[keys]\nmain = "secret-key"',
-            "probe.toml: keys.main: expected the name of an environment variable such as SERVICE_KEY.",
-        ),
-        (
-            'base-url = "http://a"\n[create-run]\nrequest = "POST /v1/runs/{id}"',
-            "probe.toml: create-run.request: expected {session_id}, got {id} in 'POST /v1/runs/{id}'.",
-        ),
-        ('base-url = "http://a"\n[runs]\nlnog = {}', "probe.toml: runs.lnog: unknown key; did you mean long?"),
-        ('base-url = "http://a"', "The environment variable SERVICE_KEY is not set: set it to a key for the service."),
-    ],
+    TABLES["invalid-files"],
 )
 def test_an_invalid_file_is_refused(text, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -1,14 +1,16 @@
 """Which recorded exchange responds to a request, and why none does."""
 
 import pytest
+from tables import read_tables
 
 from wiretape.errors import InputError
 from wiretape_replay import ReplayOptions
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, read_body
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
 
+TABLES = read_tables(__file__)
+
 FINGERPRINT = "[redacted:0123456789abcdef]"
-OTHER_FINGERPRINT = "[redacted:fedcba9876543210]"
 MASK = "*" * 20
 
 
@@ -45,109 +47,24 @@ class World:
 
 @pytest.mark.parametrize(
     ("recorded", "asked", "same"),
-    [
-        *(
-            ("/v1/s?a=1&b=2", asked, same)
-            for asked, same in {
-                "/v1/s?b=2&a=1": True,
-                "/v1/s?a=%31&b=2": True,
-                "/v1/%73?a=1&b=2": True,
-                "http://replay.test/v1/s?a=1&b=2": True,
-                "/v1/s?a=1&b=3": False,
-                "/v1/s?a=1": False,
-                "/v1/s?a=1&b=2&c=": False,
-                "/v1/s/?a=1&b=2": False,
-                "/v1%2Fs?a=1&b=2": False,
-                "/V1/s?a=1&b=2": False,
-            }.items()
-        ),
-        ("/s?x=1&x=2", "/s?x=2&x=1", False),
-        ("/s?q=caf%C3%A9", "/s?q=caf\u00c3\u00a9", True),
-        ("/s?q=a+b", "/s?q=a%20b", True),
-        ("/s?q=a%26b", "/s?q=a&b", False),
-        ("/s?q=", "/s?q", True),
-        ("/s?q=%ff", "/s?q=%FF", True),
-        ("/s?q=%ff", "/s?q=%fe", False),
-        ("*", "*", True),
-        ("/s?u=http://x/y", "/s?u=http%3A%2F%2Fx%2Fy", True),
-        ("http://one.test", "/", True),
-        ("http://one.test?q=1", "/?q=1", True),
-        # A redacted part matches anything.
-        *(
-            (f"/s/{FINGERPRINT}/runs?page=1", asked, same)
-            for asked, same in {
-                "/s/my-key/runs?page=1": True,
-                "/s//runs?page=1": True,
-                "/s/my-key/runs?page=2": False,
-                "/s/my-key/run?page=1": False,
-                "/s/runs?page=1": False,
-            }.items()
-        ),
-        *(
-            (f"/s?key=a-{FINGERPRINT}-b-{OTHER_FINGERPRINT}-c", f"/s?key={key}", same)
-            for key, same in {"a-1-b-2-c": True, "a--b--c": True, "a-1-b-2-d": False, "a-1-2-c": False}.items()
-        ),
-        *(
-            (f"/s?key=a-{FINGERPRINT}-b-{FINGERPRINT}-b-{FINGERPRINT}-c", f"/s?key={key}", same)
-            for key, same in {"a-1-b-2-b-3-c": True, "a-1-b-2-c": False, "a--b-b--c": False, "a-c": False}.items()
-        ),
-        (f"/s?key={FINGERPRINT}b{FINGERPRINT}", "/s?key=bx", True),
-    ],
+    TABLES["targets"],
 )
 def test_equivalent_targets_match(recorded, asked, same):
     assert World(("GET", recorded)).take("GET", asked) == (1 if same else None)
 
 
-JSON = '{"a": "é", "b": [1, {"c": null}]}'.encode()
-NOTE = b'{"note": "use ********************, please", "n": 1, "pin": 11111111}'
 LARGE = b'{"a": "' + b"x" * LARGEST_BODY + b'"}'
 BODIES = [
-    (JSON, b'{"b":[1,{"c":null}],"a":"\\u00e9"}', True),
-    (JSON, '{ "a": "é", "b": [1.0, {"c": null}] }\n'.encode(), True),
-    (JSON, b'{"a":"\\u00e9","b":[{"c":null},1]}', False),
-    (JSON, b'{"a":"\\u00e9","b":[true,{"c":null}]}', False),
-    (JSON, b'{"a":"\\u00e9","b":["1",{"c":null}]}', False),
-    (JSON, b'{"a":"\\u00e9","b":[1,{"c":null}],"d":null}', False),
-    (NOTE, b'{"n": 2, "note": "use sk-abc, please", "pin": 8}', False),
-    (NOTE, b'{"n": 1, "note": "use sk-abc, please", "pin": 8}', True),
-    *((body, body + more, not more) for body in (b"1", b"a=1&b=2", b"\xff\x00", b'{"cut": ') for more in (b"", b" ")),
-    *((b"[" * 5000, b"[" * 5000 + more, not more) for more in (b"", b" ")),
+    *((recorded.encode(), asked.encode(), same) for recorded, asked, same in TABLES["bodies"]),
+    *((body, body + more, not more) for body in (b"\xff\x00", b"[" * 5000) for more in (b"", b" ")),
     *((b"[" * 300 + b"]" * 300, b"[" * 300 + b"]" * 300 + more, not more) for more in (b"", b" ")),
     (LARGE, LARGE, True),
     (LARGE, LARGE[:-1] + b" }", False),
 ]
 IGNORED = [
-    ("$.at", b'{"n":1,"at":1}', b'{"n":1,"at":2}', True),
-    ("$.at", b'{"n":1,"at":1}', b'{"n":1}', True),
-    ("$.at", b'{"n":1,"at":1}', b'{"n":2,"at":1}', False),
-    ("$.at", b'{"n":1,"in":{"at":1}}', b'{"n":1,"in":{"at":2}}', False),
-    ("$.in.at", b'{"n":1,"in":{"at":1}}', b'{"n":1,"in":{"at":2}}', True),
-    ("$.in", b'{"n":1,"in":{"at":1}}', b'{"n":1,"in":3}', True),
-    ("$..at", b'{"n":1,"in":[{"at":1}],"at":3}', b'{"in":[{"at":[2]}],"n":1}', True),
-    ("$..at", b'{"n":1,"in":[{"at":{"x":1}}]}', b'{"n":1,"in":[{}]}', True),
-    ("$.l[0]", b'{"l":[1,2]}', b'{"l":[9,2]}', True),
-    ("$.l[0]", b'{"l":[1,2]}', b'{"l":[1,9]}', False),
-    ("$.l[0]", b'{"l":[1,2]}', b'{"l":[2]}', False),
-    ("$.l[*].id", b'{"l":[{"id":1,"v":1},{"id":2,"v":2}]}', b'{"l":[{"id":3,"v":1},{"id":4,"v":2}]}', True),
-    ("$.l[*].id", b'{"l":[{"id":1},{"id":2}]}', b'{"l":[{"id":1}]}', False),
-    ("$.l[*]", b'{"l":[1,2]}', b'{"l":[3,4]}', True),
-    ("$.l[*]", b'{"l":[1,2]}', b'{"l":[3]}', False),
-    ("$.*.id", b'{"a":{"id":1},"b":{"id":2}}', b'{"a":{"id":3},"b":{"id":4}}', True),
-    ("$[1].id", b'[{"id":1},{"id":2}]', b'[{"id":1},{"id":3}]', True),
-    ("$..[0]", b'{"a":[1,[2,3]]}', b'{"a":[4,[5,3]]}', True),
-    ("$['created at']", b'{"n":1,"created at":1}', b'{"n":1}', True),
-    ('$["0"]', b'{"n":1,"0":1}', b'{"n":1,"0":2}', True),
-    ("$[0]", b'{"n":1,"0":1}', b'{"n":1,"0":2}', False),
-    ("$.caf\u00e9", '{"n":1,"café":1}'.encode(), b'{"n":1,"caf\\u00e9":2}', True),
-    ("$", b'{"n":1}', b"anything", True),
-    ("$.at", b"at=1", b"at=2", False),
-    ("$.at", b'{"at":1', b'{"at":2', False),
-    ("$.n", b'{"n":1}', b"", False),
+    *((path, recorded.encode(), asked.encode(), same) for path, recorded, asked, same in TABLES["ignored"]),
     ("$.at", LARGE, LARGE[:-1] + b" }", False),
     *(("$.at", b"[" * depth + b"1" + b"]" * depth, b"[" * depth + b"2" + b"]" * depth, False) for depth in (200, 1000)),
-    # A redacted value next to an ignored path matches anything.
-    ("$.at", b'{"at":1,"note":"use ********************"}', b'{"at":2,"note":"take sk-abc"}', False),
-    ("$.at", b'{"at":1,"note":"use ********************"}', b'{"at":2,"note":"use sk-abc"}', True),
 ]
 
 
@@ -163,128 +80,29 @@ def test_a_body_over_the_limit_is_not_kept():
     assert read_body([LARGE]).text is None
 
 
-A, B, C = ("GET", "/a"), ("GET", "/b"), ("GET", "/c")
-ACCEPTS = [("GET", "/s", b"", (("Accept", accept), ("X-Trace", "1"))) for accept in ("text/plain", "text/html")]
-BEARER = ("GET", "/s", b"", (("Authorization", f"Bearer {FINGERPRINT}"),))
+A, B = ("GET", "/a"), ("GET", "/b")
 
 
 def run(body):
     return "POST", "/runs", body
 
 
-def key(value):
-    return "GET", f"/s?key={value}"
+def request_of(row):
+    """A request of a table: its line with the body, and headers."""
+    line, *headers = row if isinstance(row, list) else [row]
+    method, target, *body = line.split(" ", 2)
+    body = None if body == ["?"] else "".join(body).encode()
+    return method, target, body, tuple(tuple(header.split(": ", 1)) for header in headers)
 
 
-def accept(*values):
-    return "GET", "/s", b"", tuple(("aCCept", value) for value in values)
+@pytest.mark.parametrize("row", TABLES["sequences"].values(), ids=TABLES["sequences"])
+def test_requests_are_matched_one_after_another(row):
+    world = World(*map(request_of, row["recorded"]), **row.get("options", {}))
 
-
-SEQUENCES = {
-    "once, in recorded order": ([A, B, A], {}, [(A, 1), (A, 3), (A, None), (B, 2)]),
-    "the body does not matter if all are equal": ([run(b"{}"), run(b"{}")], {}, [(run(b'{"other": 1}'), 1)]),
-    "the body selects the response if they differ": (
-        [run(b'{"n": 1}'), run(b'{"n": 2}'), run(b'{"n": 1}')],
-        {},
-        [(run(b'{"n": 2}'), 2), (run(b'{"n": 1}'), 1), (run(b'{"n": 3}'), None), (run(b'{"n": 1}'), 3)],
-    ),
-    "an incomplete recorded body matches any": (
-        [run(b"one"), run(None), run(b"two")],
-        {},
-        [(run(b"two"), 3), (run(b"three"), 2), (run(b"four"), None)],
-    ),
-    "a redacted value matches any, in recorded order": (
-        [key(f"{FINGERPRINT}&n=1"), key(f"{OTHER_FINGERPRINT}&n=1"), key(f"{FINGERPRINT}&n=2")],
-        {},
-        [
-            (("GET", "/s?n=2&key=mine"), 3),
-            *((key(f"{name}&n=1"), at) for name, at in (("b", 1), ("a", 2), ("c", None))),
-        ],
-    ),
-    "an exact match is preferred to a redacted one": ([key(FINGERPRINT), key("none")], {}, [(key("none"), 2)]),
-    "ignored query parameters": (
-        [("GET", "/s?a=1&t=5"), ("GET", "/s?a=2&t=6&t=7")],
-        {"ignore_query": ["t"]},
-        [(("GET", "/s?t=9&a=2"), 2), (("GET", "/s?a=1"), 1)],
-    ),
-    "several ignored paths": (
-        [run(b'{"at":1,"id":"x","n":1}'), run(b'{"at":2,"id":"y","n":2}')],
-        {"ignore_body": ["$.at", "$.id"]},
-        [(run(b'{"n":2}'), 2), (run(b'{"n":1}'), 1), (run(b'{"n":3}'), None)],
-    ),
-    "bodies that differ only in ignored paths are of one kind": (
-        [run(b'{"at":1}'), run(b'{"at":2}')],
-        {"ignore_body": "$.at"},
-        [(run(b"what ever"), 1), (run(b"what ever"), 2), (run(b"what ever"), None)],
-    ),
-    "selected headers": (
-        [*ACCEPTS, ("GET", "/s")],
-        {"match_header": ["ACCEPT", "accept"]},
-        [(accept(" text/html"), 2), (("GET", "/s"), 3), (accept("text/plain"), 1), (accept("image/png"), None)],
-    ),
-    "the order of values of one header": (
-        [accept("a, b")],
-        {"match_header": "accept"},
-        [(accept("b", "a"), None), (accept("a", "b"), 1)],
-    ),
-    "a redacted header is matched by its presence and scheme": (
-        [BEARER],
-        {"match_header": ["authorization"]},
-        [
-            (("GET", "/s"), None),
-            (("GET", "/s", b"", (("Authorization", "Basic eA=="),)), None),
-            (("GET", "/s", b"", (("Authorization", "Bearer mine"),)), 1),
-        ],
-    ),
-    **{
-        f"repeat={repeat}": ([A, B, A, A], {"repeat": repeat}, [*((A, at) for at in [1, 3, 4, *after]), (C, None)])
-        for repeat, after in {"refuse": [None, None], "last": [4, 4], "cycle": [1, 3]}.items()
-    },
-    **{
-        f"repeat={repeat}, redacted and plain requests together": (
-            [key(FINGERPRINT), key("x"), key(f"x{FINGERPRINT}")],
-            {"repeat": repeat},
-            [(key("x"), at) for at in (2, 1, 3, after)],
-        )
-        for repeat, after in {"last": 3, "cycle": 2}.items()
-    },
-    "strict order": (
-        [A, ("POST", "/b", b"1"), A, ("POST", "/b", b"2")],
-        {"order": "strict"},
-        [
-            (("POST", "/b", b"1"), None),
-            (A, 1),
-            (A, None),
-            (("POST", "/b", b"1"), 2),
-            (A, 3),
-            (("POST", "/b", b"2"), 4),
-            (A, None),
-        ],
-    ),
-    "strict order selects the expected one of several matches": (
-        [key(FINGERPRINT), key("x"), key(FINGERPRINT)],
-        {"order": "strict"},
-        [(key("x"), 1), (key("x"), 2), (key("x"), 3)],
-    ),
-    **{
-        f"strict order, repeat={repeat}": (
-            [A, B, A],
-            {"order": "strict", "repeat": repeat},
-            [(A, 1), (A, None), (B, 2), (A, 3), (A, after), (B if repeat == "cycle" else C, then)],
-        )
-        for repeat, after, then in (("refuse", None, None), ("last", 3, None), ("cycle", 1, 2))
-    },
-}
-
-
-@pytest.mark.parametrize(("recorded", "options", "asked"), SEQUENCES.values(), ids=SEQUENCES)
-def test_requests_are_matched_one_after_another(recorded, options, asked):
-    world = World(*recorded, **options)
-
-    assert [world.take(*request) for request, _ in asked] == [number for _, number in asked]
-    served = {number for _, number in asked}
+    numbers = [number for _, number in row["asked"]]
+    assert [world.take(*request_of(request)) or 0 for request, _ in row["asked"]] == numbers
     assert [entry.number for entry in world.queues.unconsumed] == [
-        number for number in range(1, len(recorded) + 1) if number not in served
+        number for number in range(1, len(row["recorded"]) + 1) if number not in numbers
     ]
 
 

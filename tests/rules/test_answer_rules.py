@@ -218,22 +218,7 @@ def test_a_busy_error_is_checked_field_by_field(wire, changes, codes):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        (
-            {"recovery": [CANCEL]},
-            (
-                "Expected `error.recovery` to name the path `/v1/sessions/ses_1/runs/run_1/resume` "
-                "of the active run, got 1 hint without it."
-            ),
-        ),
-        (
-            {"message": "Busy: ses_1."},
-            (
-                "Expected `error.message` to name the active run `run_1` and the run's status `waiting_for_input`, "
-                "got `Busy: ses_1.`."
-            ),
-        ),
-    ],
+    TABLES["said-of-busy-errors"],
 )
 def test_a_finding_names_what_a_busy_error_lacks(wire, changes, said):
     ask(wire, busy(**changes), 409)

@@ -2,62 +2,18 @@
 
 import pytest
 from stages import document_of
+from tables import read_tables
 
 from wiretape_contracts.agent_sessions import DELTA_TYPES
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import STEP_TYPES
 from wiretape_replay.channel.channel_log import EntryKind
 
+TABLES = read_tables(__file__)
+
 SECOND = 1_000_000_000
 STARTED, ENDED = ["100 run.started"], ["run.completed", "session.status_idle"]
 
-STEPS = {
-    "say": (
-        '{ say = "a b" }',
-        ["200 message.started", "300 message.delta 'a '", "400 message.delta 'b'", "500 message.completed 'a b'"],
-        600,
-    ),
-    "say in pieces": (
-        '{ say = ["a", "bc"], pace = 0 }',
-        ["200 message.started", "200 message.delta 'a'", "200 message.delta 'bc'", "200 message.completed 'abc'"],
-        300,
-    ),
-    "think": (
-        '{ think = "ab", cut = 1 }',
-        ["200 reasoning.delta 'a'", "300 reasoning.delta 'b'", "400 reasoning.message 'ab'"],
-        500,
-    ),
-    "intermediate": (
-        '{ intermediate = "a\\nb", cut = "lines", after = 0 }',
-        ["100 intermediate.delta 'a\\n'", "200 intermediate.delta 'b'"],
-        300,
-    ),
-    "tool": ('{ tool = "t", takes = 2 }', ["200 tool.started t", "2200 tool.completed t"], 2300),
-    "tool that fails": ('{ tool = "t", error = "no" }', ["200 tool.started t", "300 tool.failed t"], 400),
-    "wait": ("{ wait = 2.5 }", [], 2700),
-    "sandbox recreated": ('{ sandbox = "recreated" }', ["200 sandbox.recreated"], 300),
-    "sandbox missing": (
-        '{ sandbox = "missing" }, { tool = "t" }, { tool = "u" }',
-        [
-            "300 sandbox.recreated",
-            *("400 tool.started t", "500 tool.completed t"),
-            *("600 tool.started u", "700 tool.completed u"),
-        ],
-        800,
-    ),
-    "resync": ("{ resync = true }", ["200 stream.resync"], 300),
-    "session-error": ('{ session-error = "no" }', ["200 session.error"], 300),
-    "end-stream": ('{ end-stream = "reset" }', ["200 service-reset"], 300),
-    "repeat": (
-        '{ repeat = 2, steps = [{ tool = "t", pace = 0 }] }',
-        ["300 tool.started t", "300 tool.completed t", "400 tool.started t", "400 tool.completed t"],
-        500,
-    ),
-    "together": (
-        '{ together = [{ tool = "a", takes = 0.5 }, { tool = "b", after = 0.2, takes = 0.1 }] }',
-        ["300 tool.started a", "400 tool.started b", "500 tool.completed b", "800 tool.completed a"],
-        900,
-    ),
-}
+STEPS = TABLES["steps"]
 
 
 def summary(entry):

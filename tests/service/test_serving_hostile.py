@@ -6,9 +6,12 @@ import logging
 
 import aiohttp
 import pytest
+from tables import read_tables
 
 from wiretape_contracts.agent_sessions import ERROR_CODES
 from wiretape_contracts.agent_sessions.stand_in.session_engine import SessionEngine
+
+TABLES = read_tables(__file__)
 
 BODIES = {
     "not JSON": b"hello",
@@ -125,20 +128,7 @@ async def test_hostile_ids_are_not_found(serve):
             assert (reply.status, reply.code) == (404, "resource_not_found"), line
 
 
-LINES = {
-    "GET /": 404,
-    "GET /v1/sessions/": 404,
-    "GET //v1/sessions": 404,
-    "GET /v1/session%73": 404,
-    "OPTIONS *": 404,
-    "GET /v1/sessions": 400,
-    "DELETE /v1/sessions/x": 400,
-    "POST /v1/sessions/x/events/stream": 400,
-    "OPTIONS /v1/sessions": 400,
-    "BREW /v1/sessions": 400,
-    "CONNECT /v1/sessions": 400,
-    "post /v1/sessions?a=b": 400,
-}
+LINES = TABLES["lines"]
 
 
 async def test_unknown_paths_and_methods_get_the_envelope(serve):

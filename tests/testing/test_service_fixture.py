@@ -1,6 +1,9 @@
 """The fixture `wiretape_service`, in real runs of pytest."""
 
 import pytest
+from tables import read_tables
+
+TABLES = read_tables(__file__)
 
 CLIENT = """
 import http.client, json
@@ -129,21 +132,7 @@ def test_a_client_that_retries_too_soon_fails_the_test(project):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("'helo'", "Unknown scenario helo; did you mean hello?"),
-        ("'hello', sed=1", "A service has no option sed; did you mean seed?"),
-        ("'hello', clock='fast'", "Invalid clock 'fast': expected real or virtual."),
-        ("'mine.toml'", "Cannot find mine.toml in "),
-        ("''", "No scenario given: expected a bundled scenario"),
-        ("7", "Invalid scenario 7: expected the name of a bundled scenario, a TOML file, or TOML text."),
-        ("'run = [{ }]'", "scenario: run[0]: steps is missing."),
-        ("'[[runs]]'", "scenario: runs: unknown key; did you mean run?"),
-        (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario: run[0].steps: expected a list of steps"),
-        ("service='keys = 1'", "service: keys: expected a list, got 1."),
-        ("service={'key': []}", "service: key: unknown key; did you mean keys?"),
-        ("seed='x'", "Invalid seed 'x': expected a whole number."),
-        ("service=7", "Invalid service 7: expected a file, TOML text or a dictionary."),
-    ],
+    TABLES["invalid-arguments"],
 )
 def test_invalid_arguments_fail_the_test_in_one_sentence(project, arguments, message):
     result = project.run(f"def test_it(wiretape_service):\n    wiretape_service({arguments})\n")
