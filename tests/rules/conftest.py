@@ -92,14 +92,14 @@ class Wire:
         headers = {"content-type": "application/json"} | (headers or {})
         exchange = begin.get("exchange", 1)
         self.begin(request=request, status=status, headers=headers, **begin)
-        self.body(body, exchange)
+        self.body(_body(body), exchange)
         self.end(exchange, ending)
         return self.codes
 
-    def hold(self, case, how, codes, row):
+    def hold(self, kind, case, how, codes, row):
         """Let what a row of a table says be sent, in a stream or as an answer, and hold it against the table."""
         how = how | {"ending": Ending(how.get("ending", "complete"))}
-        if how.pop("answer", False):
+        if kind == "answers":
             found = self.answer(row["sent"], **how)
         else:
             sent = row["sent"] if isinstance(row["sent"], list) else [row["sent"]]
@@ -141,7 +141,7 @@ def _event(sequence, kind="session.error", /, sse_id=None, **changes):
         "content": {},
         "data": {},
     } | changes
-    document = {key: value for key, value in document.items() if value is not ...}
+    document = _present(document)
     identity = document.get("id") if sse_id is None else sse_id
     line = "" if identity is ... else f"id: {identity}\n"
     return f"event: {kind}\n{line}data: {json.dumps(document)}\n\n"
@@ -150,24 +150,53 @@ def _event(sequence, kind="session.error", /, sse_id=None, **changes):
 def _part(part):
     """A part of a stream in a table: a durable event is the JSON of its changes, another event may be on one line."""
     if isinstance(part, str) and part.startswith("{"):
-        changes = {name: ... if value == "..." else value for name, value in json.loads(part).items()}
+        changes = _changes(part)
         return _event(changes.pop("number", 1), changes.pop("event", "session.error"), **changes)
     if isinstance(part, str) and (lines := re.fullmatch(r"(event: \S+)(?: (id: \S+))? (data: .*)", part)):
         return "".join(f"{line}\n" for line in lines.groups() if line) + "\n"
     return part
 
 
+def _body(text):
+    """The body of an answer: of an error, only its code and JSON of what differs from what the code requires."""
+    if not isinstance(text, str) or not (error := re.fullmatch(r"(\w+) (\{.*\})", text)):
+        return text
+    fields = {"code": error[1], "message": "It is wrong.", "request_id": "req_1"} | ERRORS.get(error[1], {})
+    return json.dumps({"error": _present(fields | _changes(error[2]))})
+
+
+def _present(fields):
+    return {key: value for key, value in fields.items() if value is not ...}
+
+
+def _changes(text):
+    return {name: ... if value == "..." else value for name, value in json.loads(text).items()}
+
+
+RUN = "/v1/sessions/ses_1/runs/run_1"
+ERRORS = {
+    "SESSION_BUSY": {
+        "message": "Session ses_1 has run run_1 with status waiting_for_input.",
+        "active_run_id": "run_1",
+        "active_run_status": "waiting_for_input",
+        "recovery": [f"POST {RUN}/cancel", f"POST {RUN}/resume"],
+    },
+    "RATE_LIMITED": {"details": {"limit": 60, "window_seconds": 60, "retry_after": 7}},
+}
+
+
 def pytest_generate_tests(metafunc):
-    """A test of a `case` takes each row of the `cases` in the tables of its module."""
+    """A test of a `case` takes each row of the `streams` and the `answers` in the tables of its module."""
     if "case" in metafunc.fixturenames:
-        rows = list(_rows(read_tables(metafunc.module.__file__)["cases"]))
-        metafunc.parametrize("case", rows, ids=[case["of"] for case, *_ in rows])
+        rows = list(_rows(read_tables(metafunc.module.__file__)))
+        metafunc.parametrize("case", rows, ids=[case["of"] for _, case, *_ in rows])
 
 
-def _rows(cases):
-    for case in cases:
-        given = case.get("with", {})
-        for how in given if isinstance(given, list) else [given]:
-            for codes, rows in case["found"].items():
-                for row in rows:
-                    yield case, how, codes.split(), row if isinstance(row, dict) else {"sent": row}
+def _rows(tables):
+    for kind in ("streams", "answers"):
+        for case in tables.get(kind, ()):
+            given = case.get("with", {})
+            for how in given if isinstance(given, list) else [given]:
+                for codes, rows in case["found"].items():
+                    for row in rows:
+                        yield kind, case, how, codes.split(), row if isinstance(row, dict) else {"sent": row}
