@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 from service_contracts import SERVICE
+from tables import read_tables
 
 from wiretape.observations import (
     BytesArrived,
@@ -21,6 +22,8 @@ from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.channel.channel_log import EntryKind
 from wiretape_replay.channel.recorded_channels import build_channels
 from wiretape_replay.http_server.http_messages import BodyFraming
+
+TABLES = read_tables(__file__)
 
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"
@@ -113,6 +116,34 @@ def summary(entries):
     return parts
 
 
+@pytest.mark.parametrize("row", TABLES["logs"], ids=lambda row: row["of"])
+def test_connections_become_one_log(stage, row):
+    numbers = {}
+    for seconds, name, *what in row["steps"]:
+        if what[0] == "open":
+            cursor = what[-1].removeprefix("after ") if "after" in what[-1] else None
+            numbers[name] = stage.open(seconds, DELTAS if "deltas" in what else STREAM, cursor=cursor)
+        elif what[0].startswith("<"):
+            stage.end(numbers[name], seconds, Ending(what[0].strip("<>")))
+        else:
+            stage.send(numbers[name], seconds, *map(frame_of, what))
+    session = stage.session()
+    numbered = {number: name for name, number in numbers.items()}
+    assert summary(session.log.entries) == [text.encode() if "\n" in text else text for *_, text in row["log"]]
+    assert [round(entry.time_ns / SECOND) for entry in session.log.entries] == [seconds for seconds, *_ in row["log"]]
+    sources = [entry.source and f"{numbered[entry.source[0]]} {entry.source[1] or ''}" for entry in session.log.entries]
+    assert [(source or "").strip() for source in sources] == [source for _, source, _ in row["log"]]
+    assert stage.warnings == row.get("warnings", [])
+    assert session.keep_alive == row.get("keep-alive", ": keep-alive\n\n").encode()
+
+
+def frame_of(text):
+    """A frame of a table: an event with an id, a comment, or another event of a type."""
+    if "\n" in text:
+        return text.encode()
+    return event(int(text[4:])) if text.startswith("evt_") else live(*text.split())
+
+
 # What is kept.
 
 
@@ -174,167 +205,6 @@ def test_an_entry_has_the_fields_and_the_findings_of_its_event(stage):
 FINDINGS = [("EVT004", (1, 1)), ("EVT007", (1, 1)), ("EVT004", (1, 1)), ("EVT011", (1, 2)), ("RES001", (2, 1))]
 
 
-# Durable events, each once.
-
-
-def test_copies_are_recognised_by_their_id_and_keep_the_earliest_time(stage):
-    one = stage.open(10)
-    stage.send(one, 11, event(1), event(2))
-    stage.end(one, 12)
-    two = stage.open(13, cursor="evt_1")
-    stage.send(two, 14, event(2), event(3))
-    stage.send(two, 20, event(4))
-    entries = stage.entries()
-    assert summary(entries) == ["evt_1", "evt_2", "evt_3", "evt_4"]
-    assert [round(entry.time_ns / SECOND) for entry in entries] == [1, 1, 4, 10]
-    assert [entry.source for entry in entries] == [(1, 1), (1, 2), (2, 2), (2, 3)]
-    assert stage.warnings == []
-
-
-def test_an_event_that_only_a_later_connection_carried_is_put_in_order_by_sequence_without_delay(stage):
-    one = stage.open(10, cursor="evt_2")
-    stage.send(one, 11, event(3))
-    stage.send(one, 12, event(4))
-    stage.end(one, 13)
-    two = stage.open(60)
-    stage.send(two, 61, event(1), event(2), event(3), event(4), event(5))
-    entries = [entry for entry in stage.entries() if entry.kind is EntryKind.DURABLE]
-    assert summary(entries) == [f"evt_{number}" for number in range(1, 6)]
-    assert [round(entry.time_ns / SECOND) for entry in entries] == [1, 1, 1, 2, 51]
-
-
-def test_the_first_of_simultaneous_copies_is_kept(stage):
-    one, two = stage.open(1), stage.open(2)
-    stage.send(two, 3, event(1))
-    stage.send(one, 4, event(1), event(2))
-    stage.send(two, 5, event(2))
-    assert [entry.source for entry in stage.entries()] == [(2, 1), (1, 2)]
-
-
-# Live output, at its place.
-
-
-def test_ephemeral_events_and_comments_follow_the_durable_event_before_them(stage):
-    one = stage.open(1, DELTAS)
-    stage.send(one, 2, b": hello\n\n", live("a"), event(1), live("b"), b": k\n", live("c"), event(2), live("d"))
-    assert summary(stage.entries()) == [b": hello\n\n", "a", "evt_1", "b", b": k\n", "c", "evt_2", "d"]
-
-
-def test_events_that_two_connections_received_at_once_are_taken_once(stage):
-    one, two = stage.open(1, DELTAS), stage.open(1, DELTAS)
-    for number in (one, two):
-        stage.send(number, 2, event(1))
-    for number, text in enumerate("abcdef"):
-        if text < "e":
-            stage.send(one, 3 + number, live(text))
-        if text > "b":
-            stage.send(two, 3 + number, live(text))
-    stage.end(one, 20)
-    stage.send(two, 21, event(2), live("g"))
-    assert summary(stage.entries()) == ["evt_1", *"abcdef", "evt_2", "g"]
-
-
-def test_events_of_a_connection_without_deltas_go_between_the_deltas_of_another(stage):
-    one, two = stage.open(1), stage.open(1, DELTAS)
-    stage.send(one, 2, live("m", "message.started"))
-    stage.send(two, 2, live("m", "message.started"), live("a"))
-    stage.send(one, 3, live("n", "message.started"))
-    stage.send(two, 3, live("n", "message.started"), live("b"))
-    stage.end(two, 4)
-    stage.send(one, 5, live("o", "message.started"))
-    assert summary(stage.entries()) == ["m", "a", "n", "b", "o"]
-
-
-def test_repeated_deltas_of_a_later_connection_are_kept(stage):
-    one = stage.open(1, DELTAS)
-    stage.send(one, 2, event(1), live("a"), live("b"))
-    stage.end(one, 3, Ending.SERVICE_RESET)
-    two = stage.open(4, DELTAS, cursor="evt_1")
-    stage.send(two, 5, live("b"), live("c"), event(2))
-    assert summary(stage.entries()) == ["evt_1", "a", "b", "<service-reset>", "b", "c", "evt_2"]
-
-
-def test_ephemeral_events_of_a_connection_without_durable_ones_follow_its_cursor_or_their_time(stage):
-    one, two = stage.open(1, DELTAS), stage.open(2, DELTAS)
-    stage.send(one, 3, event(1), event(2))
-    stage.end(one, 4)
-    stage.send(two, 5, live("a"))
-    stage.end(two, 6)
-    three = stage.open(7, DELTAS, cursor="evt_1")
-    stage.send(three, 8, live("b"))
-    assert summary(stage.entries()) == ["evt_1", "b", "evt_2", "a"]
-
-
-def test_ephemeral_events_before_the_first_durable_event_of_a_connection_stay_before_it(stage):
-    one = stage.open(1, DELTAS)
-    stage.send(one, 2, event(1), event(2))
-    stage.end(one, 3)
-    two = stage.open(4, DELTAS)
-    stage.send(two, 5, live("a"), event(3))
-    assert summary(stage.entries()) == ["evt_1", "evt_2", "a", "evt_3"]
-
-
-def test_ephemeral_events_are_ordered_by_time_among_events_that_were_recorded_late(stage):
-    one = stage.open(1, cursor="evt_3")
-    stage.send(one, 2, event(4))
-    two = stage.open(3, DELTAS)
-    stage.send(two, 4, live("a"))
-    stage.end(two, 5)
-    stage.send(one, 6, event(5))
-    stage.end(one, 7)
-    stage.send(stage.open(8), 9, *(event(number) for number in range(1, 6)))
-    assert summary(stage.entries()) == ["evt_1", "evt_2", "evt_3", "evt_4", "a", "evt_5"]
-
-
-def test_late_ephemeral_events_do_not_delay_the_entries_after_them(stage):
-    one = stage.open(0, DELTAS)
-    stage.send(one, 1, event(1))
-    stage.send(one, 2, event(2))
-    stage.end(one, 3)
-    two = stage.open(100, DELTAS)
-    stage.send(two, 101, event(1), live("late"), event(2))
-    entries = [entry for entry in stage.entries() if entry.data != b": keep-alive\n\n"]
-    assert summary(entries) == ["evt_1", "late", "evt_2"]
-    assert [round(entry.time_ns / SECOND) for entry in entries] == [1, 2, 2]
-
-
-# Comments.
-
-
-def test_comments_are_taken_from_one_connection_at_a_time(stage):
-    one, two = stage.open(0), stage.open(1)
-    stage.send(one, 10, b": one\n\n")
-    stage.send(two, 11, b": two\n\n")
-    stage.end(one, 12)
-    stage.send(two, 26, b": two\n\n")
-    stage.end(two, 30)
-    session = stage.session()
-    assert summary(session.log.entries) == [b": one\n\n", b": two\n\n"]
-    assert session.keep_alive == b": two\n\n"
-
-
-def test_a_blank_line_belongs_only_to_the_comment_directly_before_it(stage):
-    stage.send(stage.open(0), 1, b": k\n\n\n", b": l\n", event(1), b"\n", event(2))
-    assert summary(stage.entries()) == [b": k\n\n\n", b": l\n", "evt_1", b"\n", "evt_2"]
-
-
-def test_a_session_without_comments_gets_the_default_keep_alive(stage):
-    stage.send(stage.open(0), 1, event(1))
-    assert stage.session().keep_alive == b": keep-alive\n\n"
-
-
-def test_gaps_between_connections_are_filled_with_keep_alives(stage):
-    one = stage.open(0)
-    stage.send(one, 5, event(1), b": k\n")
-    stage.end(one, 10, Ending.SERVICE_CLOSED)
-    two = stage.open(60, cursor="evt_1")
-    stage.send(two, 61, event(2))
-    entries = stage.entries()
-    assert summary(entries) == ["evt_1", b": k\n", "<service-closed>", b": k\n", b": k\n", b": k\n", "evt_2"]
-    assert [round(entry.time_ns / SECOND) for entry in entries] == [5, 5, 10, 25, 40, 55, 61]
-    assert entries[3].source is None
-
-
 def test_a_gap_of_years_gets_a_limited_number_of_keep_alives(stage):
     stage.end(stage.open(0), 1)
     stage.send(stage.open(3e9), 3e9, event(1))
@@ -353,41 +223,6 @@ def test_only_endings_by_the_service_are_replayed(builder, ending):
     if ending is Ending.SERVICE_INVALID:
         ending, kept = Ending.SERVICE_CLOSED, {Ending.SERVICE_CLOSED}
     assert summary(entries) == (["evt_1", f"<{ending}>"] if ending in kept else ["evt_1"])
-
-
-def test_an_ending_that_another_connection_survived_is_dropped(stage):
-    one, two = stage.open(1), stage.open(2)
-    for number in (one, two):
-        stage.send(number, 3, event(1))
-    stage.end(one, 4, Ending.COMPLETE)
-    stage.send(two, 5, event(2))
-    stage.end(two, 6, Ending.SERVICE_RESET)
-    assert summary(stage.entries()) == ["evt_1", "evt_2", "<service-reset>"]
-    (warning,) = stage.warnings
-    assert warning == (
-        "Session `s1`: the service ended exchange 1 while another stream of the channel continued; "
-        "this is not replayed as an ending."
-    )
-
-
-def test_simultaneous_endings_of_all_connections_are_one_ending(stage):
-    one, two = stage.open(1), stage.open(2)
-    stage.send(one, 3, event(1))
-    stage.send(two, 3, event(1))
-    stage.end(one, 4, Ending.SERVICE_RESET)
-    stage.end(two, 4, Ending.SERVICE_RESET)
-    three = stage.open(5)
-    stage.send(three, 6, event(1), event(2))
-    assert summary(stage.entries()) == ["evt_1", "<service-reset>", "evt_2"]
-
-
-def test_a_connection_without_a_recorded_end_ends_after_its_last_bytes(stage):
-    one = stage.open(0)
-    stage.send(one, 1, event(1))
-    two = stage.open(100, cursor="evt_1")
-    stage.send(two, 101, event(2))
-    stage.end(two, 102, Ending.SERVICE_CLOSED)
-    assert summary(entry for entry in stage.entries() if entry.data != b": keep-alive\n\n")[-1] == "<service-closed>"
 
 
 def test_connections_begin_with_their_response(stage):
