@@ -1,5 +1,6 @@
 """Rules of AG-UI that no primitive expresses.  What they remember of a stream or a thread is bounded."""
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,10 +107,7 @@ def span_order(event: Event, stream: Stream) -> Outcome:
         return _UNKNOWN
     key, is_start = _read(event.document, "messageId"), event.type == "REASONING_START"
     is_open = key in spans
-    if is_start:
-        spans[key] = None
-    else:
-        spans.pop(key, None)
+    _ = spans.setdefault(key) if is_start else spans.pop(key, None)
     if is_start is not is_open:
         return HELD
     return [_mismatch(f"the span `{key}` to {'open once' if is_start else 'be open'}", f"`{event.type}`", key)]
@@ -166,9 +164,15 @@ def frontend_result(event: Event, stream: Stream) -> Outcome:
     name = _calls(event, stream).get(_read(event.document, "toolCallId"), [None])[0]
     if event.type != "TOOL_CALL_RESULT" or name is None:
         return None
-    if name not in _values(stream.request_json, "tools", "name"):
-        return HELD
-    return [_mismatch(f"no result for the frontend tool `{name}`", "`TOOL_CALL_RESULT`")]
+    is_frontend = name in _values(stream.request_json, "tools", "name")
+    return [_mismatch(f"no result for the frontend tool `{name}`", "`TOOL_CALL_RESULT`")] if is_frontend else HELD
+
+
+def repeated_interrupt(event: Event, _stream: Stream) -> Outcome:
+    """Two interrupts of a run have the same `id`."""
+    ids = _values(event.document, "outcome", "interrupts", "id")
+    repeated = [key for key, count in Counter(ids).items() if count > 1]
+    return [_mismatch("a new `id` for each interrupt", f"`{key}` again", key) for key in repeated] if ids else None
 
 
 def _thread(event: Event, stream: Stream) -> dict[str, Any]:
@@ -193,18 +197,14 @@ def _thread(event: Event, stream: Stream) -> dict[str, Any]:
 
 def unanswered_call(event: Event, stream: Stream) -> Outcome:
     """A run begins although the client did not answer a call of a frontend tool of the run before."""
-    calls, answered = _thread(event, stream).get("calls"), _values(stream.request_json, "messages", "toolCallId")
-    missing = [key for key in calls or () if key not in answered]
-    return [_mismatch(f"a tool message for the call `{key}`", "none", key) for key in missing] if calls else None
+    calls, answered = _thread(event, stream).get("calls", ()), _values(stream.request_json, "messages", "toolCallId")
+    return [_mismatch(f"an answer to `{key}`", "none", key) for key in calls if key not in answered] if calls else None
 
 
 def uncovered_interrupt(event: Event, stream: Stream) -> Outcome:
     """A run begins although the client did not answer or abandon an interrupt of the run before."""
-    left, covered = _thread(event, stream).get("interrupts"), _values(stream.request_json, "resume", "interruptId")
-    missing = [key for key in left or () if key not in covered]
-    return (
-        [_mismatch(f"an entry for the interrupt `{key}` in `resume`", "none", key) for key in missing] if left else None
-    )
+    left, covered = _thread(event, stream).get("interrupts", ()), _values(stream.request_json, "resume", "interruptId")
+    return [_mismatch(f"an answer to `{key}`", "none", key) for key in left if key not in covered] if left else None
 
 
 def reused_run_id(event: Event, stream: Stream) -> Outcome:
