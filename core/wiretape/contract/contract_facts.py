@@ -311,7 +311,7 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
                 check_entity_name(name)
                 check_entity_name(entity.short or name)
                 entities[name] = Entity(name, **msgspec.structs.asdict(entity))
-        for name, type_ in layer.types.items():
+        for name, type_ in layer.types:
             types[name] = _merge(types.get(name, TypeTable()), type_)
         for name, text in layer.table.text.items():
             with layer.naming("text", name):
@@ -351,7 +351,7 @@ def _names(layers: Sequence[Layer]) -> Iterator[str]:
     """Yield the names of types, codes, fields and headers in a contract."""
     for layer in layers:
         table = layer.table
-        yield from [*table.names, *table.types, *(table.error.codes or ())]
+        yield from [*table.names, *(name for name, _ in layer.types), *(table.error.codes or ())]
         for entity in table.entity.values():
             yield from chain(*map(list_of, (entity.opens, entity.closes, entity.continues)))
         pointers = [*(list_of(entity.key) for entity in table.entity.values()), list_of(table.event.sequence)]

@@ -131,9 +131,10 @@ class Layer:
         return self.table.rule
 
     @property
-    def types(self) -> Mapping[str, TypeTable]:
-        """The tables of its types, also of those that only have a schema.  Raises InputError."""
-        return {name: TypeTable() for name in self.read_type_schemas()} | self.table.types
+    def types(self) -> Iterator[tuple[str, TypeTable]]:
+        """What it says about types: that they have a schema, and their tables.  Raises InputError."""
+        yield from ((name, TypeTable(schema=self.table.event.schemas)) for name in self.read_type_schemas())
+        yield from self.table.types.items()
 
     @property
     def extended(self) -> str | None:

@@ -147,7 +147,7 @@ def _lines(shown: Contract) -> Iterator[str]:
         yield from ["", "entities"]
     for entity in shown.entities.values():
         key = " and ".join(f"`{pointer}`" for pointer in entity.key) or "one at a time"
-        inside = f", inside {entity.within}" if entity.within else ""
+        inside = (", one at a time" if entity.single else "") + (f", inside {entity.within}" if entity.within else "")
         continues = f" over {entity.continues}" if entity.continues.patterns not in {(), ("*",)} else ""
         yield printable(f"  {entity.name}: {key}, from {entity.opens}{continues} to {entity.closes}{inside}")
     yield from _service_lines(shown.service)
