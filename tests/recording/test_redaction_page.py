@@ -28,7 +28,8 @@ from wiretape.observations import (
 )
 from wiretape.recording import RedactionPolicy, Writer, open_recording
 from wiretape_proxy.live_checker import LiveChecker
-from wiretape_replay.http_server.http_messages import HttpRequest, read_body, request_label
+from wiretape_replay.http_server.http_messages import HttpRequest, read_body
+from wiretape_replay.http_server.request_redaction import request_label
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
 

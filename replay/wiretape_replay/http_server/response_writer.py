@@ -16,8 +16,8 @@ from wiretape_replay.http_server.http_messages import (
     HttpRequest,
     HttpResponse,
     ResponseHead,
-    request_label,
 )
+from wiretape_replay.http_server.request_redaction import request_label
 
 CHUNKS_PER_TURN = 32
 """After this many chunks other streams get a turn, however fast this client reads."""

@@ -18,7 +18,8 @@ from wiretape.json_path import Difference, differences
 from wiretape.observations import Headers
 from wiretape.patterns import MISSING
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody, normalized_json, without_secrets
+from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody, normalized_json
+from wiretape_replay.http_server.request_redaction import without_secrets
 from wiretape_replay.verbatim.request_matching import (
     REDACTED,
     Matching,

@@ -28,8 +28,8 @@ from wiretape_replay.http_server.http_messages import (
     HttpRequest,
     RequestBody,
     ResponseHead,
-    without_secrets,
 )
+from wiretape_replay.http_server.request_redaction import without_secrets
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
