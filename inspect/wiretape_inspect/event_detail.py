@@ -12,11 +12,11 @@ from wiretape.event import Event, TimedFrame
 from wiretape.json_codec import UnreadableJson
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
-from wiretape.recording import Exchange, Recording
+from wiretape.recording import Exchange, Recording, known_rules
 from wiretape.rules.exchange import may_be_unread
 from wiretape.sse import FrameKind
 from wiretape.units import format_integer, format_size, format_time
-from wiretape_inspect.rule_output import reason_lines, recorded_rules
+from wiretape_inspect.rule_output import reason_lines
 from wiretape_inspect.terminal_output import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.view.stream_state import JoinedText, Span, State, state_at
@@ -98,7 +98,7 @@ def detail_lines(
         yield row_line(context.before, vocabulary)
     line = row_line(context.row, vocabulary)
     yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
-    rules = recorded_rules(recording)
+    rules = known_rules(recording.info.contracts)
     for found in recording.findings(exchange.number):
         if found.event == event.number:
             yield finding_line(found)

@@ -30,11 +30,10 @@ from wiretape import __version__
 from wiretape.errors import InputError
 from wiretape.event import Event as RecordedEvent
 from wiretape.observations import Ending, header
-from wiretape.recording import Exchange, Recording, open_recording, redact_urls
+from wiretape.recording import Exchange, Recording, known_rules, open_recording, redact_urls
 from wiretape.rules import Finding, Rule, Severity
 from wiretape.safe_text import shorten
 from wiretape.time_limit import call_within
-from wiretape_inspect.rule_output import recorded_rules
 
 EVENT_LIMIT = 1000
 """Events of a stream that its span contains; `wiretape.events` counts them all."""
@@ -173,7 +172,7 @@ def span_of(recording: Recording, exchange: Exchange) -> ReadableSpan:
     findings = list(recording.findings(exchange.number))
     events, attributes = _stream_events(recording, exchange) if exchange.is_stream else ([], {})
     started = recording.info.started_unix_ns
-    rules = recorded_rules(recording)
+    rules = known_rules(recording.info.contracts)
     events += [_finding_event(finding, started, rules) for finding in findings]
     parent = _parent(exchange)
     return ReadableSpan(

@@ -4,7 +4,7 @@ The texts come from the catalogue, and from the vectors, which are also tests.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from textwrap import wrap
@@ -26,7 +26,6 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Recording, settings_of
 from wiretape.rules import Rule, RuleSet
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
@@ -83,11 +82,6 @@ def examples_of(code: str, contract: RuleSet | None = None) -> tuple[Example, ..
         examples = [Example.of(vector, declaring) for vector in declaring.examples_of(code)]
     # `breaks` comes before `breaks-in-a-line`.
     return tuple(sorted(examples, key=lambda example: (not example.breaks, example.name)))
-
-
-def recorded_rules(recording: Recording) -> Mapping[str, Rule]:
-    """Return the rules that findings of a recording may name, by code: built-in ones, and those of its contracts."""
-    return {**CATALOGUE, **settings_of(recording.info.contracts).catalogue}
 
 
 def explain_command(rule: Rule, settings: Settings) -> str:

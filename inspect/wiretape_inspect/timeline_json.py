@@ -16,13 +16,13 @@ from wiretape.event import TimedFrame
 from wiretape.event_preview import is_utf8
 from wiretape.json_codec import UnreadableJson, dump_json, members_of, read_json
 from wiretape.labels import ending_label
-from wiretape.recording import Exchange, Recording, settings_of
+from wiretape.recording import Exchange, Recording, known_rules, settings_of
 from wiretape.rules import Finding, Rule
 from wiretape.rules.exchange import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
-from wiretape_inspect.rule_output import explain_command, recorded_rules
+from wiretape_inspect.rule_output import explain_command
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.filters import CompiledFilter
 from wiretape_inspect.view.stream_state import state_at
@@ -226,7 +226,7 @@ def recording_document(
 
 def rules_of(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, Any]:
     """Return the rules of some findings, by code."""
-    rules = recorded_rules(recording)
+    rules = known_rules(recording.info.contracts)
     codes = sorted({finding.code for finding in findings})
     found = [rules[code] for code in codes if code in rules]
     facts = {each.code: members_of(each, "name", "severity", "side", "clause") for each in found}

@@ -5,8 +5,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-import jsonschema_rs
-
 from wiretape.safe_text import shorten
 
 _MOST_PARTS = 20_000
@@ -26,6 +24,8 @@ class JsonSchema:
         """Raises ValueError."""
         self._parts = _SchemaSize(document).parts
         self._document = document
+        import jsonschema_rs  # noqa: PLC0415 - it takes long, and not every contract has schemas
+
         try:
             self._validator = jsonschema_rs.Draft202012Validator(
                 dict(document), pattern_options=jsonschema_rs.RegexOptions(), offline=True

@@ -12,6 +12,7 @@ from wiretape.recording.recording_builder import RecordingMetadata as RecordingM
 from wiretape.recording.recording_builder import RecordingSource as RecordingSource
 from wiretape.recording.recording_builder import build_recording as build_recording
 from wiretape.recording.recording_builder import join_contracts as join_contracts
+from wiretape.recording.recording_builder import known_rules as known_rules
 from wiretape.recording.recording_builder import list_exchanges as list_exchanges
 from wiretape.recording.recording_builder import move_observation as move_observation
 from wiretape.recording.recording_builder import observe_body as observe_body

@@ -4,7 +4,7 @@ The readers of file formats return a `RecordingSource`; here are also helpers to
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -14,14 +14,14 @@ from typing import Any
 import orjson
 
 from wiretape import __version__
-from wiretape.checker import Checker, Settings
+from wiretape.checker import CATALOGUE, Checker, Settings
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side, last_time_ns
 from wiretape.recording.recording_file import delete_recording, mark_as_probe
 from wiretape.recording.recording_writer import Writer
 from wiretape.recording.schema import MAX_UNIX_NS
 from wiretape.recording.table_rows import Capture
-from wiretape.rules import Finding
+from wiretape.rules import Finding, Rule
 from wiretape.safe_text import printable
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
@@ -159,6 +159,11 @@ def settings_of(contracts: str | None) -> Settings:
     with suppress(InputError):
         return Settings().with_contracts(load_recorded(contracts, "The recording"))
     return Settings()
+
+
+def known_rules(contracts: str | None) -> Mapping[str, Rule]:
+    """Return the rules that findings of a recording may name, by code: built-in ones, and those of its contracts."""
+    return {**CATALOGUE, **settings_of(contracts).catalogue}
 
 
 def join_contracts(recordings: Iterable[str | None]) -> str | None:

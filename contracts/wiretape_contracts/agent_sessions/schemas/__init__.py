@@ -6,10 +6,9 @@ HTTP statuses, and sees only the JSON of an event.
 """
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
-
-import jsonschema_rs
 
 _BASE = "json-schema:///"
 """The base URI against which jsonschema-rs resolves file names."""
@@ -25,7 +24,12 @@ class Schema:
         """The file name without its suffix."""
         self.document: dict[str, Any] = _DOCUMENTS[name]
         """The schema itself."""
-        self._is_valid = jsonschema_rs.Draft202012Validator(self.document, registry=_REGISTRY).is_valid
+        self._validate: Callable[[Any], bool] | None = None
+
+    def _is_valid(self, value: Any) -> bool:
+        if self._validate is None:
+            self._validate = _compile(self.document)
+        return self._validate(value)
 
     def is_valid(self, value: Any) -> bool:
         """Whether a JSON value, as Python objects, matches the schema."""
@@ -55,7 +59,15 @@ def _load_documents() -> dict[str, dict[str, Any]]:
 
 
 _DOCUMENTS = _load_documents()
-_REGISTRY = jsonschema_rs.Registry([(f"{_BASE}{name}.json", document) for name, document in _DOCUMENTS.items()])
+
+
+def _compile(document: dict[str, Any]) -> Callable[[Any], bool]:
+    """Return the validator of a schema; it is made when a value is first compared, because that takes long."""
+    import jsonschema_rs  # noqa: PLC0415
+
+    registry = jsonschema_rs.Registry([(f"{_BASE}{name}.json", each) for name, each in _DOCUMENTS.items()])
+    return jsonschema_rs.Draft202012Validator(document, registry=registry).is_valid
+
 
 SCHEMAS = {name: Schema(name) for name in _DOCUMENTS}
 """Every schema by its file name without the suffix."""
