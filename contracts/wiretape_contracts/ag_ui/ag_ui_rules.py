@@ -7,7 +7,7 @@ from typing import Any
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract import HELD, Event, Inconclusive, Outcome, Problem
-from wiretape.contract.contract_traffic import ContractStream as Stream
+from wiretape.contract.contract_stream import ContractStream as Stream
 from wiretape.event_format import shorten_value
 
 _MOST = 10_000

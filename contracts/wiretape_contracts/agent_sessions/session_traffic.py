@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from wiretape.contract.contract_model import Contract
 from wiretape.event import is_header_safe
 from wiretape.json_codec import find_repeated_keys
 from wiretape.observations import RequestStarted, ResponseStarted, header
@@ -105,7 +106,14 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
 
     rules: SessionRules
 
-    def __init__(self, engine: Engine, rules: Iterable[Rule], settings: TrafficSettings, upstream: str | None) -> None:
+    def __init__(
+        self,
+        _contract: Contract,
+        engine: Engine,
+        rules: Iterable[Rule],
+        settings: TrafficSettings,
+        upstream: str | None,
+    ) -> None:
         super().__init__(SessionRules(engine, rules))
         self._paths = ServicePaths(settings.base, upstream)
         self._idempotency_header = settings.idempotency_header

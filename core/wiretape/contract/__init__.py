@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wiretape.contract.contract_facts import Operation as Operation
     from wiretape.contract.contract_files import CodeUse as CodeUse
     from wiretape.contract.contract_model import Contract as Contract
-    from wiretape.contract.contract_traffic import ContractStream as Stream  # noqa: F401 - in the table
+    from wiretape.contract.contract_stream import ContractStream as Stream  # noqa: F401 - in the table
     from wiretape.event import Event as Event
     from wiretape.event_format import Entity as Entity
     from wiretape.event_format import EventType as EventType
@@ -32,7 +32,7 @@ _MODULES = {
     "wiretape.contract.contract_facts": ("Operation",),
     "wiretape.contract.contract_files": ("CodeUse",),
     "wiretape.contract.contract_model": ("Contract",),
-    "wiretape.contract.contract_traffic": ("Stream",),
+    "wiretape.contract.contract_stream": ("Stream",),
     "wiretape.event": ("Event",),
     "wiretape.event_format": ("Entity", "EventType"),
     "wiretape.rules.catalogue": ("HELD", "Inconclusive", "Outcome", "Problem", "Rule", "problem"),

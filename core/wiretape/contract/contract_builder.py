@@ -35,6 +35,7 @@ from wiretape.contract.contract_tables import (
     TrustedRuleTable,
     UniqueTable,
 )
+from wiretape.contract.contract_traffic import ContractTraffic
 from wiretape.contract.event_primitives import (
     Facts,
     Forbid,
@@ -138,7 +139,7 @@ def _load_recorded(recorded: RecordedContract, origin: str, code: CodeUse) -> Co
 def build_contract(contract_files: ContractFiles, name: str, reference: str | None = None) -> Contract:
     """Return the contract in a file and in those that it extends; see `Contract.reference`.  Raises InputError."""
     contract = replace(_Builder(read_layers(contract_files, name)).build(), reference=reference)
-    if contract.traffic is not None:
+    if contract.traffic is not ContractTraffic:
         # Its texts are of no use without its package.
         return replace(contract, file=name, rebuild=(load_contract, (contract.name,)))
     again = (contract_files, name, reference)
@@ -180,6 +181,8 @@ class _Builder:
         rules = tuple(self._rule(layer, index, table) for layer, index, table in tables)
         inherited = () if self._parent is None else self._parent.catalogue
         request, traffic = facts.operations[0].pattern.example(), self._traffic()
+        has_common = traffic is not ContractTraffic
+        apart = [each.code for layer, _, each in tables if each.breaks is None and (has_common or layer.name != COMMON)]
         return Contract(
             facts.name,
             facts.operations,
@@ -194,12 +197,8 @@ class _Builder:
             self._top.table.source,
             tuple(self._silence_limits),
             tuple(each for each in self._entities.values() if each in self._tracked),
-            traffic,
-            vector_codes=tuple(
-                table.code
-                for layer, _, table in tables
-                if table.breaks is None and table.code not in inherited and (traffic or layer.name != COMMON)
-            ),
+            traffic=traffic,
+            vector_codes=tuple(each for each in apart if each not in inherited),
             unknown_cursor_status=self._unknown_cursor_status,
             joined_texts=facts.joined_texts,
             names=facts.names,
@@ -242,10 +241,10 @@ class _Builder:
         return terms
 
     def _traffic(self) -> Any:
-        """Return what makes its traffic, if that is in Python."""
+        """Return what makes its traffic."""
         table = self._top.table
         name = table.traffic if isinstance(table, TrustedContractTable) else None
-        return None if name is None else resolve_name(name)
+        return ContractTraffic if name is None else resolve_name(name)
 
     def _tracked_entity(self, name: str) -> Entity:
         entity = find_entity(self._entities, name)

@@ -11,7 +11,14 @@ from typing import Any
 
 import orjson
 
-from wiretape.contract.contract_tables import AnyRuleTable, ContractTable, TrustedContractTable, TypeTable
+from wiretape.contract.contract_tables import (
+    MOST_CHARACTERS,
+    MOST_FILES,
+    AnyRuleTable,
+    ContractTable,
+    TrustedContractTable,
+    TypeTable,
+)
 from wiretape.contract.installed_contracts import installed_names
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
@@ -26,9 +33,6 @@ _EXTENDABLE = ("sse",)
 _OWN = frozenset({COMMON, *BUNDLED})
 """The names of the files that come with wiretape."""
 _MOST_LAYERS = 5
-MOST_FILES = 50
-MOST_CHARACTERS = 4_000_000
-"""Characters of all files of a contract: recordings store them."""
 
 
 class CodeUse(Enum):

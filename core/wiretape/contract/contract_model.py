@@ -6,16 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from wiretape.contract.contract_facts import ContractFacts
-from wiretape.contract.contract_traffic import ContractTraffic
 from wiretape.contract.service_terms import ServiceTerms
 from wiretape.event_format import Entity
 from wiretape.rules.catalogue import Rule, catalogue_of
-from wiretape.rules.engine import Engine, RuleBook
+from wiretape.rules.engine import Engine
 from wiretape.rules.exchange import SilenceLimit
 from wiretape.rules.traffic import Traffic, TrafficSettings
 from wiretape.rules.vectors import Vector, vectors_of
-
-_MOST_PARAMETERS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +42,10 @@ class Contract(ContractFacts):
     """The codes of rules that compare events with their request: those of a replay are for another one."""
     tracked_entities: tuple[Entity, ...] = ()
     """Those that rules are about, and what these are in."""
-    traffic: Callable[[Engine, Iterable[Rule], TrafficSettings, str | None], Traffic[Any, Any]] | None = None
-    """What makes its traffic, if that is in Python."""
+    traffic: "Callable[[Contract, Engine, Iterable[Rule], TrafficSettings, str | None], Traffic[Any, Any]]" = field(
+        kw_only=True
+    )
+    """What makes its traffic."""
     reference: str | None = field(default=None, kw_only=True)
     """The name or the file that `load_contract` found it by; None if it comes with a recording."""
     file: str = ""
@@ -79,9 +78,7 @@ class Contract(ContractFacts):
         self, engine: Engine, rules: Iterable[Rule], settings: TrafficSettings, upstream: str | None
     ) -> Traffic[Any, Any]:
         """Return the traffic of one recording; the engine runs the rules on it."""
-        if self.traffic is not None:
-            return self.traffic(engine, rules, settings, upstream)
-        return ContractTraffic(self, RuleBook(engine, rules), settings.keep_alive_tolerance_s)
+        return self.traffic(self, engine, rules, settings, upstream)
 
     def __reduce__(self) -> Any:
         if self.rebuild is None:

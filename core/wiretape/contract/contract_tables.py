@@ -11,6 +11,10 @@ from wiretape.rules.finding import Party, Severity
 
 MOST_ENTITIES = 6
 """Entities of a contract, with those of the contracts that it extends: a recording has a column for the key of each."""
+MOST_FILES = 50
+"""Files of a contract."""
+MOST_CHARACTERS = 4_000_000
+"""Characters of all files of a contract: recordings store them."""
 MOST_RULES = 300
 """Rules of a contract, with those of the contracts that it extends."""
 _Short = Annotated[str, Meta(min_length=1, max_length=300)]

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from hashlib import blake2b
 from typing import Any, Literal
 
-from wiretape.contract.contract_traffic import ContractStream
+from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.json_types import AllowedValues, name_types

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import unquote_plus
 
+from wiretape.contract.contract_stream import ContractExchange
 from wiretape.contract.contract_tables import ErrorAspect, ErrorTable, HeaderTable, RefusedTable
-from wiretape.contract.contract_traffic import ContractExchange
 from wiretape.contract.error_format import ErrorFormat
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.json_types import AllowedValues, RequiredFields

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
-from wiretape.contract.contract_traffic import ContractStream
+from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.facts import Fact
 from wiretape.contract.json_types import classes_of
 from wiretape.event import Event, Shape

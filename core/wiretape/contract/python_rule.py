@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from wiretape.contract.contract_traffic import ContractStream
+from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.primitive import EventPrimitive, EventSelection
 from wiretape.errors import InputError, describe_failure, describe_import_failure
 from wiretape.event import Event

@@ -1,16 +1,13 @@
 """The contracts that a recording stores: the texts of their files, so that it can be checked again anywhere."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta, Struct
 
-from wiretape.contract.contract_files import MOST_CHARACTERS, MOST_FILES
+from wiretape.contract.contract_tables import MOST_CHARACTERS, MOST_FILES
 from wiretape.errors import InputError
-
-if TYPE_CHECKING:
-    from wiretape.contract.contract_model import Contract
 
 MOST_CONTRACTS = 10
 _Name = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -26,10 +23,21 @@ class RecordedContract(Struct, forbid_unknown_fields=True):
     """The texts of its files by name; empty if it comes with wiretape, or was made in Python."""
 
 
+class StoredContract(Protocol):
+    """What a recording stores of a contract; see `RecordedContract`."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def file(self) -> str: ...  # noqa: D102
+    @property
+    def texts(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
 RecordedContracts = Annotated[list[RecordedContract], Meta(max_length=MOST_CONTRACTS)]
 
 
-def dump_contracts(contracts: "Sequence[Contract] | Sequence[RecordedContract]") -> str | None:
+def dump_contracts(contracts: Sequence[StoredContract]) -> str | None:
     """Return contracts as a recording stores them, as JSON; None for none."""
     recorded = [RecordedContract(each.name, each.file, dict(each.texts)) for each in contracts]
     return msgspec.json.encode(recorded).decode() if recorded else None

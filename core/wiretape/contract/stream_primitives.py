@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wiretape.bounded_dict import make_room
+from wiretape.contract.contract_stream import ContractChannel, ContractStream
 from wiretape.contract.contract_tables import Aspect
-from wiretape.contract.contract_traffic import ContractChannel, ContractStream
 from wiretape.contract.entity_tracker import Breach, JoinedText
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.primitive import (
