@@ -120,6 +120,12 @@ def test_a_rule_in_python_finds_problems_and_remembers(run, contract, recording)
     )
 
 
+def test_an_import_runs_the_code_that_it_may_run(run, contract, recording):
+    assert run("export", recording, "--format", "tape", "--output", "run.tape").exit_code == 0
+    imported = run("import", "run.tape", "--contract", contract, "--allow-code", "--output", "new.db")
+    assert "1 finding" in imported.output
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -74,6 +74,8 @@ class RecordingSource:
     findings: list[Finding] | None = None
     """The live findings in the file, once `observations` is exhausted.  None if its format cannot contain findings:
     the rules then check the recording."""
+    settings: Settings | None = None
+    """Those to check with then; None for the contracts of the recording, whose code does not run."""
     notes: list[str] = field(default_factory=list)
     """A sentence for everything that the format could not hold or the reader had to invent, once `observations` is
     exhausted."""
@@ -193,7 +195,7 @@ def _write(source: RecordingSource, writer: Writer) -> None:
     writer.store_rest()
     checker = None
     if source.findings is None:
-        settings = settings_of(source.metadata.contracts)
+        settings = source.settings or settings_of(source.metadata.contracts)
         checker = Checker(settings, readers=writer.tables.readers, upstream=writer.upstream)
     while writer.derive(checker.feed_read if checker is not None else None):
         pass

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.checker import Settings
 from wiretape.contract import Contract
 from wiretape.contract.contract_facts import ContractChoice
 from wiretape.contract.recorded_contracts import dump_contracts
@@ -82,7 +83,7 @@ def import_(
         source = _read(chosen, whole, url, contracts)
         if contracts:
             metadata = replace(source.metadata, contracts=dump_contracts(contracts))
-            source = replace(source, metadata=metadata, findings=None)
+            source = replace(source, metadata=metadata, findings=None, settings=Settings().with_contracts(contracts))
         write_recording(source, made)
     for note in source.notes:
         click.echo(printable(note), err=True)

@@ -68,7 +68,8 @@ def rule(
     """
     if folder is not None:
         if not all_ or format_ != "markdown" or code or contract:
-            raise click.UsageError("--output needs --all and --format markdown, and no CODE and no --contract.")
+            needs = "--output needs --all and --format markdown, and no CODE and no --contract"
+            raise click.UsageError(f"{needs}: `wiretape contract docs` writes the pages of a contract.")
         write_pages(folder, rule_output.pages())
         return
     if contract is None and code is not None and not _has_rule(code, CATALOGUE):
@@ -110,7 +111,12 @@ def _find_contract(code: str) -> str | None:
         with suppress(InputError):  # a broken package
             if _has_rule(code, load_contract(name).catalogue):
                 return name
-    _find_rules(code, known)
+    try:
+        _find_rules(code, known)
+    except InputError as error:
+        if str(error).endswith("?"):
+            raise
+        raise InputError(f"{str(error).removesuffix('.')}; for a rule of a contract file, use --contract.") from None
     return None
 
 
