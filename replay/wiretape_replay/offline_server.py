@@ -10,7 +10,7 @@ from functools import partial
 
 from wiretape.control_protocol import check_token
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
-from wiretape_replay.access.contract_errors import count_request_ids, malformed_request_handler
+from wiretape_replay.access.contract_errors import malformed_request_handler
 from wiretape_replay.channel.channel_log import LogEntry
 from wiretape_replay.channel.channel_streams import FaultySender
 from wiretape_replay.client_verdict.client_checker import ClientChecker
@@ -53,22 +53,23 @@ class OfflineServer:
         log: Callable[[str], None] | None,
         checker: ClientChecker | None,
         token: str | None,
-        ids: Callable[[], str] | None = None,
+        ids: Callable[[], str],
         bases: Collection[str] = ("",),
         identify: Identify | None = None,
     ) -> None:
         """`log` receives a line for each request; `token` is the control token, None generates one.
+
+        `ids` are the ids of the responses that do not come from a recording.
 
         `bases` are the base paths of the service, under which every request is judged.
         `identify` is for channels that no path names; see FaultSchedule.
 
         Raises InputError for a token that cannot be sent in a header.
         """
-        self.ids = ids or count_request_ids()
-        """Ids of the responses that do not come from a recording."""
+        self._ids = ids
         self.faults = FaultSchedule(script, contracts, identify)
         self._contracts = contracts
-        self._fault_actions = FaultActions(self.faults, self.ids) if script.faults else None
+        self._fault_actions = FaultActions(self.faults, self._ids) if script.faults else None
         self.faulty_sender = None if self._fault_actions is None else self._fault_actions.sender
         """Returns the sender of a stream that faults can hit; None without faults."""
         self.token = secrets.token_hex(16) if token is None else check_token(token)
@@ -103,7 +104,7 @@ class OfflineServer:
         if self._checker is not None:
             control.client_findings = self._checker.attribution.client.kept
             self._checker.on_finding.append(lambda _: control.changes.notify())
-        malformed = malformed_request_handler(self._contracts.main.errors, self.ids, allowed_methods)
+        malformed = malformed_request_handler(self._contracts.main.errors, self._ids, allowed_methods)
         api = ControlApi(control, self.token)
         server = HttpServer(handler, self._log, listener, malformed, control=api.respond)
         try:

@@ -185,7 +185,7 @@ def test_no_stored_finding_is_repeated_if_checks_fail_or_the_disk_is_full(is_ful
     writer, talk = begin(append=True)
     if is_full:
         with monkeypatch.context() as disk:
-            disk.setattr(writer._file._space, "has_room", False)
+            disk.setattr(writer._file.space, "has_room", False)
             assert writer.derive(check)
         while writer.derive(check):
             pass

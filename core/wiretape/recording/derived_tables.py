@@ -271,7 +271,7 @@ class DerivedTables:
 
     def _transact(self, statements: Callable[[], object]) -> bool:
         """Run statements in a transaction.  Returns whether that succeeded."""
-        if not self._parts[0].file.has_room:
+        if not self._parts[0].file.space.has_room:
             self.last_error = "the disk is full"
             return False
         error = write_transaction(self._connection, statements, self.on_locked)

@@ -67,7 +67,8 @@ class RecordingFile:
         """Called again and again while another process locks the file, with the seconds since the first attempt.
         Returns whether to try again."""
         self._lock = lock
-        self._space = space
+        self.space = space
+        """Room for what is written."""
         self.began_clock_ns = time.monotonic_ns()
         """The monotonic clock at `began_ns`: what follows takes milliseconds, and seconds in a large file."""
 
@@ -138,19 +139,6 @@ class RecordingFile:
         query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         return int(self.connection.execute(query).fetchone()[0])
 
-    @property
-    def has_room(self) -> bool:
-        """Whether the disk is not known to be full."""
-        return self._space.has_room
-
-    def find_room(self, size: int) -> bool:
-        """Set `has_room`: whether the disk has room for up to `size` bytes more."""
-        return self._space.find_room(size)
-
-    def has_reserve(self, size: int) -> bool:
-        """Whether `size` bytes can be written without what is reserved for the end of the recording."""
-        return self._space.has_reserve(size)
-
     def merge_journal(self) -> None:
         """Merge the journal into the file, so that it begins again, if nothing prevents that."""
         with suppress(sqlite3.Error):
@@ -206,7 +194,7 @@ class RecordingFile:
             self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
         unlock(self._lock)
-        self._space.close()
+        self.space.close()
 
     def _insert_capture(self, capture: Capture, number: int | None = None) -> None:
         (started,) = self.connection.execute("SELECT started_unix_ns FROM recording").fetchone()

@@ -340,7 +340,7 @@ class Writer:
         if has_lost := error is not None:
             batch.drop_bytes(str(error))
             self._file.merge_journal()
-            if self._is_ending or self._file.has_reserve(_ROW_BYTES * len(batch.changed)):
+            if self._is_ending or self._file.space.has_reserve(_ROW_BYTES * len(batch.changed)):
                 error = self._store([])
         batch.start_next()
         if error is None:
@@ -359,7 +359,7 @@ class Writer:
     def _store_runs(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
         """Store the batch in one transaction, if the disk has room for these runs."""
         size = sum(len(run.data) + _CHUNK_BYTES * len(run.ends) for run in runs)
-        if not self._file.find_room(size + size // 4 + _ROW_BYTES * len(self._batch.changed)):
+        if not self._file.space.find_room(size + size // 4 + _ROW_BYTES * len(self._batch.changed)):
             error = sqlite3.OperationalError("the disk is full")
             self.last_error = str(error)
             return error
