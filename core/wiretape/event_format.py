@@ -202,6 +202,13 @@ def shorten_value(value: Any) -> str | int:
     return f"hash {blake2b(data, digest_size=16).hexdigest()}"
 
 
+def read_number(value: Any) -> int | None:
+    """Return an integer, or the one that a text of at most 18 digits stands for; otherwise None."""
+    if type(value) is str and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    return value if type(value) is int else None
+
+
 def join_key(key: Key) -> str | None:
     """Return the key of an entity as one text; None if it is empty."""
     return "/".join(map(str, key)) or None

@@ -137,6 +137,11 @@ CASES = {
         ['{"n": 5}', LOST, "", '{"n": 9}'],
         "inconclusive",
     ),
+    "a gap in texts of digits": (
+        'counter = { fact = "id", by_one = true }',
+        [b"id: 9\ndata: {}\n\nid: x\ndata: {}\n\nid: 11\ndata: {}\n\n"],
+        "Expected `id` to be 10, got 11.",
+    ),
     "a start after a loss": (
         'counter = { fact = "/n", starts_at = 0 }',
         [LOST, "", '{"n": 9}'],

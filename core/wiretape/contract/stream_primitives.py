@@ -20,7 +20,7 @@ from wiretape.contract.primitive import (
     is_damaged,
 )
 from wiretape.event import Event
-from wiretape.event_format import Entity, shorten_value
+from wiretape.event_format import Entity, read_number, shorten_value
 from wiretape.observations import Ending, header
 from wiretape.patterns import MISSING, Globs, Pointer
 from wiretape.rules.catalogue import (
@@ -225,7 +225,7 @@ class _Count:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counter(EventPrimitive):
-    """A number increases from event to event of a stream."""
+    """A number, or a text of digits, increases from event to event of a stream."""
 
     on: EventSelection
     fact: Fact
@@ -239,8 +239,8 @@ class Counter(EventPrimitive):
 
     def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare the number with the one before."""
-        value = self.fact.read(event)
-        if type(value) is not int:
+        value = read_number(self.fact.read(event))
+        if value is None:
             return None
         state = stream.memory.get(self, _Count)
         before, has_gap = state.last, state.has_gap
@@ -257,11 +257,11 @@ class Counter(EventPrimitive):
         return [mismatch(f"`{self.fact}` to be {expected}", f"{value}", event=event, value=value, before=before)]
 
     def _check_first(self, value: int, event: Event, stream: ContractStream) -> Outcome:
-        cursor = stream.cursor
-        if cursor is not None and cursor.isdecimal() and len(cursor) < 19 and event.cursor == str(value):
+        cursor = read_number(stream.cursor)
+        if cursor is not None and event.cursor == str(value):
             # The cursor names a number of the same kind.
-            if value <= int(cursor):
-                return self._problem(f"above the cursor {int(cursor)}", value, event, int(cursor))
+            if value <= cursor:
+                return self._problem(f"above the cursor {cursor}", value, event, cursor)
             return HELD
         if self.starts_at is None or not stream.is_from_start:
             return None
