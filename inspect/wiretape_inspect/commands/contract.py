@@ -18,6 +18,7 @@ from wiretape.labels import count_of
 from wiretape.safe_text import printable
 from wiretape_inspect import rule_output
 from wiretape_inspect.atomic_output import open_output
+from wiretape_inspect.commands.contract_learn import learn
 from wiretape_inspect.commands.rule import write_pages
 from wiretape_inspect.contract_options import allow_code_option, load_contracts, run_examples
 from wiretape_inspect.terminal_output import write_lines
@@ -29,6 +30,9 @@ def contract() -> None:
 
     `wiretape report --contract` checks recordings with one.
     """
+
+
+contract.add_command(learn)
 
 
 @contract.command("list")
