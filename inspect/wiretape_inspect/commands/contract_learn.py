@@ -10,15 +10,15 @@ import click
 
 from wiretape.contract import CodeUse
 from wiretape.errors import InputError
-from wiretape.files import PATH
+from wiretape.files import PATH, check_free, check_writable
 from wiretape.labels import count_of
 from wiretape.recording import Recording
 from wiretape.recording.rotated_parts import open_wholes
 from wiretape.safe_text import printable
 from wiretape.toml_files import read_toml_text
-from wiretape_inspect.atomic_output import check_output, open_output
+from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.contract_options import allow_code_option, load_contracts
-from wiretape_inspect.report.remote_files import expand_name, shown_name
+from wiretape_inspect.report.remote_files import expand_name, is_url, shown_name
 from wiretape_inspect.terminal_output import write_lines
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def learn(
     from wiretape_inspect.learning.path_templates import slug  # noqa: PLC0415
 
     if output is not None:
-        check_output(output, force=force, recording=None)
+        check_free(output, [Path(name) for name in names if not is_url(name)], force=force)
+        check_writable(output)
     text = None if update is None else read_toml_text(update)
     with ExitStack() as opened:
         learner = Learner(_open(names, opened), least)
@@ -124,5 +125,6 @@ def _lines(found: "ContractUpdate") -> Iterator[str]:
         yield printable(f"contradicted  {code}  {count_of(each.findings, 'finding')}, the first in {where}")
         yield printable(f"              {first.message}")
     yield from (printable(f"new           {addition}") for addition in found.additions)
+    yield from (printable(f"not added     {rule}") for rule in found.refuted)
     rules, additions = count_of(len(found.contradictions), "rule"), count_of(len(found.additions), "addition")
     yield f"{rules} contradicted, {additions}."

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
+from msgspec import to_builtins
 
 from wiretape.checker import Checker, Settings
+from wiretape.checker.contract_examples import check_examples, find_in_example
 from wiretape.contract import CodeUse
 from wiretape.contract.contract_builder import PRIMITIVES, build_contract
-from wiretape.contract.contract_files import ContractFiles
+from wiretape.contract.contract_files import ContractFiles, read_layers
 from wiretape.contract.contract_model import Contract
 from wiretape.errors import InputError
 from wiretape.labels import count_of
@@ -44,6 +46,8 @@ class ContractUpdate:
     """What is new, each in a few words."""
     text: str = ""
     """The contract with the additions."""
+    refuted: list[str] = field(default_factory=list)
+    """Rules that hold in the recordings, but not in an example of the contract, each in a few words."""
 
 
 class ContractUpdater:
@@ -74,14 +78,19 @@ class ContractUpdater:
             taken.add(rule.name)
         set_codes(rules, *self._next_code())
         head = "\n".join([edited.rstrip("\n") + "\n", *operation_tables(operations), *type_tables(types)])
-        rules, _ = self._learner.keep_true(
-            rules, self._build("\n".join([head, *rule_tables(rules, all_rules=True)]), code)
-        )
+        contract = self._build("\n".join([head, *rule_tables(rules, all_rules=True)]), code)
+        rules, _ = self._learner.keep_true(rules, contract)
+        refuted = _find_refuted(contract, rules)
+        update.refuted += [f"rule {rule.name}: {refuted[rule.code]}" for rule in rules if rule.code in refuted]
+        rules = [rule for rule in rules if not rule.is_weak and rule.code not in refuted]
         set_codes(rules, *self._next_code())
-        ExampleSearch(self._build("\n".join([head, *rule_tables(rules, all_rules=True)]), code), rules).run(
-            learned.samples
-        )
-        rules = [rule for rule in rules if rule.breaks is not None and not rule.is_weak]
+        contract = self._build("\n".join([head, *rule_tables(rules, all_rules=True)]), code)
+        ExampleSearch(contract, rules).run(learned.samples)
+        rules = [rule for rule in rules if rule.breaks is not None]
+        # The contract may add to what the request of an example has.
+        results = check_examples(self._build("\n".join([head, *rule_tables(rules)]), code))
+        failed = {each.example.code for each in results if each.problem}
+        rules = [rule for rule in rules if rule.code not in failed]
         update.additions += [f"rule {rule.name} ({rule.primitive}): {rule.observed}" for rule in rules]
         update.text = "\n".join([head, *rule_tables(rules)]) if update.additions else self._text
         self._build(update.text, code)
@@ -141,12 +150,9 @@ class ContractUpdater:
 
     def _new_rules(self, learned: Learned) -> list[RuleDraft]:
         """Return the rules that the contract does not have, about facts and entities that it has."""
-        known = [
-            (key, subject_of(key, table[key]))
-            for table in self._document.get("rule", [])
-            for key in PRIMITIVES
-            if key in table
-        ]
+        layers = read_layers(ContractFiles(self._path.parent, code=CodeUse.SKIP), self._path.name)
+        given = [(key, getattr(rule, key)) for layer in layers for rule in layer.rules for key in PRIMITIVES]
+        known = [(key, subject_of(key, to_builtins(value))) for key, value in given if value not in (None, False, True)]
         names = self._entity_names(learned.draft.entities)
         found = []
         for rule in learned.draft.rules:
@@ -154,8 +160,6 @@ class ContractUpdater:
                 if rule.value["entity"] not in names:
                     continue
                 rule.value = {**rule.value, "entity": names[rule.value["entity"]]}
-            if rule.primitive == "schema" and not any("schema" in table for table in learned.draft.types.values()):
-                continue
             if not rule.is_weak and self._can_say(rule, learned) and (rule.primitive, rule.subject) not in known:
                 found.append(rule)
         return found
@@ -185,6 +189,17 @@ class ContractUpdater:
         codes = [rule["code"] for rule in self._document.get("rule", [])] or ["LRN000"]
         family = codes[0].rstrip("0123456789")
         return family, 1 + max(int(code[-3:]) for code in codes if code.rstrip("0123456789") == family)
+
+
+def _find_refuted(contract: Contract, rules: Sequence[RuleDraft]) -> dict[str, str]:
+    """Return the codes of the rules with a finding in the examples of others, each with one of these."""
+    codes = {rule.code for rule in rules}
+    found: dict[str, str] = {}
+    for example in contract.examples:
+        for finding in find_in_example(contract, example)[0] if example.code not in codes else ():
+            if finding.code in codes:
+                found.setdefault(finding.code, f"{example.name} of {example.code} has a finding")
+    return found
 
 
 def _types_of(shape: ValueShape) -> str:

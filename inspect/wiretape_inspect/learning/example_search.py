@@ -181,17 +181,15 @@ class ExampleSearch:
     def run(self, samples: Sequence[Sample]) -> None:
         """Give each rule a stream that breaks it, and one that keeps it, as far as they are found."""
         keeping: dict[str, Sample] = {}
-        breaking: dict[str, tuple[tuple[int, int, int], Sample, Codes]] = {}
+        breaking: dict[str, tuple[tuple[int, int], Sample, Codes]] = {}
         for sample in samples:
             smaller = self._find_keeping(sample, keeping)
             for changed in self._changes(smaller):
-                if self._left <= 0 or all(
-                    code in breaking and breaking[code][0][:2] == (0, 1) for code in self._drafts
-                ):
+                if self._left <= 0 or all(code in breaking and breaking[code][0] == (0, 1) for code in self._drafts):
                     break
                 broken, _ = self._check(changed)
                 for code in sorted(broken & self._drafts.keys()):
-                    score = len(broken - self._weak - {code}), len(broken), len(changed.body)
+                    score = len(broken - self._weak - {code}), len(broken)
                     if code not in breaking or score < breaking[code][0]:
                         breaking[code] = score, changed, broken
         for code, (_, sample, most) in breaking.items():

@@ -49,8 +49,9 @@ class Learner:
 
     def __init__(self, recordings: Sequence[Recording], least: int) -> None:
         """What has fewer than `least` observations is weak.  Raises InputError."""
-        order = [(digest_of(each.observations()) if len(recordings) > 1 else b"", each) for each in recordings]
-        self.recordings = [each for _, each in sorted(order, key=lambda item: item[0])]
+        # One that is given twice shows nothing more.
+        known = {digest_of(each.observations()) if len(recordings) > 1 else b"": each for each in recordings}
+        self.recordings = [known[digest] for digest in sorted(known)]
         self._least = least
 
     def new_contract(self, name: str) -> str:

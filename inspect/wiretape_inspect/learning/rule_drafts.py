@@ -1,10 +1,11 @@
 """The draft of a contract: what a survey of recordings shows, as tables and rules of a contract file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wiretape.labels import count_of
+from wiretape.patterns import list_of
 from wiretape_inspect.learning.entity_search import FoundEntity, FoundText, one_or_list
 from wiretape_inspect.learning.field_survey import FieldSurvey, Survey, TypeSurvey
 from wiretape_inspect.learning.path_templates import FoundOperation, slug, unique_name
@@ -54,10 +55,12 @@ def subject_of(primitive: str, value: Any) -> Any:
     """Return what a rule is about: rules with one primitive and one subject say the same, or contradict each other."""
     if primitive in {"first", "last", "schema"}:
         return None
-    if isinstance(value, dict):
-        parts = [value.get(key) for key in ("fact", "entity", "aspects", "final", "text", "deltas")]
-        return parts[0] if parts[1] is None else parts[1] if parts[1:] == [parts[1], None, None, None, None] else parts
-    return value
+    if not isinstance(value, Mapping):
+        return value if isinstance(value, str) else tuple(sorted(value))
+    if "entity" in value:
+        parts = [list_of(value.get(key)) for key in ("aspects", "deltas", "final", "text")]
+        return (value["entity"], *parts) if any(parts) else value["entity"]
+    return value.get("fact")
 
 
 @dataclass(slots=True)
