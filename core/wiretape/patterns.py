@@ -207,12 +207,16 @@ class RequestFlag:
 
     def is_in(self, target: str) -> bool:
         """Whether a request has it, whatever the case of its value."""
-        query = target.partition("#")[0].partition("?")[2]
-        try:
-            pairs = parse_qsl(query, max_num_fields=_MOST_PARAMETERS)
-        except ValueError:
-            return False
+        pairs = query_pairs(target)
         return any(name == self.name and value.lower() == self._value.lower() for name, value in pairs)
+
+
+def query_pairs(target: str) -> list[tuple[str, str]]:
+    """Return the names and values of the query parameters of a request; none if there are very many."""
+    try:
+        return parse_qsl(target.partition("#")[0].partition("?")[2], max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        return []
 
 
 def path_of(target: str) -> str:

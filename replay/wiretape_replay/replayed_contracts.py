@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wiretape.bounded_dict import cache_short
-from wiretape.contract.contract_facts import ContractChoice, ContractFacts, Operation
+from wiretape.contract.contract_facts import ContractChoice, ContractFacts
 from wiretape.contract.contract_model import Contract
+from wiretape.contract.contract_operation import Operation
 from wiretape.contract.service_terms import ErrorWriter, Limit
 from wiretape.event_format import Entity
 from wiretape.input_validation import choices_hint

@@ -11,7 +11,7 @@ from wiretape_contracts.agent_sessions.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = ROOT / "contracts" / "wiretape_contracts" / "agent_sessions"
-EXEMPT = [CONTRACT / f"{name}.py" for name in ("__init__", "error_codes", "event_types", "operations")]
+EXEMPT = [CONTRACT / f"{name}.py" for name in ("__init__", "contract_document", "operations")]
 SOURCES = [
     path
     for folder in ("core", "contracts", "proxy", "replay", "inspect")

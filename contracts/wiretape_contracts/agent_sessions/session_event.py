@@ -7,7 +7,7 @@ from wiretape.event_format import EventType
 from wiretape.event_preview import block_texts
 from wiretape.json_codec import sequence_in
 from wiretape.patterns import Pointer
-from wiretape_contracts.agent_sessions.event_types import DELTA_TYPES
+from wiretape_contracts.agent_sessions.contract_document import DELTA_TYPES
 
 _NO_OFFSET = timedelta(0)
 _TEXT = Pointer("/delta/text")

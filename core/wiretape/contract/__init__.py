@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wiretape.contract.contract_builder import load_contract as load_contract
-    from wiretape.contract.contract_facts import Operation as Operation
     from wiretape.contract.contract_files import CodeUse as CodeUse
     from wiretape.contract.contract_model import Contract as Contract
+    from wiretape.contract.contract_operation import Operation as Operation
     from wiretape.contract.contract_stream import ContractStream as Stream  # noqa: F401 - in the table
     from wiretape.event import Event as Event
     from wiretape.event_format import Entity as Entity
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "wiretape.contract.contract_builder": ("load_contract",),
-    "wiretape.contract.contract_facts": ("Operation",),
+    "wiretape.contract.contract_operation": ("Operation",),
     "wiretape.contract.contract_files": ("CodeUse",),
     "wiretape.contract.contract_model": ("Contract",),
     "wiretape.contract.contract_stream": ("Stream",),

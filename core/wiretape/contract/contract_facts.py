@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 
 from wiretape.bounded_dict import cache_short
 from wiretape.contract.contract_files import BUNDLED, CodeUse, ContractFiles, Layer, open_files, read_layers
+from wiretape.contract.contract_operation import CursorPlace, Operation
 from wiretape.contract.contract_tables import (
     MOST_ENTITIES,
     ErrorFormatTable,
@@ -30,74 +30,15 @@ from wiretape.contract.recorded_contracts import RecordedContract, parse_contrac
 from wiretape.contract.vocabulary import JoinedTextTypes, check_entity_name
 from wiretape.errors import InputError
 from wiretape.event_format import PLAIN, Entity, EventFormat
-from wiretape.http_headers import cursor_in
 from wiretape.input_validation import choices_hint
-from wiretape.observations import RequestStarted, header, is_header_name
+from wiretape.observations import RequestStarted
 from wiretape.patterns import RequestFlag, RequestPattern, list_of
 
 _DETECT = re.compile(r"^\s*detect\s*=", re.MULTILINE)
 """The key of a file that says that its contract is detected."""
-_MOST_PARAMETERS = 1000
 T = TypeVar("T", bound=msgspec.Struct)
 ContractSource = tuple[ContractFiles, str]
 """The files of a contract, and the name of the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class CursorPlace:
-    """Where requests have the cursor."""
-
-    place: str
-    """`header` or `query`."""
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> "CursorPlace":
-        """Parse `header:NAME` or `query:NAME`.  Raises ValueError."""
-        place, _, name = text.partition(":")
-        if place not in {"header", "query"} or not is_header_name(name):
-            raise ValueError(f"expected header:NAME or query:NAME, for example header:Last-Event-ID, got {text!r}")
-        return cls(place, name)
-
-    def read(self, request: RequestStarted) -> str | None:
-        """Return the cursor in a request; None without any."""
-        if self.place == "header":
-            return cursor_in(header(request.headers, self.name))
-        query = request.target.partition("?")[2].partition("#")[0]
-        try:
-            pairs = parse_qsl(query, max_num_fields=_MOST_PARAMETERS)
-        except ValueError:
-            return None
-        return next((value for name, value in pairs if name == self.name and value), None)
-
-    def remove_from(self, target: str) -> str:
-        """Return a request target without the cursor."""
-        path, mark, query = target.partition("#")[0].partition("?")
-        if self.place == "header" or not mark:
-            return target
-        kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != self.name]
-        return f"{path}?{'&'.join(kept)}" if kept else path
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """Requests that a contract applies to."""
-
-    name: str
-    pattern: RequestPattern
-    cursor: CursorPlace | None = None
-    channel: str | None = None
-    """The name of the segment of the path that names the channel."""
-    begins_at_start: bool = True
-    """Whether a stream without a cursor begins with the first event of its channel."""
-    deltas: RequestFlag | None = None
-    """With what requests ask for deltas; None if streams always have them."""
-    is_stream: bool = True
-    """Whether a response may be a stream."""
-    is_open_ended: bool = False
-    """Whether streams go on until somebody closes them, so that a channel has no last event."""
-    example: str = ""
-    """The target of a request that matches, if the contract has one."""
 
 
 @dataclass(frozen=True, slots=True)

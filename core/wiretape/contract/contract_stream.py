@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from wiretape.contract.contract_facts import ContractFacts, Operation
+from wiretape.contract.contract_operation import Operation
 from wiretape.contract.entity_tracker import EntityTracker
 from wiretape.event import Event
-from wiretape.event_format import Entity
+from wiretape.event_format import Entity, EventFormat
 from wiretape.json_codec import read_json
 from wiretape.observations import BytesArrived, RequestStarted, Side, header
 from wiretape.patterns import MISSING
@@ -85,7 +85,7 @@ class ContractStream(EventStream):
     def __init__(
         self,
         exchange: ContractExchange,
-        contract: ContractFacts,
+        event_format: EventFormat,
         entities: Iterable[Entity],
         channel: ContractChannel,
         silences: Sequence[SilenceMonitor],
@@ -105,7 +105,7 @@ class ContractStream(EventStream):
         deltas = exchange.operation.deltas
         self.deltas_requested = deltas.is_in(exchange.request.target) if deltas is not None and is_known else None
         """Whether the request asks for deltas; None if streams always have them, or it is unknown."""
-        self.has_named_channel = exchange.operation.channel is not None or contract.format.channel is None
+        self.has_named_channel = exchange.operation.channel is not None or event_format.channel is None
         """Whether its channel is known: from the request, or from an event."""
         self.last: Event | None = None
         """The event before the current one."""

@@ -78,7 +78,7 @@ class ContractTraffic(Traffic[ContractExchange, ContractStream]):
             SilenceMonitor(response.time_ns, limit, self._tolerance_s) for limit in self._contract.silence_limits
         ]
         contract, channel = self._contract, self._find_channel(exchange)
-        return ContractStream(exchange, contract, contract.tracked_entities, channel, silences)
+        return ContractStream(exchange, contract.format, contract.tracked_entities, channel, silences)
 
     def add_event(self, stream: ContractStream, event: Event) -> None:
         """Run the common rules on an event, and those of the contract if it has data that can be read."""
