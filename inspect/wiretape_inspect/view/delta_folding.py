@@ -91,7 +91,7 @@ class StreamFold:
         pause = self._pause.row(self._pause.last_byte_ns)
         for row in (self._growing, pause):
             if isinstance(row, DeltaRow):
-                yield row
+                yield replace(row)  # a copy: the row still grows
             elif row is not None:
                 yield from self._shown(row)
 
@@ -156,7 +156,7 @@ class StreamFold:
     def _fold_delta(self, event: Event, gap_ns: int) -> Iterator[StreamRow]:
         row = self._growing
         if isinstance(row, DeltaRow) and row.type == event.type and row.keys == event.keys:
-            self._growing = row.extended(event)
+            row.add(event)
             return
         yield from self._release()
         self._growing = DeltaRow.of(event, gap_ns)

@@ -5,7 +5,7 @@ keep-alives are counted in a `PauseRow`.  An event with a finding is never folde
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wiretape.event import Event
 from wiretape.event_preview import PREVIEW, truncate
@@ -50,7 +50,7 @@ def event_rows(recording: Recording, exchange: Exchange, first: int = 1) -> Iter
         since_ns = event.time_ns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeltaRow:
     """Consecutive deltas of the same type and the same entities."""
 
@@ -81,20 +81,16 @@ class DeltaRow:
         """The row of a single delta."""
         number, time_ns, frame = event.number, event.time_ns, event.frame
         row = cls(number, number, time_ns, gap_ns, time_ns, event.type, event.keys, frame.start, frame.end)
-        return row.extended(event)
+        row.add(event)
+        return row
 
-    def extended(self, event: Event) -> "DeltaRow":
-        """The row with one more delta."""
-        room = PREVIEW - len(self.preview)
-        return replace(
-            self,
-            last_event=event.number,
-            until_ns=event.time_ns,
-            count=self.count + 1,
-            characters=self.characters + len(event.text or ""),
-            preview=self.preview + event.preview[:room] if room else self.preview,
-            end=event.frame.end,
-        )
+    def add(self, event: Event) -> None:
+        """Add one more delta."""
+        self.last_event, self.until_ns, self.end = event.number, event.time_ns, event.frame.end
+        self.count += 1
+        self.characters += len(event.text or "")
+        if room := PREVIEW - len(self.preview):
+            self.preview += event.preview[:room]
 
 
 @dataclass(frozen=True, slots=True)
