@@ -6,6 +6,7 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
+from tables import read_tables
 
 from wiretape.checker import Checker, Settings
 from wiretape.rules import Verdict
@@ -14,6 +15,8 @@ from wiretape_contracts.agent_sessions.state import client_state, event_log, run
 from wiretape_contracts.agent_sessions.state.event_log import LEAST_EVENTS, EventBudget, EventLog
 from wiretape_contracts.agent_sessions.state.runs import MOST_RUNS, SessionRuns
 from wiretape_contracts.agent_sessions.state.session_state import SessionRegistry
+
+TABLES = read_tables(__file__)
 
 PATH = "/v1/sessions/ses_1"
 STREAM = f"GET {PATH}/events/stream?event_deltas=true"
@@ -545,27 +548,7 @@ def test_an_unknown_cursor_makes_the_replay_inconclusive(three):
 
 @pytest.mark.parametrize(
     ("then", "now", "same"),
-    [
-        ("1", "1.0", True),
-        ("100", "1e2", True),
-        ("123456789012345678901234567890", "123456789012345678901234567890", True),
-        ("123456789012345678901234567890", "1234567890123456789012345678901", False),
-        ("18446744073709551617", "18446744073709551618", False),
-        ("-9223372036854775809", "-9223372036854775810", False),
-        ("18446744073709551615", "18446744073709551615.0", True),
-        ("1e400", "1e401", False),
-        ("1e400", "10.0E+399", True),
-        ("1e-400", "0", False),
-        ("0.1", "0.10000000000000000001", False),
-        ("-0.0", "0", True),
-        ("9" * 4400, "9" * 4401, True),
-        (r'"\ud800"', r'"\uD800"', True),
-        (r'"\u00e4"', '"ä"', True),
-        ('"1"', "1", False),
-        ("1", "true", False),
-        ("[1, 2]", "[2, 1]", False),
-        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', True),
-    ],
+    [*TABLES["json-values"], ("9" * 4400, "9" * 4401, True)],
 )
 def test_events_are_compared_as_json_values(event, then, now, same):
     texts = [event(1, data={"x": "@"}).replace('"@"', value) for value in (then, now)]
