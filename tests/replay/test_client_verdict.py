@@ -15,11 +15,11 @@ from wire_bytes import durable_event
 
 from wiretape.checker import Checker, Settings
 from wiretape.cli import wiretape
+from wiretape.contract.service_terms import Limit
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, RequestEnded, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Severity, parse_service_base
-from wiretape_contracts.agent_sessions import Limit
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.access.access_settings import AccessPolicy
 from wiretape_replay.client_verdict.client_checker import ClientChecker

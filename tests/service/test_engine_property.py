@@ -11,7 +11,7 @@ from service_contracts import SERVICE
 from wiretape import TrafficBuilder, check
 from wiretape.observations import Ending
 from wiretape.rules import Party
-from wiretape_contracts.agent_sessions import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
+from wiretape_contracts.agent_sessions import TERMINAL_RUN_TYPES
 from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
 from wiretape_contracts.agent_sessions.stand_in.scenario_steps import (
     Ask,
@@ -197,7 +197,7 @@ class Wire(TrafficBuilder):
         """The client opens the stream, from its last event."""
         self.at_ns = self.heard_ns = at_ns
         headers = () if self.cursor is None else (("Last-Event-ID", self.cursor),)
-        target = STREAM.path.format(session_id=SESSION) + "?event_deltas=true"
+        target = f"/v1/sessions/{SESSION}/events/stream?event_deltas=true"
         self.reader = LogReader(self.log, len(self.log), cursor=self.cursor, deltas=True)
         self.stream = self.request("GET", target, headers=headers).respond_stream()
         self.carry(at_ns)
@@ -237,8 +237,8 @@ class Wire(TrafficBuilder):
 
     def execute(self, command):
         self.at_ns = command.time_ns
-        target = {CommandKind.CREATE: PATH, CommandKind.CANCEL: CANCEL.path, CommandKind.RESUME: RESUME.path}
-        exchange = self.request("POST", target[command.kind].format(session_id=SESSION, run_id=command.run_id))
+        what = {CommandKind.CREATE: "", CommandKind.CANCEL: "/{}/cancel", CommandKind.RESUME: "/{}/resume"}
+        exchange = self.request("POST", PATH + what[command.kind].format(command.run_id))
         answer = answer_of(self.engine, command, f"req_{exchange.number}")
         headers = (("Content-Type", "application/json"), *answer.headers)
         exchange.respond(answer.status, headers=headers, body=answer.body)
