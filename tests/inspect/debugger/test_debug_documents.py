@@ -41,7 +41,8 @@ async def test_recording_has_its_exchanges_findings_and_rules(tape, message, ope
     ]
     assert [(found["code"], found["exchange"], found["event"]) for found in document["findings"]] == [("SEQ001", 1, 1)]
     assert document["rules"]["SEQ001"]["name"] == "sequence-not-increasing"
-    assert set(document["rules"]["SEQ001"]) == {"name", "severity", "side", "clause", "about", "why", "fix"}
+    keys = {"name", "severity", "side", "clause", "about", "why", "fix", "explain"}
+    assert set(document["rules"]["SEQ001"]) == keys
 
 
 async def test_rows_equal_those_of_show(session, client, run):
