@@ -8,6 +8,7 @@ reads it from there.
 
 import argparse
 import asyncio
+import copy
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -18,14 +19,16 @@ from aiohttp import web
 
 Json = dict[str, Any]
 _PAUSE_S = 0.02
-_SNAPSHOT = """{
+SNAPSHOT: Json = json.loads("""{
     "object": "response", "status": "in_progress", "created_at": 1764288000, "completed_at": null, "output": [],
     "error": null, "incomplete_details": null, "instructions": null, "metadata": {}, "usage": null, "reasoning": null,
     "tool_choice": "auto", "parallel_tool_calls": true, "store": true, "temperature": 1, "top_p": 1, "top_logprobs": 0,
     "presence_penalty": 0, "frequency_penalty": 0, "max_output_tokens": null, "max_tool_calls": null,
     "truncation": "disabled", "service_tier": "default", "text": {"format": {"type": "text"}},
-    "safety_identifier": null, "prompt_cache_key": null
-}"""
+    "safety_identifier": null, "prompt_cache_key": null,
+    "model": "demo", "tools": [], "background": false, "previous_response_id": null
+}""")
+"""A response that has begun, without its id."""
 _THOUGHTS = ["I look ", "it up."]
 _WORDS = ["Good ", "morning", ", ", "Rome", "!"]
 _ARGUMENTS = ['{"city"', ': "Rome"}']
@@ -40,7 +43,7 @@ class Response:
         self.changed = asyncio.Condition()
         self.is_done = False
         """Whether it has its last event."""
-        self.snapshot: Json = json.loads(_SNAPSHOT) | {
+        self.snapshot: Json = copy.deepcopy(SNAPSHOT) | {
             "id": f"resp_{number}",
             "model": request.get("model") or "demo",
             "tools": request.get("tools") or [],

@@ -29,14 +29,19 @@ class _Items:
     ids: dict[int, Any] = field(default_factory=dict)
     done: dict[int, Any] = field(default_factory=dict)
     """Their status when they were done."""
+    has_all: bool = True
+    """Whether every item had its index."""
 
     def add(self, event: Event) -> bool:
         """Add an item that begins or ends; return whether the event is about one."""
         index, item = event.document.get("output_index"), event.document.get("item")
-        if event.type in {_ADDED, _DONE} and type(index) is int and type(item) is dict:
+        if event.type not in {_ADDED, _DONE}:
+            return False
+        self.has_all &= type(index) is int and type(item) is dict
+        if type(index) is int and type(item) is dict:
             key, items = ("id", self.ids) if event.type == _ADDED else ("status", self.done)
             put_bounded(items, index, item.get(key), _MOST)
-        return event.type in {_ADDED, _DONE}
+        return True
 
 
 def other_item_id(event: Event, stream: Stream) -> Outcome:
@@ -67,7 +72,7 @@ def output_differs(event: Event, stream: Stream) -> Outcome:
     items: _Items = stream.memory.get(output_differs, _Items)
     response = event.document.get("response")
     output = response.get("output") if type(response) is dict else None
-    if items.add(event) or type(output) is not list:
+    if items.add(event) or type(output) is not list or not items.has_all:
         return None
     if not stream.is_complete:
         return _PARTIAL

@@ -1,0 +1,60 @@
+"""The contracts for the Responses API: their examples, streams of other projects, and what their clients do."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from wiretape.checker import Checker, Settings
+from wiretape.checker.contract_examples import check_examples, find_in_example
+from wiretape.contract import load_contract
+from wiretape.traffic_builder import TrafficBuilder
+from wiretape_contracts.open_responses.demo_server import SNAPSHOT
+
+STREAMS = tomllib.loads((Path(__file__).parent / "data" / "streams.toml").read_text("utf-8"))
+NAMES = ("openai", "open-responses")
+
+
+def body_of(lines, *, has_event_lines=True):
+    """Yield the frames of a stream."""
+    for number, line in enumerate(lines.strip().splitlines()):
+        name, _, data = line.partition(" {")
+        if not data or line.startswith("{"):
+            yield f"data: {line}\n\n"
+            continue
+        type_ = name if name == "error" else f"response.{name}"
+        event = {"type": type_, "sequence_number": number} | json.loads("{" + data)
+        event = {key: value for key, value in event.items() if value is not None}
+        if "response" in event:
+            event["response"] = SNAPSHOT | event["response"]
+        event_line = f"event: {type_}\n" if has_event_lines else ""
+        yield f"{event_line}data: {json.dumps(event)}\n\n"
+
+
+def found_in(name, traffic):
+    checker = Checker(Settings(contracts=(load_contract(name),)))
+    found = [each for seen in traffic.observations() for each in checker.feed(seen)] + checker.finish()
+    return sorted({each.code for each in found})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_does_what_it_says_in_pieces_of_any_size(name):
+    contract = load_contract(name)
+    assert [result.problem for result in check_examples(contract) if result.problem] == []
+    for example in contract.examples:
+        whole, _ = find_in_example(contract, example)
+        in_bytes, _ = find_in_example(contract, example, 1)
+        assert [(each.code, each.message) for each in in_bytes] == [(each.code, each.message) for each in whole]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_of_another_project_breaks_the_rules_that_it_breaks(name):
+    stream = STREAMS[name]
+    frames = "".join(body_of(stream["events"], has_event_lines=stream.get("has-event-lines", True))).encode()
+    traffic = TrafficBuilder()
+    traffic.request("POST", "/v1/responses").respond_stream().send(frames).end()
+    openai, open_responses = (found_in(contract, traffic) for contract in NAMES)
+    assert openai == stream["codes"]
+    own = [code for code in openai if not code.startswith("OAI")]
+    assert open_responses == sorted([*own, *stream.get("only-open", [])])
