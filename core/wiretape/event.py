@@ -265,7 +265,7 @@ class Event(TimedFrame):
             return "empty data" if self.has_data else "no data line, so clients ignore it"
         if self.value is UnreadableJson.TOO_COMPLEX:
             return "unreadable: nested too deeply, or a number is too long"
-        if type(self.value) is not dict:
+        if type(self.value) is not dict and not self.format.declares(self.type):
             return "not a JSON object"
         return "" if is_utf8(self.data) else "not UTF-8"
 

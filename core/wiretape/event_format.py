@@ -155,6 +155,10 @@ class EventFormat:
         """The class of its events, if their facts are read in Python."""
         self._types: dict[str, EventType] = {}
 
+    def declares(self, name: str) -> bool:
+        """Whether the durability of a type is declared, as that of a literal such as `[DONE]`."""
+        return name in self._durable_types
+
     def describe(self, name: str) -> EventType:
         """Return what is known about a type of events."""
         known = self._types.get(name)

@@ -58,3 +58,19 @@ def test_a_stream_of_another_project_breaks_the_rules_that_it_breaks(name):
     assert openai == stream["codes"]
     own = [code for code in openai if not code.startswith("OAI")]
     assert open_responses == sorted([*own, *stream.get("only-open", [])])
+
+
+def test_show_has_the_text_of_each_part_and_what_each_item_is(tmp_path):
+    stream = STREAMS["reasoning-summary-and-text"]
+    traffic = TrafficBuilder()
+    traffic.request("POST", "/v1/responses").respond_stream().send("".join(body_of(stream["events"])).encode()).end()
+    traffic.write(tmp_path / "run.db", contracts=("openai",))
+    spans = [json.loads(line) for line in succeed("show", tmp_path / "run.db", "--entities", "--json").output.splitlines()]
+    names = [(span["row"], span[span["row"]]["id"], span[span["row"]]["name"]) for span in spans]
+    assert names == [
+        ("item", "0", "reasoning"),
+        ("item", "1", "message"),
+        ("part", "1/0", "It is fine."),
+        ("summary", "0/0", "Hm, Rome."),
+    ]
+    assert "not a JSON object" not in succeed("show", tmp_path / "run.db").output

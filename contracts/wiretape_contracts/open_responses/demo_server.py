@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import copy
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
@@ -202,9 +203,10 @@ def main() -> None:
     """Serve until Ctrl-C."""
     parser = argparse.ArgumentParser(description="Serve a small Responses API for demonstrations and tests.")
     parser.add_argument("--port", type=int, default=8000)
-    port = parser.parse_args().port
-    sys.stdout.write(f"Serving the Responses API on http://127.0.0.1:{port}/v1; Ctrl-C to stop.\n")
-    web.run_app(make_app(), host="127.0.0.1", port=port, print=None)
+    sock = socket.create_server(("127.0.0.1", parser.parse_args().port))
+    sys.stdout.write(f"Serving the Responses API on http://127.0.0.1:{sock.getsockname()[1]}/v1; Ctrl-C to stop.\n")
+    sys.stdout.flush()
+    web.run_app(make_app(), sock=sock, print=None)
 
 
 if __name__ == "__main__":

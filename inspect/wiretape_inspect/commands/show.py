@@ -202,7 +202,7 @@ def _entity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json
         found = entity_spans(recording, exchanges, vocabulary)
         if as_json:
             for entity in vocabulary.entities.values():
-                spans = _named_spans(recording, found, entity)
+                spans = with_names(recording, found.spans[entity.name].values(), entity)
                 about = {"row": entity.name, f"{vocabulary.channel}_id": channel}
                 yield from (dump_json({**about, entity.name: span}) for span in spans)
         else:
@@ -229,18 +229,12 @@ def timeline_lines(
             yield from make_lines(recording, exchange, findings.get(exchange.number, ()), take)
 
 
-def _named_spans(recording: Recording, found: EntitySpans, entity: Entity) -> Iterable[Span]:
-    """Return the spans of an entity; those inside another one have the content of their first event as a name."""
-    spans = found.spans[entity.name].values()
-    return spans if entity.within is None else with_names(recording, spans)
-
-
 def _span_lines(recording: Recording, found: EntitySpans) -> Iterator[Line]:
     """Yield the lines of the entities, one kind after another."""
     entities = found.vocabulary.entities.values()
     width = _column_width([key for entity in entities for key in found.spans[entity.name]])
     for entity in entities:
-        for span in _named_spans(recording, found, entity):
+        for span in with_names(recording, found.spans[entity.name].values(), entity):
             yield _span_line(entity, span, width, found.vocabulary)
     if not any(found.spans.values()):
         yield wrapped(" and ".join(f"no {entity.label}s" for entity in entities) or "the contract has no entities")

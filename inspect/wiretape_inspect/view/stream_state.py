@@ -14,6 +14,7 @@ from wiretape.content_encoding import is_identity
 from wiretape.contract.vocabulary import JoinedTextTypes, Vocabulary
 from wiretape.event import Event
 from wiretape.event_format import Entity
+from wiretape.patterns import MISSING
 from wiretape.recording import Exchange, Gap, Recording
 from wiretape_inspect.view.timeline_rows import GAP_NS, Keys
 
@@ -21,6 +22,10 @@ MAX_NAMED = 50
 """Number of spans whose first event is looked up."""
 MAX_FOLDED = 50
 """Number of silences that are listed: the longest ones."""
+MAX_READ = 1000
+"""Number of events that are read for the name of a span."""
+LONGEST_TEXT = 1000
+"""Characters of the joined text of a span after which no more is read."""
 MAX_SPANS = 1000
 """Number of spans of an entity that are listed: more cannot be told apart."""
 MAX_TEXT = 100_000
@@ -53,7 +58,7 @@ class Span:
     events: int = 0
     """Number of its events; replayed events count again."""
     name: str = ""
-    """The content of the event that opened it, if it was looked up."""
+    """Its joined text, or the content of the event that opened it, if it was looked up."""
 
     @property
     def is_open(self) -> bool:
@@ -132,14 +137,41 @@ def entity_spans(recording: Recording, exchanges: Sequence[Exchange], vocabulary
     return found
 
 
-def with_names(recording: Recording, spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield spans, the first `MAX_NAMED` with the content of their first event."""
+def with_names(recording: Recording, spans: Iterable[Span], entity: Entity | None = None) -> Iterator[Span]:
+    """Yield spans, the first `MAX_NAMED` with the content of their first event.
+
+    Those of an `entity` have more: their whole text instead, if they have any, and an outermost one its title.
+    """
     spans = iter(spans)
     for span in islice(spans, MAX_NAMED):
+        if entity is not None and span.began is not None:
+            yield replace(span, name=_name_of(recording, span, span.began, entity))
+            continue
         began = None if span.name else span.began
         event = next(recording.events(began.exchange, began.event), None) if began else None
         yield replace(span, name=event.preview) if event is not None else span
     yield from spans
+
+
+def _name_of(recording: Recording, span: Span, began: EventLocation, entity: Entity) -> str:
+    if entity.within is None and entity.title is None:
+        return ""
+    first, length = "", 0
+    texts: list[str] = []
+    for event in islice(recording.events(began.exchange, began.event), MAX_READ):
+        if not first:
+            title = MISSING if entity.title is None else entity.title.read(event.json)
+            first = (title if isinstance(title, str) else "") if entity.within is None else span.name or event.preview
+        keys = event.keys
+        is_innermost = keys.get(entity.name) == span.id and next(reversed(keys)) == entity.name
+        if is_innermost and event.text is not None:
+            texts.append(event.text)
+            length += len(event.text)
+        is_last = span.ended is not None and (event.exchange, event.number) == (span.ended.exchange, span.ended.event)
+        if is_last or length > LONGEST_TEXT:
+            break
+    text = "".join(texts)
+    return f"{first} {text}".strip() if entity.within is None else text or first
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +221,7 @@ def overview(recording: Recording, exchange: Exchange) -> Overview:
 def _overview_of(recording: Recording, found: EntitySpans, entity: Entity, began_ns: int) -> EntityOverview:
     spans = list(found.spans[entity.name].values())
     longest = _longest(spans, began_ns)
-    shown = longest if entity.within is None else with_names(recording, longest)
+    shown = with_names(recording, longest, entity)
     return EntityOverview(tuple(shown), len(spans), len(found.open[entity.name]))
 
 
