@@ -52,8 +52,8 @@ def test_report_finds_what_breaks_a_contract(run, recording):
     report = json.loads(result.stdout)
     found = [(each["code"], each["exchange"], each["event"], each["message"]) for each in report["findings"]]
     assert found == [
-        ("ORS004", 2, 1, "Expected `[DONE]` last, got `response.completed` before the response ended."),
         ("STR001", 2, 1, "Expected the event `1` after the cursor `0`, got `2`."),
+        ("ORS004", 2, 1, "Expected `[DONE]` last, got `response.completed` before the response ended."),
     ]
     rules = {rule["code"]: rule for rule in report["rules"]}
     assert rules["ORS004"]["name"] == "no-done"

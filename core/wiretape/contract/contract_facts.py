@@ -82,6 +82,8 @@ class ContractFacts:
     def find_operation(self, method: str, target: str) -> tuple[Operation | None, Mapping[str, str]]:
         """Return the first operation that a request matches, and the segments that its path names."""
         for operation in self.operations:
+            if operation.when is not None and not operation.when.is_in(target):
+                continue
             if (parameters := operation.pattern.match(method, target)) is not None:
                 return operation, parameters
         return None, {}
@@ -364,6 +366,8 @@ def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
     path = ("operations", name)
     with layer.naming(*path, "request"):
         pattern = RequestPattern(table.request)
+    with layer.naming(*path, "when"):
+        when = None if table.when is None else RequestFlag(table.when)
     with layer.naming(*path, "cursor"):
         cursor = None if table.cursor is None else CursorPlace.parse(table.cursor)
     with layer.naming(*path, "channel"):
@@ -377,7 +381,7 @@ def _operation(layer: Layer, name: str, table: OperationTable) -> Operation:
         if table.example is not None and pattern.match(pattern.method.replace("*", "GET"), table.example) is None:
             raise ValueError(f"expected a target that matches {table.request}, got {table.example!r}")
     settings = (deltas, table.stream, table.open_ended, table.example or "")
-    return Operation(name, pattern, cursor, channel, begins == "start", *settings)
+    return Operation(name, pattern, when, cursor, channel, begins == "start", *settings)
 
 
 def _merge(below: T, above: T) -> T:

@@ -45,6 +45,8 @@ class Operation:
 
     name: str
     pattern: RequestPattern
+    when: RequestFlag | None = None
+    """The parameter that requests need to belong to it; None if they need none."""
     cursor: CursorPlace | None = None
     channel: str | None = None
     """The name of the segment of the path that names the channel."""

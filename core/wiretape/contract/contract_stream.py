@@ -97,6 +97,8 @@ class ContractStream(EventStream):
         self.channel = channel
         channel.streams += 1
         self.cursor = exchange.cursor
+        self.can_resume = exchange.operation.cursor is not None
+        """Whether its request can have a cursor."""
         is_known = not exchange.request.is_invented
         self.is_from_start = is_known and self.cursor is None and exchange.operation.begins_at_start
         """Whether it begins with the first event of its channel."""

@@ -41,6 +41,8 @@ class OperationTable(Struct, forbid_unknown_fields=True):
     """Requests that the contract applies to."""
 
     request: _Short
+    when: _Short | None = None
+    """With which parameter requests belong to it: `query:NAME=VALUE`."""
     cursor: _Short | None = None
     channel: _Short | None = None
     begins: Literal["start", "now"] | None = None

@@ -1,7 +1,7 @@
 """Primitives about the order of streams: what is first, next and last, counters, entities, cursors and silence."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wiretape.bounded_dict import make_room
@@ -213,7 +213,8 @@ class Last(EventPrimitive):
         if end.tail is not None:
             return _CUT_IN_EVENT
         got = "no event" if last is None else _type(last)
-        at = None if last is None else Location.of(last)
+        # It is about the last event, but shows only when the stream ends: a fault may have ended it.
+        at = None if last is None else replace(Location.of(last), time_ns=end.time_ns)
         return [mismatch(f"{self.types} last", f"{got} before {end.ended_by_service}", at=at, event=last)]
 
 
@@ -586,7 +587,7 @@ class Reconnect(EventPrimitive):
 
     def _compare(self, stream: ContractStream, reader: _Reader, cursors: SeenValues) -> Outcome:
         last = reader.last
-        if last is None or reader.streams > 1 or stream.request.is_invented:
+        if last is None or reader.streams > 1 or stream.request.is_invented or not stream.can_resume:
             return None
         cursor = None if stream.cursor is None else str(shorten_value(stream.cursor))
         at = Location(stream.exchange, stream.request.time_ns)

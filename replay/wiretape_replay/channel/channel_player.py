@@ -121,4 +121,4 @@ class ChannelPlayer:
         errors = described.facts.errors
         if errors is None or errors.code_of(ErrorCase.UNKNOWN_CHANNEL) is None:
             return None
-        return None if described.channel in self._known else described.channel
+        return None if described.channel in self._known | self.channels.keys() else described.channel

@@ -68,10 +68,10 @@ def build_channels(
                 found.by_exchange[part[0].exchange.number] = channel
                 continue
             found.left_out.update(exchange.number for exchange in group.exchanges)
+            # A path can also name a channel that only events named in the recording.
+            found.by_path[facts.contract.name, group.name] = channel
             for key, exchanges in group.by_key.items():
-                if key is None:
-                    found.by_path[facts.contract.name, group.name] = channel
-                else:
+                if key is not None:
                     first = next(exchange.number for exchange in exchanges if is_served(exchange))
                     found.by_exchange[first] = channel
                     found.left_out.discard(first)
