@@ -5,10 +5,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from invoke import succeed
 
 from wiretape.checker import Checker, Settings
 from wiretape.checker.contract_examples import check_examples, find_in_example
 from wiretape.contract import load_contract
+from wiretape.contract.recorded_contracts import dump_contracts
+from wiretape.recording.recording_builder import RecordingMetadata, RecordingSource, build_recording
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_contracts.open_responses.demo_server import SNAPSHOT
 
@@ -64,8 +67,11 @@ def test_show_has_the_text_of_each_part_and_what_each_item_is(tmp_path):
     stream = STREAMS["reasoning-summary-and-text"]
     traffic = TrafficBuilder()
     traffic.request("POST", "/v1/responses").respond_stream().send("".join(body_of(stream["events"])).encode()).end()
-    traffic.write(tmp_path / "run.db", contracts=("openai",))
-    spans = [json.loads(line) for line in succeed("show", tmp_path / "run.db", "--entities", "--json").output.splitlines()]
+    metadata = RecordingMetadata("http://service.test", 0, contracts=dump_contracts((load_contract("openai"),)))
+    build_recording(RecordingSource(metadata, iter(traffic.observations())), tmp_path / "run.db")
+    spans = [
+        json.loads(line) for line in succeed("show", tmp_path / "run.db", "--entities", "--json").output.splitlines()
+    ]
     names = [(span["row"], span[span["row"]]["id"], span[span["row"]]["name"]) for span in spans]
     assert names == [
         ("item", "0", "reasoning"),
