@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guides" / "test-a-responses-client.md").read_text("utf-8")
 CLIENTS = ROOT / "tests" / "clients"
 SERVER = [sys.executable, "-m", "wiretape_contracts.open_responses.demo_server", "--port", "0"]
-TIMES = re.compile(r" +[\d.]+ m?s| in [\d.]+s =+|=+ |\d+ of 36 | · \d+ inconclusive \(.*\)")
+TIMES = re.compile(r" +[\d.]+ m?s| in [\d.]+s =+|=+ |\d+ of 36 |\b1[34] events| · \d+ inconclusive \(.*\)")
 DROP = '[[fault]]\ndo = "drop"\nafter = { type = "response.output_text.delta" }\nskip = 2\ntimes = 1\n'
 ANSWER = "Good morning, Rome!"
 
@@ -70,12 +70,12 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_the_recording_has_what_the_guide_shows(folder):
-    file = folder / "run.db"
+def test_the_recording_has_what_the_guide_shows(folder, monkeypatch):
+    monkeypatch.chdir(folder)
     (report,), (entities,) = console("wiretape report"), console("wiretape show")
-    assert missing([line.replace("run.db", str(file)) for line in report], succeed("report", file).output) == []
-    assert missing(entities, succeed("show", file, "--entities").output) == []
-    assert "no findings" in succeed("report", file, "--contract", "open-responses").output
+    assert missing(report, succeed("report", "run.db").output) == []
+    assert missing(entities, succeed("show", "run.db", "--entities").output) == []
+    assert "no findings" in succeed("report", "run.db", "--contract", "open-responses").output
 
 
 def test_the_client_fails_as_shown_and_passes_when_fixed(folder):

@@ -13,6 +13,7 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -55,11 +56,11 @@ class Response:
     async def write(self) -> None:
         """Write its events, with pauses."""
         for type_, fields in self._events():
-            event = {"type": type_, "sequence_number": len(self.events), **fields}
-            async with self.changed:
-                self.events.append(json.loads(json.dumps(event)))
-                self.changed.notify_all()
+            event = {"type": type_, "sequence_number": len(self.events), **copy.deepcopy(fields)}
             await asyncio.sleep(_PAUSE_S)
+            async with self.changed:
+                self.events.append(event)
+                self.changed.notify_all()
         async with self.changed:
             self.is_done = True
             self.changed.notify_all()
@@ -193,9 +194,10 @@ def make_app() -> web.Application:
 async def _stream(request: web.Request, response: Response, after: int) -> web.StreamResponse:
     stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await stream.prepare(request)
-    async for event in response.read(after):
-        await stream.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
-    await stream.write(b"data: [DONE]\n\n")
+    with suppress(ConnectionResetError):  # the client is gone
+        async for event in response.read(after):
+            await stream.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await stream.write(b"data: [DONE]\n\n")
     return stream
 
 
