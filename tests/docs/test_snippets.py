@@ -161,7 +161,7 @@ def check_pip(block: Block, words: list[str]) -> None:
         names.remove("wheels")
     assert command in {"install", "wheel"}
     for name in names:
-        where, extra = re.fullmatch(r"([^\[]*)(?:\[(\w+)\])?", name).groups()
+        where, extra = re.fullmatch(r"([^\[<]*)(?:\[(\w+)\])?(?:<\d+)?", name).groups()
         assert where in {".", f"./{WHEEL}", f"./dist/{WHEEL}", "wiretape", *others}
         assert extra in {None, *extras}
 
