@@ -4,13 +4,16 @@ import json
 import tomllib
 from pathlib import Path
 
+import httpx
 import pytest
 from invoke import succeed
+from running import PATIENCE_S, Running
 
 from wiretape.checker import Checker, Settings
 from wiretape.checker.contract_examples import check_examples, find_in_example
 from wiretape.contract import load_contract
 from wiretape.contract.recorded_contracts import dump_contracts
+from wiretape.observations import Ending
 from wiretape.recording.recording_builder import RecordingMetadata, RecordingSource, build_recording
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_contracts.open_responses.demo_server import SNAPSHOT
@@ -63,15 +66,33 @@ def test_a_stream_of_another_project_breaks_the_rules_that_it_breaks(name):
     assert open_responses == sorted([*own, *stream.get("only-open", [])])
 
 
-def test_show_has_the_text_of_each_part_and_what_each_item_is(tmp_path):
-    stream = STREAMS["reasoning-summary-and-text"]
+@pytest.fixture
+def recording(tmp_path):
+    """A response whose client was gone before its last line."""
+    frames = list(body_of(STREAMS["reasoning-summary-and-text"]["events"]))[:-1]
     traffic = TrafficBuilder()
-    traffic.request("POST", "/v1/responses").respond_stream().send("".join(body_of(stream["events"])).encode()).end()
+    stream = traffic.request("POST", "/v1/responses", body=b"{}").respond_stream().send("".join(frames).encode())
+    stream.end(Ending.CLIENT_CLOSED)
     metadata = RecordingMetadata("http://service.test", 0, contracts=dump_contracts((load_contract("openai"),)))
     build_recording(RecordingSource(metadata, iter(traffic.observations())), tmp_path / "run.db")
-    spans = [
-        json.loads(line) for line in succeed("show", tmp_path / "run.db", "--entities", "--json").output.splitlines()
+    return tmp_path / "run.db"
+
+
+def test_a_replay_ends_after_the_last_event_although_the_client_was_gone(recording):
+    replay = Running("replay", recording, "--speed", "max", begin="Replaying ")
+    headers = {"Authorization": "Bearer k"}
+    response = httpx.post(f"{replay.url}/v1/responses", json={}, headers=headers, timeout=PATIENCE_S)
+    resumed = httpx.get(f"{replay.url}/v1/responses/r?stream=true&starting_after=14", headers=headers)
+    replay.stop()
+    assert response.text.count("event: ") == 17
+    assert [line for line in resumed.text.splitlines() if line.startswith("event")] == [
+        "event: response.output_item.done",
+        "event: response.completed",
     ]
+
+
+def test_show_has_the_text_of_each_part_and_what_each_item_is(recording):
+    spans = [json.loads(line) for line in succeed("show", recording, "--entities", "--json").output.splitlines()]
     names = [(span["row"], span[span["row"]]["id"], span[span["row"]]["name"]) for span in spans]
     assert names == [
         ("item", "0", "reasoning"),
@@ -79,4 +100,3 @@ def test_show_has_the_text_of_each_part_and_what_each_item_is(tmp_path):
         ("part", "1/0", "It is fine."),
         ("summary", "0/0", "Hm, Rome."),
     ]
-    assert "not a JSON object" not in succeed("show", tmp_path / "run.db").output

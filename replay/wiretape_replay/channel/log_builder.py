@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 
-from wiretape.observations import ResponseStarted, Side, header
+from wiretape.observations import Ending, ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import format_number
 from wiretape_replay.channel.channel_log import KEEP_ALIVE, ChannelLog, EntryKind, LogEntry, PlayableChannel
@@ -62,7 +62,8 @@ def build_channel(
 ) -> PlayableChannel:
     """Build a channel from its connections, which are in the order of their beginning; `restarts`: see ChannelLog.
 
-    If it is open-ended, the end of the last recorded stream is not the end of later ones.
+    If it is open-ended, the end of the last recorded stream is not the end of later ones.  If not, streams also end
+    after an event after which the channel is idle, if the client closed the last recorded one before the service did.
     """
     response = connections[0].exchange.response
     if response is None:
@@ -76,6 +77,8 @@ def build_channel(
     request = connections[0].exchange.request
     log.opened_by = request.method, request.target
     log.restarts = restarts
+    if not is_open_ended and facts.is_over(log.entries):
+        log.append(LogEntry(EntryKind.ENDING, log.entries[-1].time_ns, ending=Ending.COMPLETE))
     log.is_finite = not is_open_ended and bool(log.entries) and log.entries[-1].kind is EntryKind.ENDING
     return PlayableChannel(log, _stream_head(response), comment)
 

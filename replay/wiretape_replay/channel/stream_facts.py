@@ -4,7 +4,7 @@ Pure: no I/O, no clock.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,13 @@ class StreamFacts:
         self._has_cursors = any(operation.cursor is not None for operation in contract.operations)
         self._keys: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         """The last mappings: consecutive events have the same."""
+
+    def is_over(self, entries: Sequence[LogEntry]) -> bool:
+        """Whether the last stored event of a channel is one after which it is idle, and no end was recorded."""
+        if not entries or entries[-1].kind is EntryKind.ENDING:
+            return False
+        last = next((entry.type for entry in reversed(entries) if entry.kind is EntryKind.DURABLE), None)
+        return last in vocabulary_of(self.contract).idle
 
     def read_opening(self, request: RequestHead) -> StreamOpening | None:
         """Return what a request asks for; None if it cannot open a stream.
