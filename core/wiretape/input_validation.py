@@ -96,6 +96,8 @@ def validate(value: object, type_: type[T], source: Source, path: KeyPath = ()) 
 def choices_hint(word: str, names: Iterable[str]) -> str:
     """Return what to add to an error about a word that is not in `names`: the closest name, or all names."""
     known = list(names)
+    if not known:
+        return ""
     if similar := closest_match(word, known):
         return f"; did you mean {similar}?"
     return f"; use {known[0]}" if len(known) == 1 else f"; choose one of {', '.join(known)}"
@@ -145,7 +147,9 @@ def _find_in(value: Any, type_: inspect.Type) -> Problem | None:
         case inspect.StructType():
             return _find_in_struct(value, type_)
         case inspect.DictType():
-            return _find_in_size(value, type_) or _first((key, item, type_.value_type) for key, item in value.items())
+            keys = _first((key, key, type_.key_type) for key in value)
+            items = ((key, item, type_.value_type) for key, item in value.items())
+            return _find_in_size(value, type_) or keys or _first(items)
         case inspect.ListType() | inspect.VarTupleType():
             return _find_in_size(value, type_) or _first((*each, type_.item_type) for each in enumerate(value))
         case inspect.TupleType(item_types=types):

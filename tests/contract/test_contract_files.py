@@ -92,6 +92,7 @@ MISTAKES = {
     'first = "a"\n[limits]\nx = { requests = 1, seconds = 1, counts = "folow" }': (
         "limits.x.counts: unknown operation 'folow'; did you mean follow?"
     ),
+    'first = "a"\n[limits]\n"a b" = { requests = 1, seconds = 1 }': "limits.a b: expected a string that matches ",
     'first = "a"\n[scopes]\nx = "GET x"': "scopes.x: expected a method and a path",
     'first = "a"\n[operations.a]\nrequest = "GET"': "operations.a.request: expected a method and a path",
     'first = "a"\n[operations.a]\nrequest = "GET /a/*/b"': "expected * only as the first or the last part of the path",
@@ -309,6 +310,15 @@ def test_lines_are_found_in_tables_and_lists():
     line_of = find_lines(text)
     paths = [("a",), ("b", "c.d", "e"), ("f", 0, "g"), ("f", 0, "h", "i"), ("f", 1, "g"), ("f", 1, "zzz", 3), ("zzz",)]
     assert [line_of(path) for path in paths] == [1, 3, 8, 10, 12, 11, None]
+
+
+def test_schemas_are_limited_together_without_definitions_that_they_do_not_use(contract, monkeypatch):
+    unused = {"b": {"type": "object"}}
+    assert "b" not in JsonSchema({"$ref": "#/$defs/a", "$defs": {"a": True} | unused})._document["$defs"]
+    monkeypatch.setattr("wiretape.contract.contract_builder.MOST_PARTS_IN_ALL", 5)
+    contract("schema = { maximum = 1 }")
+    with pytest.raises(InputError, match=r"rule\[0\]\.schema: the schemas of the contract have more than 5 parts"):
+        contract("schema = { maximum = 1 }\n[types.b]\nschema = { minimum = 1 }\n[types.a]\nschema = { minimum = 1 }")
 
 
 def test_a_schema_in_a_file_next_to_the_contract_is_used(contract, check, tmp_path):

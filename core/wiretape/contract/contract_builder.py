@@ -53,7 +53,7 @@ from wiretape.contract.facts import Fact
 from wiretape.contract.framing import Framing
 from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue, NoParameter, RequestBody
 from wiretape.contract.installed_contracts import find_installed
-from wiretape.contract.json_schema import JsonSchema
+from wiretape.contract.json_schema import MOST_PARTS_IN_ALL, JsonSchema
 from wiretape.contract.json_types import ANY_BUT_NULL, AllowedValues
 from wiretape.contract.primitive import EventSelection, Primitive, RequiredFact
 from wiretape.contract.python_rule import PythonRule, check_reference, import_function
@@ -157,6 +157,7 @@ class _Builder:
         self._entities: Mapping[str, Entity] = {}
         self._tracked: set[Entity | None] = set()
         self._schemas: dict[str, JsonSchema] = {}
+        self._schema_parts = 0
         self._silence_limits: set[SilenceLimit] = set()
         self._unknown_cursor_status: int | None = None
 
@@ -168,12 +169,12 @@ class _Builder:
         self._errors, self._types = facts.errors, facts.types
         for layer in self._layers:
             with layer.naming("event", "schemas"):
-                self._schemas |= {name: JsonSchema(each) for name, each in layer.read_type_schemas().items()}
+                self._schemas |= {name: self._compile(each) for name, each in layer.read_type_schemas().items()}
             for name, type_ in layer.table.types.items():
                 if type_.schema is not None:
                     path = ("types", name, "schema")
                     with layer.naming(*path):
-                        self._schemas[name] = _schema(layer, type_.schema, path)
+                        self._schemas[name] = self._schema(layer, type_.schema, path)
         tables = [(layer, index, table) for layer in self._layers for index, table in enumerate(layer.rules)]
         self._check_codes(tables)
         tables = self._leave_out(tables)
@@ -348,11 +349,13 @@ class _Builder:
             "no_parameter": lambda: NoParameter(value),
             "utc_time": lambda: UtcTime(on, self._fact(value)),
             "schema": lambda: MatchesSchema(
-                on, self._schemas_of_types() if value == "types" else _schema(layer, value, path), self._schema_share
+                on,
+                self._schemas_of_types() if value == "types" else self._schema(layer, value, path),
+                self._schema_share,
             ),
             "keys": lambda: KnownKeys(on, {name: each.keys for name, each in self._schemas_of_types().items()}),
             "echo": lambda: Echo(on, self._fact(value.fact), Pointer(value.request), value.last),
-            "request_body": lambda: RequestBody(_schema(layer, value, path)),
+            "request_body": lambda: RequestBody(self._schema(layer, value, path)),
             "first": lambda: First(on, Globs(value)),
             "next": lambda: Next(on, Globs(value.after), Globs(value.types)),
             "last": lambda: (
@@ -416,6 +419,30 @@ class _Builder:
         self._unknown_cursor_status = table.unknown or self._unknown_cursor_status
         return Resume(on, table.unknown, Globs(table.final or ()))
 
+    def _schema(self, layer: Layer, value: str | dict[str, Any], path: tuple[str | int, ...]) -> JsonSchema:
+        """Return a schema: in the contract, in a file next to it, or a definition in that.
+
+        Raises ValueError and InputError.
+        """
+        if not isinstance(value, str):
+            return self._compile(value)
+        file, mark, name = value.partition("#")
+        document = layer.read_schema(file, *path)
+        if mark:
+            document = {"$defs": document.get("$defs", {}), "$ref": f"#/$defs/{name}"}
+        try:
+            return self._compile(document)
+        except ValueError as error:
+            raise ValueError(f"{value}: {error}") from None
+
+    def _compile(self, document: Mapping[str, Any]) -> JsonSchema:
+        """Return a JSON schema.  Raises ValueError if those of the contract are too large."""
+        schema = JsonSchema(document)
+        self._schema_parts += schema.parts
+        if self._schema_parts > MOST_PARTS_IN_ALL:
+            raise ValueError(f"the schemas of the contract have more than {MOST_PARTS_IN_ALL:,} parts")
+        return schema
+
     def _schemas_of_types(self) -> dict[str, JsonSchema]:
         if not self._schemas:
             raise ValueError('no type has a schema: add one to a table [types."NAME"]')
@@ -468,23 +495,6 @@ def _python_rule(on: EventSelection, code: str, reference: str, contract_files: 
         raise ValueError("the Python code that a contract file names runs only with --allow-code")
     runs = contract_files.code is CodeUse.RUN
     return PythonRule(on, code, reference, import_function(reference, contract_files.folder) if runs else None)
-
-
-def _schema(layer: Layer, value: str | dict[str, Any], path: tuple[str | int, ...]) -> JsonSchema:
-    """Return a schema: in the contract, in a file next to it, or a definition in that.
-
-    Raises ValueError and InputError.
-    """
-    if not isinstance(value, str):
-        return JsonSchema(value)
-    file, mark, name = value.partition("#")
-    document = layer.read_schema(file, *path)
-    if mark:
-        document = {"$defs": document.get("$defs", {}), "$ref": f"#/$defs/{name}"}
-    try:
-        return JsonSchema(document)
-    except ValueError as error:
-        raise ValueError(f"{value}: {error}") from None
 
 
 def _examples(layer: Layer, index: int, table: AnyRuleTable, request: str) -> Iterator[Vector]:

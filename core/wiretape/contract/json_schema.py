@@ -9,6 +9,8 @@ from wiretape.safe_text import shorten
 
 _MOST_PARTS = 20_000
 """Parts of a schema that a value can be compared with, counting each as often as it is referred to."""
+MOST_PARTS_IN_ALL = 300_000
+"""Those of all schemas of a contract: they are read in a few seconds."""
 _DEEPEST = 60
 _DEFINITIONS = "#/$defs/"
 _REFUSED = frozenset({"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor", "$schema", "$vocabulary"})
@@ -22,13 +24,18 @@ class JsonSchema:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Raises ValueError."""
-        self._parts = _SchemaSize(document).parts
+        size = _SchemaSize(document)
+        self.parts = size.parts
+        """How many it has, counting each as often as it is referred to."""
+        # A type may be one of very many that share their definitions.
+        used = {"$defs": {name: document["$defs"][name] for name in size.definitions}} if size.definitions else {}
+        document = {name: each for name, each in document.items() if name != "$defs"} | used
         self._document = document
         import jsonschema_rs  # noqa: PLC0415 - it takes long, and not every contract has schemas
 
         try:
             self._validator = jsonschema_rs.Draft202012Validator(
-                dict(document), pattern_options=jsonschema_rs.RegexOptions(), offline=True
+                document, pattern_options=jsonschema_rs.RegexOptions(), offline=True
             )
         except (ValueError, TypeError) as error:
             where = _place(map(str, getattr(error, "instance_path", ())))
@@ -36,7 +43,7 @@ class JsonSchema:
 
     def is_quick(self, size: int, share: float = 1) -> bool:
         """Whether data of this many bytes can be compared in about this share of a second."""
-        return self._parts * size <= _MOST_COMPARISONS * share
+        return self.parts * size <= _MOST_COMPARISONS * share
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -78,7 +85,8 @@ class _SchemaSize:
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Raises ValueError if the schema is too large, or refers to itself or to other documents."""
         self._definitions = document.get("$defs")
-        self._known: dict[str, tuple[int, int]] = {}
+        self.definitions: dict[str, tuple[int, int]] = {}
+        """The definitions that it refers to, with the number of their parts and how deeply they are nested."""
         self._unfinished: set[str] = set()
         self.parts, _ = self._measure(document, ())
 
@@ -90,7 +98,8 @@ class _SchemaSize:
         if isinstance(part, Mapping):
             if refused := _REFUSED.intersection(part):
                 raise ValueError(f"{min(refused)} is not supported in schemas of contracts{_place(path)}")
-            inner = [self._measure(each, (*path, str(name))) for name, each in part.items() if name != "$defs"]
+            measured = ((str(name), each) for name, each in part.items() if name != "$defs" or path)
+            inner = [self._measure(each, (*path, name)) for name, each in measured]
             if "$ref" in part:
                 inner.append(self._measure_definition(part["$ref"], (*path, "$ref")))
         elif isinstance(part, list):
@@ -108,11 +117,11 @@ class _SchemaSize:
             raise ValueError(f"{expected}, got {shorten(repr(reference), 80)}{_place(path)}")
         if name in self._unfinished:
             raise ValueError(f"the definition {name!r} refers to itself, which is not supported{_place(path)}")
-        if name not in self._known:
+        if name not in self.definitions:
             self._unfinished.add(name)
-            self._known[name] = self._measure(definitions[name], path)
+            self.definitions[name] = self._measure(definitions[name], path)
             self._unfinished.discard(name)
-        return self._known[name]
+        return self.definitions[name]
 
 
 def _place(path: Iterable[str]) -> str:
