@@ -36,6 +36,7 @@ _MOST_IN_STREAM = 2_000
 _MOST_TEXTS = 500
 """Texts that are joined at once on a stream."""
 _END = re.compile(r"[._\s:/-]*(?:start|begin|open|creat|add)(?:s|ed|t|ted|n|ning|e|ing)?$", re.IGNORECASE)
+_INDEX = re.compile(r"(?:index|number|id)$", re.IGNORECASE)
 _Pointers = tuple[str, ...]
 _Life = tuple[str, ...]
 """The types of the events of one entity, in order; of those that repeat in a row, two."""
@@ -74,12 +75,14 @@ class FoundEntity:
 class EntitySearch:
     """Collects the lives of what events may have the keys of."""
 
-    def __init__(self, survey: Survey) -> None:
+    def __init__(self, survey: Survey, type_place: str) -> None:
         places: Counter[str] = Counter()
         for type_ in survey.types.values():
             pointers = {pointer for pointer, kind in type_.fields if kind in {str, int}}
-            places.update(pointer for pointer in pointers if pointer != "id" and "/0/" not in pointer)
-        fit = [pointer for pointer, types in places.items() if types > 1 and _may_be_key(survey.fields[pointer])]
+            places.update(pointer for pointer in pointers if pointer not in {"id", type_place} and "/0/" not in pointer)
+        fit = [
+            pointer for pointer, types in places.items() if types > 1 and _may_be_key(pointer, survey.fields[pointer])
+        ]
         fit.sort(key=lambda pointer: (-places[pointer], -survey.fields[pointer].events, pointer))
         self._pointers = fit[:_MOST_KEYS]
         self._paired = frozenset(fit[:_MOST_PAIRED])
@@ -130,23 +133,20 @@ class EntitySearch:
         """Return the entities, those inside others after them."""
         found = [each for key in sorted(self._lives) if key not in self._unfit for each in self._find(key)]
         outer = _best([each for each in found if len(each.key) == 1])
-        inner = [
-            replace(each, within=parent.key[0])
-            for parent in outer
-            for each in found
-            if len(each.key) > 1
-            and each.key[0] == parent.key[0]
-            and _ends(each) != _ends(parent)
-            and not set(each.opens) & {*parent.opens, *parent.closes}
-        ]
-        nested = _best(inner)
-        taken = [_ends(each) for each in nested]
-        singles = [each for each in outer if _ends(each) not in taken]
+        nested: dict[object, FoundEntity] = {}
+        parents = set()
+        # What has more events is outside.
+        for parent in sorted(outer, key=lambda each: (-each.events, each.key)):
+            if _ends(parent) not in nested:
+                inner = [each for each in found if len(each.key) > 1 and each.key[0] == parent.key[0]]
+                parents.add(_ends(parent))
+                for each in _best(inner):
+                    if _ends(each) not in parents and not {*each.opens} & {*parent.opens, *parent.closes}:
+                        nested.setdefault(_ends(each), replace(each, within=parent.key[0]))
+        both = [*nested.values(), *(each for each in outer if _ends(each) not in nested)]
         names: dict[str, str] = {}
         named: list[FoundEntity] = []
-        for each in sorted([*singles, *nested], key=lambda each: (len(each.key), -each.count, each.key))[
-            :MOST_ENTITIES
-        ]:
+        for each in sorted(both, key=lambda each: (len(each.key), -each.count, each.key))[:MOST_ENTITIES]:
             if each.within is not None and each.within not in names:
                 continue
             name = unique_name(_entity_name(each), names.values())
@@ -156,8 +156,8 @@ class EntitySearch:
 
     def _find(self, key: _Pointers) -> Iterator[FoundEntity]:
         """Yield the entities with a key: if one leaves out some types, another one may have these."""
-        if len(names := self._names[key]) == 1 and any(type(each[-1]) is str for each in names):
-            # A text that is always the same names nothing.
+        if len(self._names[key]) == 1 and not _INDEX.search(key[-1]):
+            # A value that is always the same names nothing, unless it is the index of the only one.
             return
         lives = self._lives[key].copy()
         lives.update({life: number for life, number in self._unfinished[key].items() if life in lives})
@@ -228,8 +228,10 @@ def _find_ends(key: _Pointers, lives: Mapping[_Life, int], *, reopens: bool = Fa
     return FoundEntity(key, *ends, continues, kept.total(), reopens=reopens)
 
 
-def _may_be_key(field: FieldSurvey) -> bool:
-    """Whether the values at a pointer can name things: they are no numbers of events, and no times."""
+def _may_be_key(pointer: str, field: FieldSurvey) -> bool:
+    """Whether the values at a pointer can name things: they differ, and are no numbers of events and no times."""
+    if field.is_same and len(field.firsts) == 1 and not _INDEX.search(pointer):
+        return False
     is_counter = field.is_counter and field.compared > 0
     are_times = any(is_utc_time(each) if isinstance(each, str) else each > _LARGEST_KEY for each in field.firsts)
     return field.kinds <= {str, int} and not is_counter and not are_times
@@ -254,10 +256,15 @@ def _ends(each: FoundEntity) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return each.opens, each.closes
 
 
+def _fitness(each: FoundEntity) -> tuple[bool, bool, int, int, _Pointers]:
+    """Return by what entities are sorted: best are those whose key no other events have, and with many events."""
+    return each.reopens, each.continues is not None, -each.count, -each.events, each.key
+
+
 def _best(found: Sequence[FoundEntity]) -> list[FoundEntity]:
     """Return one entity for each pair of types that open and close."""
     best: dict[object, FoundEntity] = {}
-    for each in sorted(found, key=lambda each: (each.reopens, -each.count, -each.events, each.key)):
+    for each in sorted(found, key=_fitness):
         best.setdefault(_ends(each), each)
     return list(best.values())
 

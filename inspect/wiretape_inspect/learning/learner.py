@@ -91,7 +91,7 @@ class Learner:
         draft = ContractDraft(drafter.operations(), drafter.event([]), {}, {}, [])
         facts = _build(contract_text(draft, {"contract": name}))
         names_channel = any("channel" in each.matches for each in survey.fields.values())
-        search, samples = EntitySearch(survey), Samples(operations, names_channel=names_channel)
+        search, samples = EntitySearch(survey, type_place), Samples(operations, names_channel=names_channel)
         self._read([search, samples], event_format, facts)
         entities = search.find()
         texts = TextSearch(entities, survey)
