@@ -7,13 +7,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire import Wire
 
-from wiretape.checker import CATALOGUE, Checker, Settings
-from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
+from wiretape.checker import CATALOGUE
 
 OFF = frozenset(code for code in CATALOGUE if not code.startswith(("RUN", "TOOL", "REC002")))
-TARGET = "/v1/sessions/ses_1/events/stream?event_deltas=true"
-STREAM_HEAD = (("content-type", "text/event-stream"),)
+TARGET = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
 ENDS = ["run.completed", "run.failed", "run.cancelled"]
 DEFECTS = ["RUN001", "RUN002", "RUN003", "RUN004", "RUN005", "TOOL002", "TOOL003", "TOOL005"]
 SEEDS = st.integers(0, 2**32).map(random.Random)
@@ -96,51 +95,29 @@ class Service:
         return [None, *(event["id"] for event in self.replay(None, until))]
 
 
-class Proxy:
+class Proxy(Wire):
     """Passes streams before a checker; one event is one chunk."""
-
-    def __init__(self, off=OFF):
-        self.checker = Checker(Settings(off=off))
-        self.findings = []
-        self._now = 0
-        self._sent = {}
-
-    def _feed(self, kind, *parts):
-        self.findings += self.checker.feed(kind(*parts))
-
-    def _tick(self):
-        self._now += 1
-        return self._now
 
     def open(self, exchange, cursor):
         key = (("authorization", f"Bearer key_{exchange}"),)
-        headers = key if cursor is None else (*key, ("last-event-id", cursor))
-        self._feed(RequestStarted, exchange, self._tick(), "::1", "GET", "http", "s", TARGET, "HTTP/1.1", headers)
-        self._feed(ResponseStarted, exchange, self._tick(), 200, "", "HTTP/1.1", STREAM_HEAD)
-        self._sent[exchange] = 0
+        self.begin(exchange, TARGET, asked=key if cursor is None else (*key, ("last-event-id", cursor)))
 
     def send(self, exchange, event, *, lost=False):
         line = f"id: {event['id']}\n" if "id" in event else ""
-        data = f"event: {event['type']}\n{line}data: {json.dumps(event)}\n\n".encode()
-        start = self._sent[exchange]
-        end = self._sent[exchange] = start + len(data)
-        if lost:
-            self._feed(BytesLost, exchange, self._tick(), Side.RESPONSE, start, len(data), "disk full")
-        else:
-            self._feed(BytesArrived, exchange, Side.RESPONSE, start, data, (end,), (self._tick(),))
+        data = f"event: {event['type']}\n{line}data: {json.dumps(event)}\n\n"
+        self.lose(len(data), exchange) if lost else self.body(data, exchange)
 
     def close(self, exchange):
-        del self._sent[exchange]
-        self._feed(ExchangeEnded, exchange, self._tick(), Ending.COMPLETE)
+        self.end(exchange)
 
     @property
-    def codes(self):
-        return Counter(finding.code for finding in self.findings)
+    def counts(self):
+        return Counter(self.codes)
 
 
 def play(streams, order):
     """The codes of the findings; `order` has the number of a stream once for its opening, then for each event."""
-    proxy, queues = Proxy(), {}
+    proxy, queues = Proxy(OFF), {}
     for number in order:
         cursor, events = streams[number]
         if number in queues:
@@ -150,7 +127,7 @@ def play(streams, order):
             queues[number] = iter(events)
     for number in queues:
         proxy.close(number)
-    return proxy.codes
+    return proxy.counts
 
 
 @given(SEEDS, st.sampled_from([None, *DEFECTS]))
@@ -176,7 +153,7 @@ def test_what_the_first_stream_proves_is_found_whatever_a_second_one_carries_bef
 @given(SEEDS)
 def test_a_conforming_session_has_no_findings_however_it_is_read(rng):
     """Streams open at any time with any known cursor, lag behind, lose bytes and end."""
-    service, proxy = Service(rng), Proxy()
+    service, proxy = Service(rng), Proxy(OFF)
     emitted, exchange, queues = 0, 0, {}
     for _ in range(150):
         match rng.choice(["emit", "open", "send", "send", "send", "lose", "close"]):
@@ -197,7 +174,7 @@ def test_a_conforming_session_has_no_findings_however_it_is_read(rng):
                 number = rng.choice(list(queues))
                 del queues[number]
                 proxy.close(number)
-    assert set(proxy.codes) <= {"REC002"}
+    assert set(proxy.counts) <= {"REC002"}
 
 
 # Proofs that arrive later, or on a connection that was opened later.
