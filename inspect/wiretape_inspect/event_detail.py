@@ -19,7 +19,7 @@ from wiretape.units import format_integer, format_size, format_time
 from wiretape_inspect.rule_output import reason_lines
 from wiretape_inspect.terminal_output import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
-from wiretape_inspect.view.stream_state import JoinedText, Span, State, state_at
+from wiretape_inspect.view.accumulated_state import JoinedText, Span, State, state_at
 from wiretape_inspect.view.timeline_rows import EventRow, event_rows
 
 MAX_BYTES = 4096

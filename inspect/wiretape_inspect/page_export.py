@@ -46,9 +46,9 @@ from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.event_detail import Chunk, chunks
 from wiretape_inspect.page import exported_page
 from wiretape_inspect.timeline_text import stored_findings
+from wiretape_inspect.view.accumulated_state import ClientHistory, State, longest_silence
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filters import CompiledFilter, Subject
-from wiretape_inspect.view.stream_state import ClientHistory, State, longest_silence
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, event_rows
 
 _Parts = Iterator[bytes]

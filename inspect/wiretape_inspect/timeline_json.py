@@ -24,8 +24,8 @@ from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
 from wiretape_inspect.rule_output import explain_command
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
+from wiretape_inspect.view.accumulated_state import state_at
 from wiretape_inspect.view.filters import CompiledFilter
-from wiretape_inspect.view.stream_state import state_at
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,

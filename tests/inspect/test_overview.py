@@ -6,7 +6,7 @@ import pytest
 
 from wiretape.json_codec import dump_json
 from wiretape.recording import open_recording
-from wiretape_inspect.view.stream_state import MAX_SPANS, overview
+from wiretape_inspect.view.accumulated_state import MAX_SPANS, overview
 
 S = 1_000_000_000
 

@@ -11,8 +11,8 @@ from tables import read_tables
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
-from wiretape_inspect.view import stream_state
-from wiretape_inspect.view.stream_state import JoinedText, state_at
+from wiretape_inspect.view import accumulated_state
+from wiretape_inspect.view.accumulated_state import JoinedText, state_at
 
 TABLES = read_tables(__file__)
 
@@ -68,7 +68,7 @@ def test_before_any_id_the_cursor_is_the_one_that_was_sent(tape, message):
 
 
 def test_a_long_text_keeps_its_end(tape, message, monkeypatch):
-    monkeypatch.setattr(stream_state, "MAX_TEXT", 10)
+    monkeypatch.setattr(accumulated_state, "MAX_TEXT", 10)
     tape.exchange(chunks=[(1, message("message.delta", delta={"text": f"{number:04}"})) for number in range(8)])
     with open_recording(tape.close()) as recording:
         assert state_at(recording, recording.exchange(1), 8).texts["text"] == JoinedText("0500060007", 32)

@@ -30,8 +30,8 @@ from wiretape_inspect.terminal_output import Line, labelled, wrapped, write_line
 from wiretape_inspect.timeline_follow import follow_recording
 from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_json_lines
 from wiretape_inspect.timeline_text import exchange_lines, stored_findings
+from wiretape_inspect.view.accumulated_state import EntitySpans, Span, entity_spans, with_names
 from wiretape_inspect.view.filters import EVERYTHING, Filter, compile_filter, may_match_exchange, parse_filter
-from wiretape_inspect.view.stream_state import EntitySpans, Span, entity_spans, with_names
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"

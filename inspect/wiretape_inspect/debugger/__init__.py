@@ -13,7 +13,7 @@ brackets are optional.
     `live` continues.  `vocabularies` has `Vocabulary.document` of each contract by its name.  `rules` is
     `timeline_json.rules_of` the findings.
 `overview?exchange=N`
-    `view.stream_state.Overview`.
+    `view.accumulated_state.Overview`.
 `longest-silence`
     `{exchange, since_ns, until_ns, event}`: the longest time before an event of a stream, and that event; null if there
     are no events.

@@ -18,8 +18,8 @@ from wiretape_inspect.event_export import bodies, event_as_test
 from wiretape_inspect.report.evidence import evidence_document
 from wiretape_inspect.report.finding_location import locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
+from wiretape_inspect.view.accumulated_state import longest_silence, overview
 from wiretape_inspect.view.filters import compile_filter, parse_filter
-from wiretape_inspect.view.stream_state import longest_silence, overview
 from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
 
 if TYPE_CHECKING:
