@@ -29,15 +29,20 @@ def agent():
         yield f"{url}"
 
 
-def official_client(url, prefix):
-    """Have a conversation with the official client; return what it prints."""
+@pytest.fixture
+def official_client():
+    """Return a function that has a conversation with the official client, and returns what that prints."""
     node = find_program("node")
     if not (CLIENTS / "node_modules" / "@ag-ui" / "client").is_dir():
         pytest.skip("@ag-ui/client is not installed: make client-packages")
-    command = [node, str(DRIVER), json.dumps({"url": f"{url}/agent", "prefix": prefix})]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    assert "ag-ui" not in done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def converse(url, prefix):
+        command = [node, str(DRIVER), json.dumps({"url": f"{url}/agent", "prefix": prefix})]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        assert "ag-ui" not in done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return converse
 
 
 def ask(url, number, *, messages=(), **more):
@@ -73,7 +78,7 @@ def test_a_conversation_has_no_finding_and_shows_its_entities(recording):
     assert "locate-1" not in shown
 
 
-def test_the_official_client_gets_the_same_from_the_agent_and_from_a_replay(agent, tmp_path):
+def test_the_official_client_gets_the_same_from_the_agent_and_from_a_replay(agent, official_client, tmp_path):
     file = tmp_path / "run.db"
     proxy = Running("proxy", agent, "--output", file, "--contract", "ag-ui", begin="Listening on ")
     live = official_client(proxy.url, "r")
