@@ -93,6 +93,7 @@ MISTAKES = {
         "limits.x.counts: unknown operation 'folow'; did you mean follow?"
     ),
     'first = "a"\n[limits]\n"a b" = { requests = 1, seconds = 1 }': "limits.a b: expected a string that matches ",
+    'first = "a"\n[types."text.*"]\ndurable = false': "types.text.*: expected the name of one type, without *",
     'first = "a"\n[scopes]\nx = "GET x"': "scopes.x: expected a method and a path",
     'first = "a"\n[operations.a]\nrequest = "GET"': "operations.a.request: expected a method and a path",
     'first = "a"\n[operations.a]\nrequest = "GET /a/*/b"': "expected * only as the first or the last part of the path",
@@ -319,6 +320,12 @@ def test_schemas_are_limited_together_without_definitions_that_they_do_not_use(c
     contract("schema = { maximum = 1 }")
     with pytest.raises(InputError, match=r"rule\[0\]\.schema: the schemas of the contract have more than 5 parts"):
         contract("schema = { maximum = 1 }\n[types.b]\nschema = { minimum = 1 }\n[types.a]\nschema = { minimum = 1 }")
+
+
+@pytest.mark.parametrize("primitive", ["resume = true", 'reconnect = "a"'])
+def test_rules_about_cursors_need_one(primitive, contract, head):
+    with pytest.raises(InputError, match="no operation has a cursor"):
+        contract(primitive, head=head.replace('cursor = "header:Last-Event-ID"', ""))
 
 
 def test_a_schema_in_a_file_next_to_the_contract_is_used(contract, check, tmp_path):

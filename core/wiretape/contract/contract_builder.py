@@ -92,6 +92,7 @@ PRIMITIVES = (
 _PlacedRule = tuple[Layer, int, AnyRuleTable]
 _FULL_SHARES = 10
 """Rules with a schema that may each take a second for an event; if there are more, they share that time."""
+_ABOUT_CURSORS = ("resume", "reconnect")
 _NOT_ABOUT_EVENTS = ("request_body", "silence", "error", "header", "no_parameter", "framing")
 _TABLES: dict[str, Callable[[str], Any]] = {
     "counter": CounterTable,
@@ -165,6 +166,7 @@ class _Builder:
         """Return the contract."""
         facts = build_facts(self._layers)
         self._entities, self._event_format = facts.entities, facts.format
+        self._has_cursors = any(operation.cursor is not None for operation in facts.operations)
         self._is_open_ended = any(operation.is_open_ended for operation in facts.operations)
         self._errors, self._types = facts.errors, facts.types
         for layer in self._layers:
@@ -329,6 +331,8 @@ class _Builder:
 
     def _primitive(self, layer: Layer, key: str, table: AnyRuleTable, path: tuple[str | int, ...]) -> Primitive:
         """Return the primitive of a rule.  Raises ValueError and InputError."""
+        if key in _ABOUT_CURSORS and layer is self._top and not self._has_cursors:
+            raise ValueError("no operation has a cursor: add it to the table of an operation")
         having = tuple(self._required(table.having or [], ANY_BUT_NULL))
         on = EventSelection(Globs(table.on or "*"), frozenset(table.kinds), having)
         value: Any = getattr(table, key)

@@ -138,7 +138,10 @@ class Layer:
     def types(self) -> Iterator[tuple[str, TypeTable]]:
         """What it says about types: that they have a schema, and their tables.  Raises InputError."""
         yield from ((name, TypeTable(schema=self.table.event.schemas)) for name in self.read_type_schemas())
-        yield from self.table.types.items()
+        for name, table in self.table.types.items():
+            if "*" in name:
+                raise self.source.error(("types", name), "expected the name of one type, without *")
+            yield name, table
 
     @property
     def extended(self) -> str | None:
