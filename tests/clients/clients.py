@@ -1,6 +1,5 @@
 """Other people's clients read a stream that breaks; this module records the events that they receive."""
 
-import itertools
 import json
 import shutil
 import subprocess
@@ -12,16 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    ExchangeEnded,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
-from wiretape.recording import Writer
+from wiretape.observations import Ending
+from wiretape.traffic_builder import TrafficBuilder
 from wiretape_contracts.agent_sessions import EVENT_TYPES
 from wiretape_replay import Replay, ReplayOptions, serve_replay
 from wiretape_replay.access.access_settings import AccessPolicy
@@ -36,7 +27,6 @@ SESSION = "ses_1"
 PATIENCE_S = 45
 SILENCE = "nothing more for too long"
 HEAD = (
-    ("Content-Type", "text/event-stream"),
     ("Cache-Control", "no-store"),
     ("Access-Control-Allow-Origin", "*"),
     ("Transfer-Encoding", "chunked"),
@@ -213,23 +203,14 @@ def stream(events: int) -> tuple[list[bytes], list[str]]:
 
 def record(path: Path, connections: Sequence[tuple[Sequence[bytes], Ending]]) -> Path:
     """A recording of one session's stream over several connections."""
-    writer = Writer.create(path, upstream="http://service.test")
-    clock = itertools.count(writer.began_ns + 1000, 1000)
-    for number, (chunks, ending) in enumerate(connections, 1):
-        key = (("Authorization", f"Bearer {KEY}"),)
-        target = f"/v1/sessions/{SESSION}/events/stream?event_deltas=true"
-        request = RequestStarted(
-            number, next(clock), "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", key
-        )
-        whole = RequestEnded(number, next(clock))
-        writer.feed([request, whole, ResponseStarted(number, next(clock), 200, "OK", "HTTP/1.1", HEAD)])
-        size = 0
+    traffic = TrafficBuilder(key=KEY)
+    for chunks, ending in connections:
+        stream = traffic.request("GET", f"/v1/sessions/{SESSION}/events/stream?event_deltas=true")
+        stream.respond_stream(headers=HEAD)
         for chunk in chunks:
-            begin, size = size, size + len(chunk)
-            writer.feed([BytesArrived(number, Side.RESPONSE, begin, chunk, (size,), (next(clock),))])
-        writer.feed([ExchangeEnded(number, next(clock), ending)])
-    writer.close(next(clock))
-    return path
+            stream.send(chunk)
+        stream.end(ending)
+    return traffic.write(path)
 
 
 def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, FaultScript, list[str]]:
