@@ -221,7 +221,13 @@ def test_hostile_names_are_escaped_or_left_out(run):
         streams = []
         for index in range(4):
             events = [
-                {"type": name if place == "type" else "x", name: name, "id": f"{index}", "deep": [[[[[[{name: 1}]]]]]]}
+                {
+                    "type": name if place == "type" else "x",
+                    name: name,
+                    "id": f"{index}",
+                    "deep": [[[[[[{name: 1}]]]]]],
+                    "long": "x" * 9000,
+                }
                 for name in HOSTILE
             ]
             streams.append("".join(f"data: {json.dumps(each)}\n\n" for each in events).encode())
@@ -229,6 +235,7 @@ def test_hostile_names_are_escaped_or_left_out(run):
         path = record_streams(Path(f"{place}.db"), runs, streams)
         contract = learned(run, path, output=f"{place}.toml")
         assert set(contract["operations"]["post-agent"]) == {"request"}
+        assert "other-fields" in {rule["name"] for rule in contract["rule"]}
         assert "\x1b" not in Path(f"{place}.toml").read_text("utf-8")
 
 

@@ -23,8 +23,11 @@ _MOST_SAMPLES = 40
 _MOST_EVENTS = 40
 """Events of a stream that are kept; of those after them, only some of each type, and the last one."""
 _MOST_OF_TYPE = 2
-_MOST_BYTES = 20_000
-_MOST_CHECKS = 6_000
+_MOST_BYTES = 30_000
+_LARGEST_EVENT = 5_000
+"""Bytes of an event; the texts of larger ones are shortened."""
+_MOST_CHECKS = 4_000
+"""Streams that are checked to find examples, and as many more to make these smaller."""
 _MOST_LEAVES = 12
 _LONGEST_TEXT = 40
 _OTHER = "something-else"
@@ -93,17 +96,13 @@ class Samples:
         request = self._request(stream)
         if kept is None or request is None:
             return
-        events = (*kept.events, *([] if kept.last is None else [kept.last]))
-        sample = Sample(request, events, stream.is_complete)
+        events = kept.finish()
+        sample = Sample(request, events, stream.is_complete and not kept.is_cut)
         types = frozenset(event.type for event in events)
-        try:
-            size = len(sample.body.encode())
-        except (UnicodeEncodeError, TypeError):
-            # A lone surrogate, in a text or a key.
-            return
-        row = (not (stream.is_whole and stream.is_from_start), len(events), size), sample
+        is_part = kept.is_cut or not (stream.is_whole and stream.is_from_start)
+        row = (is_part, len(events), len(sample.body)), sample
         known = self._kept.get(types)
-        if size <= _MOST_BYTES and (known is not None or len(self._kept) < _MOST_SAMPLES):
+        if events and (known is not None or len(self._kept) < _MOST_SAMPLES):
             self._kept[types] = row if known is None else min(known, row, key=lambda each: each[0])
 
     def _request(self, stream: RecordedStream) -> str | None:
@@ -122,24 +121,39 @@ class _Kept:
     """The events of an open stream that are kept."""
 
     def __init__(self) -> None:
-        self.events: list[SampleEvent] = []
-        self.last: SampleEvent | None = None
+        self.is_cut = False
+        """Whether an event could not be kept."""
+        self._events: list[SampleEvent] = []
+        self._last: Event | None = None
         """The last one, if it was not kept."""
         self._types: dict[str, int] = {}
         self._left = _MOST_BYTES
 
     def add(self, event: Event) -> None:
         number = self._types[event.type] = self._types.get(event.type, 0) + 1
+        is_needed = len(self._events) < _MOST_EVENTS or number <= _MOST_OF_TYPE
+        self._last = None if self._left > 0 and is_needed and self._keep(event) else event
+
+    def finish(self) -> tuple[SampleEvent, ...]:
+        """Return the events, with the last one."""
+        self.is_cut |= self._last is not None and not self._keep(self._last)
+        return tuple(self._events)
+
+    def _keep(self, event: Event) -> bool:
         is_json = event.json is not None
         data = event.json if is_json else event.data.decode("utf-8", "replace")
         name = event.name if event.event_line is not None else None
-        sample = SampleEvent(event.id, name, data, is_json, event.type)
-        self._left -= len(event.raw)
-        if self._left >= 0 and (len(self.events) < _MOST_EVENTS or number <= _MOST_OF_TYPE):
-            self.events.append(sample)
-            self.last = None
-        else:
-            self.last = sample
+        is_large = is_json and len(event.raw) > _LARGEST_EVENT
+        sample = SampleEvent(event.id, name, _shorten(data) if is_large else data, is_json, event.type)
+        try:
+            size = len(sample.text.encode())
+        except (UnicodeEncodeError, TypeError):
+            # A lone surrogate, in a text or a key.
+            return False
+        if size <= _LARGEST_EVENT:
+            self._events.append(sample)
+            self._left -= size
+        return size <= _LARGEST_EVENT
 
 
 _IsFit = Callable[[Codes, Codes], bool]
@@ -260,7 +274,8 @@ class ExampleSearch:
             if index not in removed:
                 kept.append(changed)
         smaller = replace(sample, events=tuple(kept))
-        return smaller if kept and is_fit(*self._check(smaller)) else sample
+        may_check = kept and self._left > -_MOST_CHECKS
+        return smaller if may_check and is_fit(*self._check(smaller)) else sample
 
     def _changes(self, sample: Sample) -> Iterator[Sample]:
         """Yield copies of a stream with one change."""
