@@ -12,7 +12,10 @@ from stream_text import events
 from wiretape.checker import Checker, Settings
 from wiretape.checker.contract_examples import check_examples, find_in_example
 from wiretape.contract import load_contract
+from wiretape.contract.recorded_contracts import dump_contracts
+from wiretape.recording import RecordingMetadata, RecordingSource, build_recording, open_recording
 from wiretape.traffic_builder import TrafficBuilder
+from wiretape_inspect.view.accumulated_state import state_at
 
 STREAMS = tomllib.loads((Path(__file__).parent / "data" / "streams.toml").read_text("utf-8"))
 CONTRACT = load_contract("ag-ui")
@@ -113,6 +116,22 @@ def test_a_run_that_lacks_its_boundaries_or_an_end_has_a_finding(drawn, data):
     ends = [at for at, each in enumerate(drawn) if each["type"].endswith(("_END", "STARTED", "FINISHED"))]
     at = data.draw(st.sampled_from(ends))
     assert find_codes(body_of(drawn[:at] + drawn[at + 1 :])) != []
+
+
+def test_a_call_has_the_text_of_its_own_arguments_if_several_are_open(tmp_path):
+    events_of_calls = [BEGIN]
+    events_of_calls += [{"type": "TOOL_CALL_START", "toolCallId": key, "toolCallName": "search"} for key in "abc"]
+    order = "abbacab"
+    events_of_calls += [{"type": "TOOL_CALL_ARGS", "toolCallId": key, "delta": key} for key in order[:4]]
+    events_of_calls += [{"type": "TOOL_CALL_END", "toolCallId": "c"}]
+    events_of_calls += [{"type": "TOOL_CALL_ARGS", "toolCallId": key, "delta": key} for key in order[5:]]
+    traffic = TrafficBuilder()
+    traffic.request("POST", "/agent").respond_stream().send(body_of(events_of_calls)).end()
+    metadata = RecordingMetadata("", 0, contracts=dump_contracts([CONTRACT]))
+    build_recording(RecordingSource(metadata, iter(traffic.observations())), tmp_path / "run.db")
+    with open_recording(tmp_path / "run.db") as recording:
+        shown = [state_at(recording, recording.exchange(1), at).texts["arguments"].text for at in range(1, 12)]
+    assert shown == ["", "", "", "", "a", "b", "bb", "aa", "aa", "aaa", "bbb"]
 
 
 VALUES = st.recursive(

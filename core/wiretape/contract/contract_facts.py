@@ -268,6 +268,8 @@ def build_facts(layers: Sequence[Layer]) -> ContractFacts:
         for name, text in layer.table.text.items():
             with layer.naming("text", name):
                 JoinedTextTypes(name, text)
+                if text.entity is not None:
+                    find_entity(entities, text.entity)
             texts[name] = text
     if len(entities) > MOST_ENTITIES:
         raise top.source.error(("entity",), f"expected at most {MOST_ENTITIES} entities, with those it extends")

@@ -149,6 +149,8 @@ class TextTable(Struct, forbid_unknown_fields=True):
     """Where that event has it."""
     begins: Names | None = None
     """The types of events after which the text is empty."""
+    entity: _Short | None = None
+    """The name of the entity that has such a text each."""
     parameter: _Short | None = None
 
 

@@ -39,6 +39,8 @@ class JoinedTextTypes:
         self.name = name
         self.deltas, self.final, self.begins = Globs(table.deltas), Globs(table.final or ()), Globs(table.begins or ())
         self._pointer = None if table.text is None else Pointer(table.text)
+        self.entity = table.entity
+        """The name of the entity that has such a text each; None if a stream has one at a time."""
 
     def is_replaced_by(self, type_: str) -> bool:
         """Whether events of a type have the whole text, or begin a new one."""

@@ -10,12 +10,14 @@ from heapq import nlargest
 from itertools import islice
 from typing import Literal
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.content_encoding import is_identity
 from wiretape.contract.vocabulary import JoinedTextTypes, Vocabulary
 from wiretape.event import Event
 from wiretape.event_format import Entity
 from wiretape.patterns import MISSING
 from wiretape.recording import Exchange, Gap, Recording
+from wiretape.recording.recording_reader import IndexedEvent
 from wiretape_inspect.view.timeline_rows import GAP_NS, Keys
 
 MAX_NAMED = 50
@@ -303,6 +305,10 @@ class ClientHistory:
         self._vocabulary = exchange.vocabulary
         self._spans = EntitySpans(self._vocabulary)
         self._texts = {types.name: JoinedText() for types in self._vocabulary.texts}
+        self._keys: dict[str, str | None] = {}
+        """The keys of the entities that the texts belong to, by the names of the texts."""
+        self._other_texts: dict[tuple[str, str | None], JoinedText] = {}
+        """Those of other entities, by the names of the texts and the keys of the entities."""
         self._sequence: int | None = None
         earlier = list(_resumed_from(recording, exchange))[::-1]
         self._connections = (*(link.number for link in earlier), exchange.number)
@@ -333,8 +339,7 @@ class ClientHistory:
         found = list(self._recording.indexed_events(exchange, end, self._vocabulary.deltas))
         first = max(found[-1].number, 1) if found else 1
         for types in self._vocabulary.texts:
-            changing = [event.number for event in found if types.is_replaced_by(event.type)]
-            begin = changing[-1] if changing else 0
+            begin = self._find_beginning(types, found)
             if begin and (began := next(self._recording.events(number, begin), None)):
                 self._add_text(types, began)
             first = min(first, self._recording.first_event_of_type(number, begin + 1, types.deltas) or _END)
@@ -346,6 +351,20 @@ class ClientHistory:
                 if event.sequence is not None and has_sequences:
                     self._cursor = str(event.sequence)
         return first
+
+    def _find_beginning(self, types: JoinedTextTypes, found: Sequence[IndexedEvent]) -> int:
+        """Return the number of the event after which the deltas of the current text are; 0 for the first one."""
+        begin = next((event.number for event in reversed(found) if types.is_replaced_by(event.type)), 0)
+        if types.entity is None:
+            return begin
+        entity, opened = self._vocabulary.entities[types.entity], dict[str | None, int]()
+        for event in found:
+            if event.number <= begin and entity.opens.matches(event.type):
+                opened.setdefault(event.keys.get(entity.name), event.number)
+            elif event.number <= begin and entity.closes.matches(event.type):
+                opened.pop(event.keys.get(entity.name), None)
+        # The next delta may be of any of these.
+        return min([begin, *opened.values()])
 
     def add(self, event: Event) -> None:
         """Add the next event."""
@@ -361,13 +380,21 @@ class ClientHistory:
             self._add_text(types, event)
 
     def _add_text(self, types: JoinedTextTypes, event: Event) -> None:
-        if types.deltas.matches(event.type):
-            self._texts[types.name] = self._texts[types.name].with_delta(event.text or "")
+        name, is_delta = types.name, types.deltas.matches(event.type)
+        if not is_delta and not types.is_replaced_by(event.type):
+            return
+        key = None if types.entity is None else event.keys.get(types.entity)
+        if key is not None and key != self._keys.get(name):
+            put_bounded(self._other_texts, (name, self._keys.get(name)), self._texts[name], MAX_SPANS)
+            self._keys[name] = key
+            self._texts[name] = self._other_texts.get((name, key), JoinedText())
+        if is_delta:
+            self._texts[name] = self._texts[name].with_delta(event.text or "")
         elif types.final.matches(event.type):
             text = types.read_final(event.json)
-            self._texts[types.name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
-        elif types.begins.matches(event.type):
-            self._texts[types.name] = JoinedText()
+            self._texts[name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
+        elif key is None:
+            self._texts[name] = JoinedText()
 
     def _note_sequence(self, sequence: int | None) -> None:
         if sequence is not None and (self._sequence is None or sequence > self._sequence):
