@@ -2,11 +2,12 @@
 
 import re
 from calendar import isleap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from hashlib import blake2b
 from typing import Any, Literal
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
@@ -14,11 +15,12 @@ from wiretape.contract.json_types import AllowedValues, name_types
 from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, RequiredFact, SeenValues, is_damaged
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
-from wiretape.patterns import MISSING
+from wiretape.patterns import LONGEST, MISSING
 from wiretape.rules.catalogue import DROPPED_STATE, HELD, Check, Outcome, Problem, Scope, mismatch
 from wiretape.rules.finding import describe, quote
 
 _MOST_KEYS = 20
+_MOST_TYPES = 1000
 _FRACTION = r"(?:[.,][0-9]+)?"
 _HOUR, _MINUTE, _SECOND = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]", "(?:[0-5][0-9]|60)"
 _TIME = (
@@ -87,6 +89,8 @@ class Require(EventPrimitive):
 
     on: EventSelection
     required: tuple[RequiredFact, ...]
+    _by_type: dict[str, tuple[RequiredFact, ...]] = field(default_factory=dict)
+    """Those of events of a type, once they were asked for."""
     placeholders = ("fact", "name", "wanted", "value")
 
     def describe(self) -> str:
@@ -97,13 +101,18 @@ class Require(EventPrimitive):
         """Find those that are missing."""
         problems: list[Problem] = []
         lacking: tuple[str, ...] = ()
-        for each in self.required:
-            if type(each.read(event)) in each.classes or (each.of is not None and not each.of.matches(event.type)):
-                continue
-            if not str(each.fact).startswith(lacking):
+        required = self._by_type.get(event.type)
+        for each in self._select(event.type) if required is None else required:
+            if type(each.read(event)) not in each.classes and not str(each.fact).startswith(lacking):
                 lacking += (f"{each.fact}/",)
                 problems.append(self._report(each, event))
         return problems
+
+    def _select(self, type_: str) -> tuple[RequiredFact, ...]:
+        found = tuple(each for each in self.required if each.of is None or each.of.matches(type_))
+        if len(type_) <= LONGEST:
+            put_bounded(self._by_type, type_, found, _MOST_TYPES)
+        return found
 
     def _report(self, lacking: RequiredFact, event: Event) -> Problem:
         """Return the problem of an event that lacks it."""
