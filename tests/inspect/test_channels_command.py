@@ -24,7 +24,7 @@ def parts(line):
 def cells(output):
     """The rows of the table, each as its cells by column."""
     lines = output.splitlines()
-    at = next(index for index, line in enumerate(lines) if line.startswith("session "))
+    at = next(index for index, line in enumerate(lines) if line.startswith(("session ", "channel ")))
     names = parts(lines[at])
     rows = lines[at + 1 : lines.index("", at)]
     return [dict(zip(names, parts(row), strict=True)) for row in rows]
@@ -52,11 +52,11 @@ def test_findings_are_counted_for_their_session_and_altogether(tape, run, messag
     assert output.endswith("findings: 3 errors, 1 note\n")
 
 
-def test_a_stream_outside_of_any_session_is_listed_too(tape, run, message):
+def test_a_stream_of_no_contract_is_listed_too(tape, run, message):
     tape.exchange("/stream", [(1, message("x"))])
     (row,) = cells(run("channels", tape.close()).output)
 
-    assert (row["session"], row["events"], row["durable"], row["last seq"]) == ("(none)", "1", "0", "-")
+    assert (row["channel"], row["events"], row["durable"], row["last seq"]) == ("(none)", "1", "0", "-")
 
 
 def test_json_holds_the_same_numbers(run, session):

@@ -10,6 +10,7 @@ import click
 import msgspec
 from rich.cells import cell_len
 
+from wiretape.contract.vocabulary import CHANNEL
 from wiretape.event import Event, TimedFrame
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json, members_of
@@ -101,6 +102,9 @@ def summarise(recording: Recording) -> tuple[list[ChannelSummary], Counter[str]]
         channel = channels.setdefault((name, exchange.channel), summary)
         frames = recording.frames(exchange.number) if exchange.is_stream else ()
         channel.add(exchange, frames, findings.get(exchange.number, ()))
+    if not recording.info.contracts and all(channel.id is None for channel in channels.values()):
+        for channel in channels.values():
+            channel.name = CHANNEL  # the traffic belongs to no contract that could name it
     return list(channels.values()), others
 
 
