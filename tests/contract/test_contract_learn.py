@@ -210,6 +210,18 @@ def test_what_cannot_be_learned_from_is_said_in_one_sentence(run, recordings, me
     assert not Path("my.toml").exists()
 
 
+def test_tables_between_braces_are_not_added_to(run):
+    file = record_streams(Path("run.db"), ticks, streams_of(ticks))
+    Path("my.toml").write_text(
+        'contract = "my"\nevent = { type = "event" }\noperations = { a = { request = "GET /b" } }\n'
+    )
+    result = run("contract", "learn", file, "--update", "my.toml")
+    assert result.exit_code == 2
+    assert 'my.toml has operations between braces, where no table can be added: write a table [operations."NAME"]' in (
+        result.output
+    )
+
+
 HOSTILE = (
     *('quo"te', "new\nline", "es\\cape", "\x1b[2J", "*", "a*b", "'''\"\"\"", "\u202e", "\x7f", "\x85", "# [x]", "é"),
     *("x" * 400, "", "a.b.c", "type"),

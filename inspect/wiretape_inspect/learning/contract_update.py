@@ -7,6 +7,7 @@ from typing import Any
 
 import tomlkit
 from msgspec import to_builtins
+from tomlkit.items import InlineTable
 
 from wiretape.checker import Checker, Settings
 from wiretape.checker.contract_examples import check_examples, find_in_example
@@ -77,6 +78,7 @@ class ContractUpdater:
             rule.name = unique_name(rule.name, taken, "-")
             taken.add(rule.name)
         set_codes(rules, *self._next_code())
+        self._check_additions({"operations": operations, "types": types})
         head = "\n".join([edited.rstrip("\n") + "\n", *operation_tables(operations), *type_tables(types)])
         contract = self._build("\n".join([head, *rule_tables(rules, all_rules=True)]), code)
         rules, _ = self._learner.keep_true(rules, contract)
@@ -95,6 +97,13 @@ class ContractUpdater:
         update.text = "\n".join([head, *rule_tables(rules)]) if update.additions else self._text
         self._build(update.text, code)
         return update
+
+    def _check_additions(self, additions: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise InputError if tables cannot be added to the file."""
+        for key, added in additions.items():
+            if added and isinstance(tomlkit.parse(self._text).get(key), InlineTable):
+                problem = f"{self._path} has {key} between braces, where no table can be added"
+                raise InputError(f'{problem}: write a table [{key}."NAME"] for each.')
 
     def _contradictions(self) -> dict[str, Contradiction]:
         found: dict[str, Contradiction] = {}
