@@ -176,7 +176,9 @@ def test_without_the_package_of_the_service_the_tests_of_the_rest_pass(without_s
     listed = subprocess.run(
         [programs / "wiretape", "contract", "list"], cwd=tree, env=ENV, capture_output=True, text=True, check=True
     )
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["sse"]
+    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert "sse" in names
+    assert "agent-sessions" not in names
     files = [path for name in GENERIC_TESTS for path in (tree / "tests" / name).glob("test_*.py") if is_generic(path)]
     assert len(files) > 20
     command = [programs / "python", "-m", "pytest", "--quiet", "--numprocesses=auto", "-p", "no:cacheprovider", *files]
