@@ -64,7 +64,7 @@ _TABLE = {
         "report": (f"{_INSPECT}.report:report", "Check recordings against the specification."),
         "probe": (f"{_INSPECT}.probe:probe", "Test a service in every situation that the specification describes."),
         "rule": (f"{_INSPECT}.rule:rule", "Explain the rules that recordings are checked against."),
-        "contract": (f"{_INSPECT}.contract:contract", "List, show, test and begin contracts of APIs."),
+        "contract": (f"{_INSPECT}.contract:contract", "List, show, test, begin and learn contracts of APIs."),
         "channels": (f"{_INSPECT}.channels:channels", "List the channels of a recording."),
         "show": (f"{_INSPECT}.show:show", "Show a recording as a timeline."),
         "debug": (f"{_INSPECT}.debug:debug", "Inspect a recording in a browser, event by event."),

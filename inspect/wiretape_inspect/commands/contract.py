@@ -1,4 +1,4 @@
-"""`wiretape contract`: list, show, test and begin contracts of APIs."""
+"""`wiretape contract`: list, show, test, begin and learn contracts of APIs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ from wiretape_inspect.terminal_output import write_lines
 
 @click.group(epilog="Example: wiretape contract new -o tickets.toml")
 def contract() -> None:
-    """List, show, test and begin contracts: what the event streams of an API have to look like.
+    """List, show, test, begin and learn contracts: what the event streams of an API have to look like.
 
     `wiretape report --contract` checks recordings with one.
     """
