@@ -77,7 +77,7 @@ UNEXPECTED = (RecorderFailed, RecordingOpened, RecordingRefused, RecordingClosed
 def make(kind):
     """Return a message of a kind."""
     fields = {each.name: {str: "x", float: 1.0, bool: False}.get(each.type, 1) for each in msgspec.structs.fields(kind)}
-    lists = {"held": [], "open_streams": [], "new_findings": [], "inconclusive": [], "severities": {}}
+    lists = {"held": [], "open_streams": [], "new_findings": [], "inconclusive": [], "severities": {}, "facts": {}}
     lists["files"] = "" if kind is RecordingClosed else ["run.db"]
     message = kind(**fields | {name: value for name, value in lists.items() if name in fields})
     # It loses nothing.
