@@ -287,7 +287,7 @@ class Recording:
         with _report_damage(self.path):
             losses: Iterator[BytesArrived | BytesLost] = map(read_lost, self._connection.execute(_LOST, body))
             runs = map(unpack_run, self._connection.execute(_BODY, body))
-            yield from heapq.merge(losses, runs, key=lambda part: part.start)
+            yield from heapq.merge(losses, runs, key=_place_of)
 
     def frames(self, number: int, event: int = 1) -> Iterator[TimedFrame]:
         """Stream the frames of an event stream, decoded and numbered, starting at event number `event`.
@@ -428,6 +428,11 @@ def _describe_numbers(count: int, first: int, last: int) -> str:
     if count == last - first + 1:
         return f"its exchanges are {first} to {last}"
     return f"its {count:,} exchanges have numbers from {first} to {last}"
+
+
+def _place_of(part: BytesArrived | BytesLost) -> tuple[int, int]:
+    """Return where a part of a body begins, and when: an empty chunk begins where the bytes after it do."""
+    return part.start, part.times[0] if isinstance(part, BytesArrived) else part.time_ns
 
 
 @contextmanager
