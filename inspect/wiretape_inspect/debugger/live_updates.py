@@ -6,6 +6,7 @@ import os
 import re
 import time
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import error_document, find_exchange, parse_query
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.timeline_json import rules_of
-from wiretape_inspect.view.delta_folding import StreamFold
+from wiretape_inspect.view.delta_folding import Checkpoint, StreamFold
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0
@@ -232,7 +233,7 @@ class RowChange:
 class ChangingRows:
     """Folds a stream as far as it is recorded, and reports the rows that differ from those reported before.
 
-    A finding arrives later than its event, so the rows are then made again.
+    A finding arrives later than its event, so the rows from that event on are made again.
     """
 
     def __init__(self, number: int, known: int = 0) -> None:
@@ -240,6 +241,7 @@ class ChangingRows:
         self._number = number
         self._findings: list[Finding] = []
         self._fold: StreamFold | None = None
+        self._checkpoints: list[Checkpoint] = []
         self._made = 0
         self._read_to = 0
         self._finished = False
@@ -254,12 +256,22 @@ class ChangingRows:
             yield from self._changes(self._numbered(recording, exchange), exchange.vocabulary)
 
     def _restart(self, exchange: Exchange, found: Sequence[Finding]) -> None:
+        """Go back to the last checkpoint before the first of the findings."""
         if self._fold is not None:
             self._reported = array("q", [known or _STALE_HASH for known in self._reported])
         self._findings += found
-        self._fold = StreamFold(exchange, self._findings)
-        self._made, self._read_to = 0, 0
+        del self._checkpoints[min((self._checkpoints_before(finding) for finding in found), default=0) :]
+        since = self._checkpoints[-1] if self._checkpoints else None
+        self._fold = StreamFold(exchange, self._findings, None, since)
+        self._made, self._read_to = (since.rows, since.position.start) if since else (0, 0)
         self._finished = False
+
+    def _checkpoints_before(self, finding: Finding) -> int:
+        if finding.event is not None:
+            return bisect_right(self._checkpoints, finding.event - 1, key=lambda mark: mark.position.events)
+        if finding.byte_offset is not None:
+            return bisect_right(self._checkpoints, finding.byte_offset, key=lambda mark: mark.position.start)
+        return len(self._checkpoints)
 
     def _numbered(self, recording: Recording, exchange: Exchange) -> Iterator[tuple[int, StreamRow]]:
         """Yield the rows with their numbers; the last ones may still grow."""
@@ -274,9 +286,13 @@ class ChangingRows:
             return
         for part in recording.body(self._number, Side.RESPONSE, self._read_to):
             end = part.end if isinstance(part, BytesArrived) else part.start + part.count
-            if end > self._read_to:
-                self._read_to = end
-                yield from self._fold.feed(part)
+            if end <= self._read_to:
+                continue
+            # A stored run of bytes never grows: it is new, or contains the checkpoint at which the fold begins.
+            self._read_to = end
+            yield from self._fold.feed(part)
+            self._checkpoints += self._fold.checkpoints
+            self._fold.checkpoints.clear()
         if exchange.ended_ns is not None:
             self._finished = True
             yield from self._fold.finish(exchange)

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from wiretape.content_encoding import is_identity
 from wiretape.event import Event, TimedFrame
 from wiretape.event_preview import preview_of
+from wiretape.frame_reader import STREAM_START, StreamPosition
 from wiretape.labels import ending_label
 from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
@@ -30,6 +32,8 @@ from wiretape_inspect.view.timeline_rows import (
 )
 
 _KEEP_ALIVE = "keep-alive"
+EVERY_ROWS, EVERY_EVENTS = 256, 4096
+"""The least distance between checkpoints: this many rows or this many events."""
 
 
 def stream_rows(
@@ -48,6 +52,17 @@ def stream_rows(
     yield from fold.finish()
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A position in a stream from which folding can start without the bytes before it."""
+
+    rows: int
+    """Number of rows before the position."""
+    position: StreamPosition
+    counts: Counter[str]
+    """How many events of each kind and how many keep-alives are before the position."""
+
+
 class StreamFold:
     """Fold a stream to rows while its bytes arrive.
 
@@ -61,30 +76,40 @@ class StreamFold:
         exchange: Exchange,
         findings: Sequence[Finding] = (),
         take: CompiledFilter | None = None,
+        since: Checkpoint | None = None,
     ) -> None:
+        """Start at the beginning of the stream, or at the checkpoint `since`."""
+        position = since.position if since else STREAM_START
+        began_ns = exchange.began_ns
+        last_ns = since.position.time_ns if since else began_ns
         self._exchange = exchange
-        self._findings = _UnassignedFindings(findings)
+        self._findings = _UnassignedFindings(findings, position)
         self._take = take
         self._search = JoinedTextSearch(take.wanted if take is not None else ())
-        self._reader = exchange.make_reader()
-        self._pause = _Pause(exchange.began_ns, exchange.began_ns)
+        self._reader = exchange.make_reader(position)
+        self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
-        self._counts = Counter[str]()
+        self._counts = Counter(since.counts if since else ())
         self._in_event = False
+        self._row_count = since.rows if since else 0
+        self._last_checkpoint = (self._row_count, position.events)
+        self._has_checkpoints = is_identity(exchange.content_encoding) and take is None
+        self.checkpoints: list[Checkpoint] = []
+        """Checkpoints passed so far, about every `EVERY_ROWS` rows or `EVERY_EVENTS` events."""
 
     def feed(self, part: BytesArrived | BytesLost) -> Iterator[StreamRow]:
         """Yield the rows that these bytes complete."""
         if isinstance(part, BytesArrived):
-            yield from self._fold(self._search.feed(self._reader.feed(part)))
+            yield from self._counted(self._fold(self._search.feed(self._reader.feed(part))))
         else:
-            yield from self._fold(self._search.feed(self._reader.skip(part)))
-            yield from self._fold(self._search.interrupt())
-            yield from self._fold_loss(part)
+            yield from self._counted(self._fold(self._search.feed(self._reader.skip(part))))
+            yield from self._counted(self._fold(self._search.interrupt()))
+            yield from self._counted(self._fold_loss(part))
 
     def release(self) -> Iterator[StreamRow]:
         """Yield the kept back deltas or oversized event, although it may still have grown."""
-        yield from self._fold(self._search.release())
-        yield from self._release()
+        yield from self._counted(self._fold(self._search.release()))
+        yield from self._counted(self._release())
 
     def growing(self) -> Iterator[StreamRow]:
         """Yield the rows that may still grow as they are now, and keep them back."""
@@ -97,8 +122,8 @@ class StreamFold:
 
     def finish(self, exchange: Exchange | None = None) -> Iterator[StreamRow]:
         """Yield the last rows; `exchange` replaces the one given at the start if its ending was not yet known."""
-        yield from self._fold(self._search.feed(self._reader.close()))
-        yield from self._fold(self._search.interrupt())
+        yield from self._counted(self._fold(self._search.feed(self._reader.close())))
+        yield from self._counted(self._fold(self._search.interrupt()))
         exchange, last_ns = exchange or self._exchange, self._pause.since_ns
         until_ns = exchange.ended_ns if exchange.ended_ns is not None else self._pause.last_byte_ns
         self._pause.add_bytes(until_ns)
@@ -118,6 +143,11 @@ class StreamFold:
         )
         yield from self._shown(end)
 
+    def _counted(self, rows: Iterable[StreamRow]) -> Iterator[StreamRow]:
+        for row in rows:
+            self._row_count += 1
+            yield row
+
     def _fold(self, frames: Iterable[SearchedFrame]) -> Iterator[StreamRow]:
         for searched in frames:
             yield from self._fold_frame(searched.seen, searched.found)
@@ -126,6 +156,7 @@ class StreamFold:
         self._pause.add_bytes(seen.time_ns)
         if isinstance(seen, Event):
             yield from self._fold_event(seen, found)
+            self._add_checkpoint(seen)
             return
         match seen.frame.kind:
             case FrameKind.COMMENT:
@@ -136,6 +167,18 @@ class StreamFold:
                 yield from self._fold_oversized(seen)
             case _:
                 pass
+
+    def _add_checkpoint(self, event: Event) -> None:
+        """Add a checkpoint after an event, unless a row is growing or half a line end may follow."""
+        events, (rows, before) = event.number, self._last_checkpoint
+        if self._row_count - rows < EVERY_ROWS and events - before < EVERY_EVENTS:
+            return
+        frame = event.frame
+        if self._growing is not None or not self._has_checkpoints or not frame.raw.endswith(b"\n"):
+            return
+        place = StreamPosition(frame.end, events, frame.last_event_id, event.time_ns)
+        self.checkpoints.append(Checkpoint(self._row_count, place, self._counts.copy()))
+        self._last_checkpoint = (self._row_count, events)
 
     def _fold_event(self, event: Event, found: AbstractSet[str]) -> Iterator[StreamRow]:
         findings = self._findings.take(event.number, event.frame.end)
@@ -246,15 +289,18 @@ class _Pause:
 class _UnassignedFindings:
     """The findings of one exchange that no row has yet."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[Finding], position: StreamPosition) -> None:
+        """Leave out findings before `position`: they belong to earlier rows."""
         self._by_event: dict[int, list[Finding]] = {}
         self._by_offset: list[tuple[int, Finding]] = []
         self._others: list[Finding] = []
         for finding in findings:
             if finding.event is not None:
-                self._by_event.setdefault(finding.event, []).append(finding)
+                if not 0 < finding.event <= position.events:
+                    self._by_event.setdefault(finding.event, []).append(finding)
             elif finding.byte_offset is not None:
-                self._by_offset.append((finding.byte_offset, finding))
+                if finding.byte_offset >= position.start:
+                    self._by_offset.append((finding.byte_offset, finding))
             else:
                 self._others.append(finding)
         self._by_offset.sort(key=lambda item: item[0], reverse=True)
