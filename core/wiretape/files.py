@@ -42,7 +42,7 @@ def read_error(path: Path, error: OSError) -> str:
     """Return the message that a file cannot be read, or does not exist."""
     if isinstance(error, FileNotFoundError):
         with suppress(OSError):
-            beside = [other.name for other in islice(path.parent.iterdir(), _MOST_FILES)]
+            beside = [other.name for other in islice(path.parent.iterdir(), _MOST_FILES) if path.name not in other.name]
             if similar := closest_match(path.name, beside, cutoff=0.75):
                 return f"There is no file {path}; did you mean {path.with_name(similar)}?"
         return f"There is no file {path}."
