@@ -255,8 +255,8 @@ class Event(TimedFrame):
 
     @property
     def is_plain_delta(self) -> bool:
-        """Whether it is a delta with nothing unusual, which can be folded."""
-        return self.is_delta and self.id is None and self.sequence is None and not self.note
+        """Whether it is a delta with nothing unusual, which can be folded: only stored ones have an id or a number."""
+        return self.is_delta and not self.note and (self.is_durable or (self.id is None and self.sequence is None))
 
     @property
     def note(self) -> str:

@@ -202,4 +202,8 @@ def test_an_example_that_does_not_do_what_it_says_fails(run):
     assert result.exit_code == 1
     assert "ORS003 breaks: expected a finding of ORS003, got none" in result.output
     assert run("contract", "test", "worse.toml").exit_code == 2
+    rule = '[[rule]]\ncode = "ORS099"\nname = "x"\nfirst = "a"\nclause = "c"\n'
+    elsewhere = '[[rule.breaks]]\nrequest = "GET /v1/respones"\nbody = "data: 1\\n\\n"\n'
+    Path("other.toml").write_text(f"{text}\n{rule}{elsewhere}", "utf-8")
+    assert "got none; no operation matches GET /v1/respones." in run("contract", "test", "other.toml").output
     assert run("report", "x.db", "--contract", "worse.toml").exit_code == 2

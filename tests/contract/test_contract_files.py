@@ -79,9 +79,9 @@ MISTAKES = {
     'error = { one_of = { fact = "/a", values = [[1, 2]] } }': "expected as many values in each item",
     'error = "status"\n[error]\ncode = "/code"': "rule[0].error: codes of errors is not defined: add it to the table",
     'header = { name = "A", refused = true }': "rule[0].header: refused is for headers of requests",
-    'first = "a"\nexpected = "{b}"': "rule[0].expected: expected event, id, type, kind, cursor, sequence, text, or",
+    'first = "a"\nexpected = "{b}"': "rule[0].expected: unknown placeholder 'b'; choose one of ",
     'silence = 1\ngot = "{type}"': "rule[0].got: unknown placeholder 'type'; this primitive has seconds",
-    'first = "a"\ngot = "{type!r}"': "rule[0].got: expected event, id, ",
+    'first = "a"\ngot = "{type!r}"': "rule[0].got: unknown placeholder 'type!r'; did you mean type?",
     'first = "a"\ngot = "{type:x}"': "rule[0].got: expected {NAME}, {NAME:quoted} or {NAME:described}, got '{type:x}'",
     'header = { name = "A", of = "request", statuses = [200] }': "header: statuses, codes and agrees are for headers",
     'first = "a"\nkeeps = [{ body = "x", part = [{ text = "y" }] }]': "keeps[0]: body and part exclude each other",
@@ -138,7 +138,7 @@ def test_a_fact_has_to_be_defined(primitive, said, contract, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("TST001", "SSE001", "line 25: rule[0].code: the code SSE001 is that of a built-in rule."),
+        ("TST001", "SSE001", "line 25: rule[0].code: the code SSE001 is that of a rule about any event stream."),
         ('"broken"', '"invalid-utf8"', "line 26: rule[0].name: the name invalid-utf8 is that of the rule SSE001."),
         ("TST001", "tst1", "line 25: rule[0].code: expected a string that matches"),
         ('breaks = ""', "", "line 24: rule[0]: breaks is missing."),

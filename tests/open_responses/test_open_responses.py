@@ -100,3 +100,9 @@ def test_show_has_the_text_of_each_part_and_what_each_item_is(recording):
         ("part", "1/0", "It is fine."),
         ("summary", "0/0", "Hm, Rome."),
     ]
+
+
+def test_deltas_are_folded_although_they_have_numbers(recording):
+    rows = [json.loads(line) for line in succeed("show", recording, "--json", "type:*.delta").output.splitlines()]
+    runs = {row["preview"]: row["count"] for row in rows if row["row"] == "deltas"}
+    assert runs == {"Hm, Rome.": 2, "It is fine.": 2}

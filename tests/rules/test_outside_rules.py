@@ -187,19 +187,13 @@ def test_a_rule_can_run_on_several_triggers_and_wait():
     ]
 
 
-def test_two_rules_cannot_have_one_code_or_name():
+def test_two_rules_cannot_have_one_code():
     @rule("SSE001", "other-name", on=EVENT, clause=CLAUSE)
     def same_code(_event, _stream):
         """Has the code of a built-in rule."""
 
-    @rule("ACME005", "invalid-utf8", on=EVENT, clause=CLAUSE)
-    def same_name(_event, _stream):
-        """Has the name of a built-in rule."""
-
     with pytest.raises(ValueError, match="Two rules have the code SSE001"):
         Checker(rules=[*BUILT_IN, same_code])
-    with pytest.raises(ValueError, match="Two rules have the name invalid-utf8"):
-        Checker(rules=[*BUILT_IN, same_name])
 
 
 @pytest.mark.parametrize(

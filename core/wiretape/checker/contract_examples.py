@@ -9,10 +9,12 @@ from wiretape.contract.contract_facts import ContractChoice
 from wiretape.contract.contract_model import Contract
 from wiretape.event import Event
 from wiretape.frame_reader import StreamReaders
+from wiretape.observations import RequestStarted
 from wiretape.patterns import Globs, list_of
 from wiretape.rules.catalogue import RuleSet
 from wiretape.rules.finding import Finding
 from wiretape.rules.vectors import Vector
+from wiretape.safe_text import shorten
 
 _LIVES = ("opens", "continues", "closes")
 _TEXTS = ("deltas", "final", "begins")
@@ -74,13 +76,22 @@ def _named_types(contract: Contract) -> dict[str, str]:
     return found
 
 
+def _describe_unmatched(contract: Contract, example: Vector) -> str:
+    """Return what to add about the first request of an example that the contract has no operation for."""
+    for seen in example.observations():
+        if isinstance(seen, RequestStarted) and contract.find_operation(seen.method, seen.target)[0] is None:
+            return f"; no operation matches {shorten(f'{seen.method} {seen.target}')}"
+    return ""
+
+
 def _find_problem(contract: Contract, example: Vector) -> str:
     findings, checker = find_in_example(contract, example)
     found = {finding.code: finding for finding in findings}
     tally = checker.tallies()[example.code]
     if example.breaks and example.code not in found:
         reasons = "".join(f"; inconclusive: {reason}" for reason in tally.reasons)
-        return f"expected a finding of {example.code}, got {', '.join(found) or 'none'}{reasons}"
+        unmatched = _describe_unmatched(contract, example)
+        return f"expected a finding of {example.code}, got {', '.join(found) or 'none'}{reasons}{unmatched}"
     allowed = {*example.also, *([example.code] if example.breaks else [])}
     if other := [finding for code, finding in found.items() if code not in allowed]:
         return f"expected no finding of {other[0].code}, got: {other[0].message}"

@@ -261,7 +261,7 @@ class _Builder:
         names: dict[str, str] = {}
         for layer, index, table in tables:
             if layer.name == COMMON:
-                codes[table.code], names[table.name] = "a built-in rule", f"the rule {table.code}"
+                codes[table.code], names[table.name] = "a rule about any event stream", f"the rule {table.code}"
                 continue
             for key, value, taken in (("code", table.code, codes), ("name", table.name, names)):
                 if value in taken:

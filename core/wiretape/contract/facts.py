@@ -15,7 +15,7 @@ class Fact:
     def __init__(self, text: str) -> None:
         """Raises ValueError."""
         if text not in _NAMED and not text.startswith("/"):
-            names = ", ".join(_NAMED)
+            names = ", ".join(FACT_NAMES)
             raise ValueError(f"expected {names}, or a JSON pointer such as /response/id, got {text!r}")
         self._text = text
         self.name = text
@@ -64,6 +64,8 @@ _NAMED: dict[str, Callable[[Event], Any]] = {
     "sequence": lambda event: event.sequence,
     "text": lambda event: event.text,
 }
+FACT_NAMES = tuple(_NAMED)
+"""The facts that have a name."""
 
 
 def format_key(entity: Entity, key: Sequence[str | int]) -> str:

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Final
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_stream import ContractStream
-from wiretape.contract.facts import Fact
+from wiretape.contract.facts import FACT_NAMES, Fact
 from wiretape.contract.json_types import classes_of
 from wiretape.event import Event, Shape
+from wiretape.input_validation import choices_hint
 from wiretape.patterns import Globs
 from wiretape.rules.catalogue import EVENT, LOSS, LOST_EVENTS, WITH_DATA, Check, Inconclusive, Outcome, Scope
 from wiretape.rules.finding import Party
@@ -119,6 +120,8 @@ class EventPrimitive(Primitive):
         """Return what reads a value for its words: one of its own, or a fact of the event."""
         if name in self.placeholders:
             return super().reader_of(name)
+        if name not in FACT_NAMES and not name.startswith("/"):
+            raise ValueError(f"unknown placeholder {name!r}{choices_hint(name, (*self.placeholders, *FACT_NAMES))}")
         fact = Fact(name)
 
         def read(values: Values) -> Any:

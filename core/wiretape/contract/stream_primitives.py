@@ -314,8 +314,10 @@ class Lifecycle(EventPrimitive):
         tracker = stream.trackers[self.entity.name]
         if end.ending is not Ending.COMPLETE:
             return _CUT_BY_OTHERS if tracker.open else None
-        if stream.has_unknown_end or not stream.is_complete:
+        if stream.has_unknown_end:
             return LOST_EVENTS
+        if not stream.is_complete:
+            return UNKNOWN_BEGINNING
         if problems := self._problems(list(tracker.unclosed())):
             return problems
         return HELD if tracker.closed else None

@@ -359,17 +359,12 @@ def rules_in(module: ModuleType) -> list[Rule]:
 def catalogue_of(rules: Iterable[Rule]) -> Mapping[str, Rule]:
     """Return a read-only mapping from codes to rules, in the order of the codes.
 
-    Raises ValueError if two rules have the same code or name.
+    Raises ValueError if two rules have the same code.
     """
     catalogue: dict[str, Rule] = {}
     for each in sorted(rules, key=lambda each: each.code):
         if catalogue.setdefault(each.code, each) != each:
             raise ValueError(f"Two rules have the code {each.code}.")
-    names: set[str] = set()
-    for each in catalogue.values():
-        if each.name in names:
-            raise ValueError(f"Two rules have the name {each.name}.")
-        names.add(each.name)
     return MappingProxyType(catalogue)
 
 

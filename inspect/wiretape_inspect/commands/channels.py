@@ -187,7 +187,8 @@ def _findings_style(findings: str) -> str:
 def _blocks(channels: Iterable[ChannelSummary]) -> Iterator[Line]:
     for channel in channels:
         cells = dict(zip(_COLUMNS, _cells(channel), strict=True))
-        counts = [f"{cells[name]} {name}" for name in _COUNTS]
+        streams = count_of(channel.streams, "stream")
+        counts = [streams, *(f"{cells[name]} {name}" for name in _COUNTS[1:])]
         yield wrapped((cells["channel"], "head"))
         yield labelled(_INDENT, " · ".join([*counts, f"last seq {cells['last seq']}"]))
         yield labelled(_INDENT, f"{cells['first']} to {cells['last']} UTC")

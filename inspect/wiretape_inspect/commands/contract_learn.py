@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 @click.option(
     "--update",
     type=PATH,
-    metavar="CONTRACT",
-    help="Report what the recordings contradict in this contract and add to it; --output writes it with the additions.",
+    metavar="FILE",
+    help="Report what the recordings contradict in the contract in this file, and add to it; --output writes it with "
+    "the additions.",
 )
 @click.option(
     "--least",
