@@ -152,7 +152,8 @@ def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]
     for example in examples_of(rule.code, contract):
         yield from ["", f"## {_heading(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
         for line in example.found:
-            yield from ["", f"> {line}"]
+            escaped = line.replace("[^", r"\[^")  # it is no footnote
+            yield from ["", f"> {escaped}"]
 
 
 def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Iterator[str]:
