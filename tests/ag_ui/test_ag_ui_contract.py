@@ -5,12 +5,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from contract_findings import assert_examples_hold, find_codes
 from hypothesis import given
 from hypothesis import strategies as st
 from stream_text import events
 
-from wiretape.checker import Checker, Settings
-from wiretape.checker.contract_examples import check_examples, find_in_example
 from wiretape.contract import load_contract
 from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.recording import RecordingMetadata, RecordingSource, build_recording, open_recording
@@ -35,7 +34,7 @@ OPENING = {
 }
 
 
-def find_codes(body: bytes, size: int = 1 << 20) -> list[str]:
+def find_in_answer(body: bytes, size: int = 1 << 20) -> list[str]:
     """Return the codes of the findings in a stream that answers a request for the run r1."""
     traffic = TrafficBuilder()
     exchange = traffic.request("POST", "/agent", headers=HEADERS, body=json.dumps(INPUT).encode())
@@ -43,24 +42,18 @@ def find_codes(body: bytes, size: int = 1 << 20) -> list[str]:
     for at in range(0, len(body), size):
         stream.send(body[at : at + size])
     stream.end()
-    checker = Checker(Settings(contracts=(CONTRACT,)))
-    found = [each for seen in traffic.observations() for each in checker.feed(seen)] + checker.finish()
-    return sorted({each.code for each in found})
+    return find_codes(CONTRACT, traffic)
 
 
 def test_every_example_does_what_it_says_in_pieces_of_any_size():
-    assert [result.problem for result in check_examples(CONTRACT) if result.problem] == []
-    for example in CONTRACT.examples:
-        whole, _ = find_in_example(CONTRACT, example)
-        in_bytes, _ = find_in_example(CONTRACT, example, 1)
-        assert [(each.code, each.message) for each in in_bytes] == [(each.code, each.message) for each in whole]
+    assert_examples_hold(CONTRACT)
 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_of_another_project_breaks_the_rules_that_it_breaks(name):
     body = events(STREAMS[name]["events"])
-    assert find_codes(body) == STREAMS[name]["codes"]
-    assert find_codes(body, 7) == STREAMS[name]["codes"]
+    assert find_in_answer(body) == STREAMS[name]["codes"]
+    assert find_in_answer(body, 7) == STREAMS[name]["codes"]
 
 
 @st.composite
@@ -108,14 +101,14 @@ def body_of(drawn):
 
 @given(runs())
 def test_a_run_that_follows_the_specification_has_no_finding(drawn):
-    assert find_codes(body_of(drawn)) == []
+    assert find_in_answer(body_of(drawn)) == []
 
 
 @given(runs(), st.data())
 def test_a_run_that_lacks_its_boundaries_or_an_end_has_a_finding(drawn, data):
     ends = [at for at, each in enumerate(drawn) if each["type"].endswith(("_END", "STARTED", "FINISHED"))]
     at = data.draw(st.sampled_from(ends))
-    assert find_codes(body_of(drawn[:at] + drawn[at + 1 :])) != []
+    assert find_in_answer(body_of(drawn[:at] + drawn[at + 1 :])) != []
 
 
 def test_a_call_has_the_text_of_its_own_arguments_if_several_are_open(tmp_path):
@@ -145,4 +138,4 @@ FIELDS = st.dictionaries(st.sampled_from(IDS), VALUES)
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(CONTRACT.types)), FIELDS), max_size=12))
 def test_no_value_of_a_field_ends_the_checks(drawn):
-    find_codes(body_of([fields | {"type": type_} for type_, fields in drawn]))
+    find_in_answer(body_of([fields | {"type": type_} for type_, fields in drawn]))

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from contract_findings import assert_examples_hold, find_codes
 from invoke import succeed
 from running import PATIENCE_S, Running
 
-from wiretape.checker import Checker, Settings
-from wiretape.checker.contract_examples import check_examples, find_in_example
 from wiretape.contract import load_contract
 from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.observations import Ending
@@ -38,20 +37,9 @@ def body_of(lines, *, has_event_lines=True):
         yield f"{event_line}data: {json.dumps(event)}\n\n"
 
 
-def found_in(name, traffic):
-    checker = Checker(Settings(contracts=(load_contract(name),)))
-    found = [each for seen in traffic.observations() for each in checker.feed(seen)] + checker.finish()
-    return sorted({each.code for each in found})
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_does_what_it_says_in_pieces_of_any_size(name):
-    contract = load_contract(name)
-    assert [result.problem for result in check_examples(contract) if result.problem] == []
-    for example in contract.examples:
-        whole, _ = find_in_example(contract, example)
-        in_bytes, _ = find_in_example(contract, example, 1)
-        assert [(each.code, each.message) for each in in_bytes] == [(each.code, each.message) for each in whole]
+    assert_examples_hold(load_contract(name))
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -60,7 +48,7 @@ def test_a_stream_of_another_project_breaks_the_rules_that_it_breaks(name):
     frames = "".join(body_of(stream["events"], has_event_lines=stream.get("has-event-lines", True))).encode()
     traffic = TrafficBuilder()
     traffic.request("POST", "/v1/responses").respond_stream().send(frames).end()
-    openai, open_responses = (found_in(contract, traffic) for contract in NAMES)
+    openai, open_responses = (find_codes(load_contract(name), traffic) for name in NAMES)
     assert openai == stream["codes"]
     own = [code for code in openai if not code.startswith("OAI")]
     assert open_responses == sorted([*own, *stream.get("only-open", [])])

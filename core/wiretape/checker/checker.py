@@ -63,7 +63,7 @@ class Checker:
         `upstream` is that of the recording: it decides which exchanges are the service's, if the settings have no base.
         None stands for traffic of the service alone, on any origin.  `readers` are those that read the observations for
         `feed_read`.  If the settings have contracts, their rules are run instead.  Raises ValueError if two rules have
-        the same code or name.
+        the same code.
         """
         self.settings = settings or _DEFAULT
         self.exchanges = 0

@@ -23,7 +23,7 @@ def default_contracts() -> tuple[RuleSet, ...]:
 
 
 def combined_catalogue(contracts: Iterable[RuleSet]) -> Mapping[str, Rule]:
-    """Return the rules of several contracts by code.  Raises ValueError if two have the same code or name."""
+    """Return the rules of several contracts by code.  Raises ValueError if two have the same code."""
     rules: dict[tuple[str, str], Rule] = {}
     for each in contracts:
         for rule in each.rules:

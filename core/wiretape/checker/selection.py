@@ -30,7 +30,7 @@ class Settings(TrafficSettings):
 
     @property
     def catalogue(self) -> Mapping[str, Rule]:
-        """The rules to check, by code.  Raises ValueError if rules of two contracts have the same code or name."""
+        """The rules to check, by code.  Raises ValueError if rules of two contracts have the same code."""
         if not self.contracts:
             return CATALOGUE
         return combined_catalogue(self.contracts)
@@ -104,9 +104,9 @@ def _hint(wanted: str, catalogue: Mapping[str, Rule]) -> str:
     family = _closest_family(parts[1], family_names(catalogue)) if parts else None
     if parts is None or family is None:
         return f"; the families are {', '.join(family_names(catalogue))}."
-    codes = sorted(codes_of(family, catalogue))
     if not parts[2]:
         return f"; did you mean {family}?"
+    codes = sorted(codes_of(family, catalogue))
     if (exact := f"{family}{parts[2]:>03}") in codes:
         return f"; did you mean {exact}?"
     return f"; {family} has {codes[0]}." if len(codes) == 1 else f"; {family} has {codes[0]} to {codes[-1]}."
