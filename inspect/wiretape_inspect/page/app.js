@@ -30,8 +30,7 @@ import { VirtualList } from "./virtual_list.js";
 import { allVocabularies, labelOf, useVocabularies } from "./vocabulary.js";
 
 const OVERVIEW_INTERVAL_MS = 1000;
-const LIST_TOP = 62; // pixels above the rows: the filter and the titles of the columns
-const SHORT = 0.55; // a timeline that needs less of the room has the details below it
+const [WIDE_PAGE, BESIDE] = [1600, 1040]; // pixels of a page with the details beside the timeline, and of room for both
 
 export class App {
   /** `report` is the index of a report's recordings, or null; `recordingNumber` is the number of this one, from 1. */
@@ -111,8 +110,9 @@ export class App {
   watch() {
     watchDialog();
     watchKeys(this);
-    watchSplitter(byId("splitter"), { variable: "--details", share: 0.4, box: byId("panes"), isLast: true });
-    watchSplitter(byId("sidebar-splitter"), { variable: "--sidebar", share: 0.27, box: byId("main") });
+    new ResizeObserver(() => { this.dock(); this.redraw(); }).observe(byId("panes"));
+    watchSplitter(byId("splitter"), { variable: "--details", box: byId("panes"), isLast: true });
+    watchSplitter(byId("sidebar-splitter"), { variable: "--sidebar", box: byId("main") });
     const onClick = (id, action) => byId(id).addEventListener("click", action);
     onClick("sidebar-button", () => this.showSidebar(byId("sidebar").hidden));
     onClick("files", () => pickRecording(this.report, this.recordingNumber));
@@ -123,7 +123,7 @@ export class App {
     onClick("help-button", () => this.showHelp());
     onClick("deltas", () => this.go({ deltas: !this.view.deltas, open: [] }));
     onClick("tools", () => this.go({ tools: !this.view.tools }));
-    onClick("dock", () => { this.wantsBelow = !(this.wantsBelow ?? this.isDocked); this.dock(); });
+    onClick("dock", () => { this.wantsBelow = !byId("panes").classList.contains("below"); this.dock(); });
     const times = byId("time-mode");
     for (const [value, text] of Object.entries(TIME_MODES)) times.append(element("option", { value, text }));
     times.addEventListener("change", () => this.go({ time: times.value }));
@@ -157,7 +157,8 @@ export class App {
   }
 
   showHelp() {
-    showHelp({ replay: this.recording.replay, report: this.report && this.report.files.length > 1 });
+    const hidden = [this.report?.files.length > 1 ? "" : "o", this.recording.other ? "" : "C", byId("tools").hidden ? "t" : ""];
+    showHelp(byId("tools").textContent.toLowerCase(), hidden, this.recording.replay);
   }
 
   /** Show a view; `before` is the one shown so far. */
@@ -200,21 +201,17 @@ export class App {
     this.list.scroller.scrollTop = 0;
     this.reader.open(head, this.live.sendsRows(head));
     this.live.restart();
-    this.isDocked = null;
     this.list.show(this.timeline.items, -1);
-    this.dock();
   }
 
-  /** Put the details below a timeline that leaves more than half of the room, or where the reader wants them. */
+  /** Put the details beside the timeline if there is room for both, and where the reader wants them. */
   dock() {
-    const { timeline, reader, view } = this;
     const panes = byId("panes");
-    const isShort = timeline && timeline.items.length * ROW_HEIGHT + LIST_TOP <= panes.clientHeight * SHORT;
-    if (this.isDocked === null && timeline && (timeline.done || reader.isLive || !isShort)) this.isDocked = isShort && !reader.isLive;
-    const isBelow = (this.wantsBelow ?? this.isDocked) && paneOf(view) === "timeline";
-    panes.classList.toggle("below", Boolean(isBelow));
-    byId("dock").setAttribute("aria-pressed", Boolean(this.wantsBelow ?? this.isDocked));
-    byId("timeline").style.setProperty("--tall", `${Math.max(this.list.items.length, 2) * ROW_HEIGHT}px`);
+    const hasRoom = panes.clientWidth >= BESIDE;
+    const isBelow = !hasRoom || (this.wantsBelow ?? innerWidth < WIDE_PAGE);
+    panes.classList.toggle("below", isBelow);
+    byId("dock").hidden = !hasRoom;
+    byId("dock").setAttribute("aria-pressed", isBelow);
   }
 
   /** Read the exchange that is shown again. */
@@ -249,10 +246,7 @@ export class App {
     for (const one of Object.keys(this.panes)) if (byId(`${one}-pane`)) byId(`${one}-pane`).hidden = one !== name;
     byId("bar").classList.toggle("away", name !== "timeline");
     byId("tabs").parentNode.hidden = ["findings", "diff"].includes(name);
-    byId("dock").hidden = name !== "timeline";
-    // The pane of a report has a summary of its own.
-    byId("bar").hidden = view.findings && Boolean(this.recording.report);
-    this.dock();
+    byId("bar").hidden = view.findings;
     if (name === "timeline") return;
     if (!this.panes[name]) {
       const host = element("div", { id: `${name}-pane`, class: "pane other" });
@@ -309,7 +303,6 @@ export class App {
   showRows(timeline) {
     if (this.list.items === timeline.items) this.list.grew(this.reader.isLive);
     else this.list.show(timeline.items, -1);
-    this.dock();
     this.selection.update();
     this.redraw();
   }

@@ -2,7 +2,7 @@
 
 import { formatTime } from "./format.js";
 
-export const TIME_MODES = { recording: "since the recording began", exchange: "since the exchange began", utc: "UTC", local: "local time" };
+export const TIME_MODES = { recording: "Recording time", exchange: "Exchange time", utc: "UTC", local: "Local time" };
 const DAY_MS = 86400000;
 const clock = { mode: "recording", startedMs: 0, exchangeNs: 0 };
 

@@ -52,12 +52,12 @@ export function setClass(target, name) {
   if (target.className !== name) target.className = name;
 }
 
-/** Names and values as a list; a value is a text or an element, and empty values are left out. */
+/** Names and values as a list; both are texts or elements, and empty values are left out. */
 export function factList(facts) {
   const list = element("dl", { class: "facts-list" });
   for (const [name, value] of facts) {
     if (value === null || value === undefined || value === "") continue;
-    list.append(element("div", { class: "fact" }, element("dt", { text: name }), element("dd", null, value)));
+    list.append(element("div", { class: "fact" }, element("dt", null, name), element("dd", null, value)));
   }
   return list;
 }

@@ -6,7 +6,7 @@ import { copyRaw, curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
 import { cursorOf, pathOf } from "./exchange_heads.js";
 import { findingList, showFindings } from "./finding_card.js";
-import { formatDuration, formatSize, printable, shorten } from "./format.js";
+import { capitalize, formatDuration, formatSize, printable, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
 import { copyText, showError } from "./notices.js";
 import { jsonBox, longText } from "./payload_tab.js";
@@ -97,22 +97,24 @@ export function showRequest(panel, app, tab) {
 /** The request and the response without their bodies, and the connection; of a stream, too. */
 export function showHeaders(panel, app, head) {
   panel.append(copyButtons(app, head));
-  panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }), factList([
+  panel.append(element("h2", { class: "title", text: "Request" }), factList([
+    ["target", code(pathOf(head))],
     ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
     ["client", head.client ? shorten(head.client, 80) : null],
     ["protocol", head.request_version ? printable(head.request_version) : null],
     ["request body", head.request_bytes ? formatSize(head.request_bytes) : null],
-  ]), headerList("Request headers", head.request_headers));
-  panel.append(element("h2", { class: "title side", text: head.status === null ? "No response" : String(head.status) }), factList([
+  ]), headerList(head.request_headers));
+  panel.append(element("h2", { class: "title", text: "Response" }), factList([
+    ["status", head.status === null ? "no response" : String(head.status)],
     ["protocol", head.response_version ? printable(head.response_version) : null],
     ["ending", printable(head.ending_label)],
     ["detail", head.detail ? shorten(head.detail, 500) : null],
     ["body", formatSize(head.response_bytes)],
-  ]), headerList("Response headers", head.response_headers));
+  ]), headerList(head.response_headers));
 }
 
-function headerList(title, headers) {
-  const box = element("section", null, element("h3", { text: title }));
+function headerList(headers) {
+  const box = element("section", null, element("h3", { text: "Headers" }));
   if (!headers) box.append(element("p", { class: "dim", text: "not recorded" }));
   else if (!headers.length) box.append(element("p", { class: "dim", text: "none" }));
   else box.append(factList(headers.map(([name, value]) => [shorten(name, 80), element("code", { text: shorten(value, 2000) || "(empty)" })])));
@@ -140,9 +142,8 @@ function copyCurl(command) {
 }
 
 function showSide(panel, app, head, side, title, size) {
-  const arrow = element("span", { class: "dim", text: side === "request" ? "→ " : "← " });
   const box = element("div", { class: "body-box" });
-  panel.append(element("h2", { class: "title side" }, arrow, shorten(title, 1000)), box);
+  panel.append(element("h2", { class: "title", text: capitalize(side) }), element("p", null, code(title)), box);
   const preview = head[`${side}_preview`] || "";
   if (preview) box.append(bodyBox(preview));
   else box.append(element("p", { class: "dim", text: size ? formatSize(size) : "no body" }));

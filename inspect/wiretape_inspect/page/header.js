@@ -1,13 +1,14 @@
 // The header: the recording, the exchange and how it went, and buttons that lead elsewhere.
 
 import { byId, element, setText } from "./dom.js";
-import { connectionPair, cursorOf, endingClass, newestStream, pathOf, statusClass } from "./exchange_heads.js";
+import { connectionPair, cursorOf, endingClass, newestStream, pathOf, shortPath, statusClass } from "./exchange_heads.js";
 import {
-  abbreviateId, countSeverities, formatCount, formatDuration, formatNumber, formatSize, printable, shorten,
+  SEVERITIES, SEVERITY_SIGNS, abbreviateId, countSeverities, formatCount, formatDuration, formatNumber, formatSeverities, formatSize,
+  printable, shorten,
 } from "./format.js";
-import { severityCounts } from "./report_summary.js";
 
 const BACK = "Back to the timeline";
+const WIDE = 1300; // pixels of a page with room for whole paths
 
 export function showHeader(app) {
   const { head, timeline, recording } = app;
@@ -26,7 +27,7 @@ export function showHeader(app) {
   }
   byId("exchange").replaceChildren(
     element("span", { class: "number", text: `#${head.exchange}` }), " ",
-    element("span", { class: "path", text: shorten(pathOf(head), 300) }),
+    element("span", { class: "path", text: shorten(`${head.method} ${shortPath(head, innerWidth < WIDE)}`, 300), title: printable(pathOf(head)) }),
   );
   byId("facts").replaceChildren(
     element("span", { class: statusClass(head), text: head.status === null ? "no response" : String(head.status) }),
@@ -55,11 +56,8 @@ function endingText(head, timeline) {
 
 function exchangeFacts(head, timeline) {
   const parts = [];
-  const end = endRow(timeline);
   if (timeline && head.stream) parts.push(formatCount(timeline.events, "event"));
-  if (end) parts.push(`${formatNumber(end.durable)} durable`);
   if (timeline && timeline.findings) parts.push(formatCount(timeline.findings, "finding"));
-  parts.push(formatSize(head.response_bytes));
   if (head.lost_bytes) parts.push(`${formatSize(head.lost_bytes)} not recorded`);
   if (head.ended_ns !== null) parts.push(formatDuration(head.ended_ns - head.time_ns));
   return parts.join(" · ");
@@ -68,7 +66,12 @@ function exchangeFacts(head, timeline) {
 function showFindingCounts({ recording, view }) {
   const button = byId("findings-button");
   const counts = recording.report ? recording.report.severities : countSeverities(recording.findings);
-  button.replaceChildren(...(view.findings && !recording.report ? [BACK] : [...severityCounts(counts), " in the recording"]));
+  const signs = SEVERITIES.filter((one) => counts[one]).flatMap((one) => [
+    " ", element("span", { class: `sign ${one}`, text: SEVERITY_SIGNS[one] }), ` ${formatNumber(counts[one])}`,
+  ]);
+  const isBack = view.findings && !recording.report;
+  button.replaceChildren(...(isBack ? [BACK] : ["Findings", ...(signs.length ? signs : [" 0"])]));
+  button.setAttribute("aria-label", isBack ? BACK : `All findings: ${formatSeverities(counts) || "none"}`);
   button.setAttribute("aria-pressed", view.findings);
 }
 
@@ -93,7 +96,7 @@ function showCompareButton({ recording, view, head }) {
   if (!pair) return;
   const isOpen = view.resume !== null;
   const other = pair.find((one) => one.exchange !== head.exchange);
-  setText(button, isOpen ? BACK : `Compare with #${other.exchange}`);
+  setText(button, isOpen ? BACK : `Compare #${other.exchange}`);
   button.setAttribute("aria-pressed", isOpen);
   button.title = "Compare both connections (c)";
 }

@@ -1,10 +1,11 @@
 // The help: all keys, and the grammar of filters in examples.
 
 import { openDialog } from "./dialogs.js";
-import { element } from "./dom.js";
+import { element, factList } from "./dom.js";
 import { filterFields } from "./filter_grammar.js";
 
-const KEYS = [
+/** The keys; `plural` is what people call the entities inside another one. */
+const keys = (plural) => [
   ["Step", [
     ["j  ↓", "next row"],
     ["k  ↑", "previous row"],
@@ -15,9 +16,9 @@ const KEYS = [
   ]],
   ["Show", [
     ["/", "filter"],
-    ["Enter", "open or close a run of deltas, or an entity"],
+    ["Enter", "open or close a run of deltas"],
     ["d", "every delta as a row, or runs of deltas"],
-    ["t", "each entity inside another one as one row"],
+    ["t", `${plural} as one row each`],
     ["1 2 3 4 5", "payload, bytes, findings, client state, headers"],
     ["r", "bytes, and back"],
   ]],
@@ -26,7 +27,7 @@ const KEYS = [
     ["e", "show or hide the list of exchanges"],
     ["[  ]", "previous, next exchange"],
     ["c", "compare with the previous or next connection"],
-    ["C", "compare with the other recording of `wiretape debug A.db B.db`"],
+    ["C", "compare with the other recording"],
     ["l", "the event after the longest silence of the recording"],
     ["z  Z", "zoom to the exchange, to the whole recording"],
     ["+  -", "zoom in, out; or drag over the times, turn the wheel, double-click"],
@@ -55,22 +56,15 @@ const FILTERS = [
   ['"some text"', "this text, anywhere in the data"],
 ];
 
-/** Show the help; `replay` and `report` tell whether the page has them. */
-export function showHelp({ replay, report }) {
+/** Show the help, without the keys `hidden`. */
+export function showHelp(plural, hidden, hasReplay) {
   const box = element("div", { class: "help" });
-  for (const [name, keys] of replay ? [...KEYS, REPLAY_KEYS] : KEYS) {
-    const list = element("dl", { class: "keys" });
-    for (const [names, effect] of keys) {
-      if (names === "o" && !report) continue;
-      const labels = names.split(/ +/).map((one) => element("kbd", { text: one }));
-      list.append(element("dt", null, ...labels), element("dd", { text: effect }));
-    }
-    box.append(element("section", null, element("h3", { text: name }), list));
+  for (const [name, group] of hasReplay ? [...keys(plural), REPLAY_KEYS] : keys(plural)) {
+    const shown = group.filter(([names]) => !hidden.includes(names));
+    const labels = (names) => names.split(/ +/).map((one) => element("kbd", { text: one }));
+    box.append(element("h3", { text: name }), factList(shown.map(([names, effect]) => [element("span", null, ...labels(names)), effect])));
   }
-  const filters = element("dl", { class: "keys" });
-  for (const [example, effect] of FILTERS) {
-    filters.append(element("dt", null, element("code", { text: example })), element("dd", { text: effect }));
-  }
+  const filters = factList(FILTERS.map(([example, effect]) => [element("code", { text: example }), effect]));
   box.append(element("section", { class: "filters" }, element("h3", { text: "Filter" }), filters));
   openDialog("Keys", box, element("p", { class: "dim", text: `Fields of filters: ${filterFields().join(", ")}.` }));
 }

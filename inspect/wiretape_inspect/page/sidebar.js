@@ -72,6 +72,8 @@ export class Sidebar {
   update() {
     const { app, list } = this;
     this.byExchange = groupByExchange(app.recording.findings);
+    const longest = app.recording.exchanges.reduce((most, head) => Math.max(most, shortPath(head, true).length), 0);
+    byId("sidebar").style.setProperty("--longest", longest);
     const isFiltering = app.matchCounts.filter !== "";
     const isSelecting = isFiltering && this.onlyMatches && app.matchCounts.counts.size > 0;
     const words = this.search.toLowerCase().split(/\s+/).filter((word) => word);

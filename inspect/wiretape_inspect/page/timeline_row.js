@@ -17,38 +17,35 @@ export const ROW_COLUMNS = [
   { name: "time", label: "time" },
   { name: "gap", label: "gap" },
   { name: "type", label: "type" },
+  { name: "id", label: "id" },
   { name: "what", label: "content" },
   { name: "marks", label: "" },
 ];
 const TEXT_LONGEST = 400;
-/** In a list at most `width` pixels wide, ids are abbreviated to `ends` characters at the beginning and the end. */
-const ID_LENGTHS = [{ width: 620, ends: [4, 4] }, { width: 900 }];
+/** A list at most so many pixels wide has no ids, or abbreviates them: as in page.css. */
+const [WITHOUT_IDS, SHORT_IDS] = [960, 1040];
 
 /** Fill the cells of a row in a list that is `width` pixels wide. */
 export function fillRow(cells, item, node, timeline, width) {
   const texts = rowTexts(item, timeline);
-  const room = ID_LENGTHS.find((one) => width <= one.width);
-  if (room && texts.id) texts.tag = abbreviateId(texts.tag, room.ends);
-  if (room && texts.call) texts.call = abbreviateId(texts.call, room.ends);
-  for (const name of ["n", "seq", "time", "gap", "type"]) setText(cells[name], texts[name] || "");
+  const isNarrow = width <= WITHOUT_IDS;
+  for (const name of ["id", "call"]) if (width <= SHORT_IDS && texts[name]) texts[name] = abbreviateId(texts[name]);
+  if (isNarrow) texts.call = "";
+  else if (texts.more) texts.tag = `${texts.tag} · ${texts.more}`;
+  for (const name of ["n", "seq", "time", "gap", "type", "id"]) setText(cells[name], texts[name] || "");
   fillWhat(cells.what, texts);
-  fillMarks(cells.marks, findingsOf(item, timeline));
+  fillMarks(cells.marks, findingsOf(item, timeline), isNarrow ? 1 : 2);
   const late = texts.late ? " late" : "";
   setClass(node, `row ${texts.kind}${late}${item.within || item.kind === "delta" ? " within" : ""}`);
   if (texts.open === undefined) node.removeAttribute("aria-expanded");
   else node.setAttribute("aria-expanded", texts.open);
 }
 
-/** `tag` (SSE id), `call` (the key of an entity inside another one), `note` (what is unusual) and the text, in one cell. */
+/** `note` (what is unusual), the text, `tag` (the size of a run) and `call` (the key of an entity inside another one). */
 function fillWhat(cell, texts) {
-  if (!cell.firstChild) {
-    for (const name of ["tag", "call", "note", "text"]) cell.append(element("span", { class: name }), " ");
-  }
-  const [tag, call, note, text] = cell.children;
-  setText(tag, texts.tag || "");
-  setText(call, texts.call || "");
-  setText(note, texts.note || "");
-  setText(text, texts.text || "");
+  const names = ["note", "text", "tag", "call"];
+  if (!cell.firstChild) cell.append(...names.map((name) => element("span", { class: name })));
+  names.forEach((name, at) => setText(cell.children[at], texts[name] || ""));
 }
 
 /** Show up to `most` codes and the severity of findings in a cell, or with `most` 0 only their number. */
@@ -108,8 +105,7 @@ function eventTexts(row, head) {
     seq: sequence ? shortenNumber(row.sequence) : row.kind === "delta" ? "Δ" : "·",
     ...timesOf(row),
     type: row.type ? shorten(row.type, 80) : "(no type)",
-    id: Boolean(row.id),
-    tag: row.id === null ? "" : row.id ? shorten(row.id, 60) : "(empty id)",
+    id: row.id === null ? "" : row.id ? shorten(row.id, 60) : "(empty id)",
     call: innerEntities(head).map(({ name }) => keyOf(row, name)).filter((key) => key !== null).map((key) => shorten(key, 40)).join(" "),
     note: row.note ? printable(row.note) : "",
     text: shorten(row.preview, TEXT_LONGEST),
@@ -118,13 +114,12 @@ function eventTexts(row, head) {
 
 function runTexts(row, timeline) {
   const open = timeline.isOpen(row);
-  const parts = [formatCount(row.count, "delta")];
-  if (row.characters) parts.push(formatCount(row.characters, "char"));
+  const parts = row.characters ? [formatCount(row.characters, "char")] : [];
   if (row.count > 1) parts.push(formatDuration(row.until_ns - row.time_ns));
   const more = row.characters > row.preview.length ? "…" : "";
   return {
     kind: "run", open, n: String(row.event), seq: "Δ", ...timesOf(row),
-    type: `${open ? "▾" : "▸"} ${shorten(row.type || "(no type)", 60)}`, tag: parts.join(" · "),
+    type: `${open ? "▾" : "▸"} ${shorten(row.type || "(no type)", 60)}`, tag: formatCount(row.count, "delta"), more: parts.join(" · "),
     text: open ? "" : `${shorten(row.preview, TEXT_LONGEST)}${more}`,
   };
 }

@@ -194,23 +194,23 @@ async def test_ids_are_abbreviated_as_in_the_terminal_in_a_narrow_list(debugging
     tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", sequence=1, content=call))])
     path = tape.close()
     async with debugging(path) as shown:
-        for width, tag, name in (
-            (1800, "evt_0123456789abcdef", "call_0123456789abcdef"),
-            (1100, "evt_012…abcdef", "call_01…abcdef"),
-            (600, "evt_…cdef", "call…cdef"),
+        for width, id_, name in (
+            (1590, "evt_0123456789abcdef", "call_0123456789abcdef"),
+            (1280, "evt_012…abcdef", "call_01…abcdef"),
+            (1100, "evt_012…abcdef", ""),
         ):
             await shown.page.set_viewport_size({"width": width, "height": 700})
-            await expect(shown.rows().first.locator(".tag")).to_have_text(tag)
+            await expect(shown.rows().first.locator(".id")).to_have_text(id_)
             await expect(shown.rows().first.locator(".call")).to_have_text(name)
 
 
 async def test_connections_are_compared_side_by_side(reading, shared_session):
     async with reading(shared_session, "#x=3") as shown:
-        await shown.page.get_by_role("button", name="Compare with #2").click()
+        await shown.page.get_by_role("button", name="Compare #2").click()
         await shown.page.get_by_role("button", name="Back to the timeline").click()
         await shown.has_hash("x=3")
         await shown.go("#x=2")
-        await shown.page.get_by_role("button", name="Compare with #3").click()
+        await shown.page.get_by_role("button", name="Compare #3").click()
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_contain_text("#2 then #3")
         await expect(pane.locator(".list-head > span")).to_have_text(["status", "cursor", "on #2", "on #3"])
@@ -322,7 +322,7 @@ async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, mess
     async with debugging(tape.close(), "#x=1&tab=bytes") as shown:
         await expect(shown.rows()).to_have_count(2)
         await expect(shown.page.locator("#facts")).to_contain_text("· 1 finding ·")
-        await expect(shown.page.locator("#findings-button")).to_have_text("✕ 2 errors in the recording")
+        await expect(shown.page.locator("#findings-button")).to_have_text("Findings ✕ 2")
         for number in numbers:
             await shown.keys("n")
             await shown.has_hash(f"x={number}", "e=1", "tab=bytes")

@@ -36,7 +36,7 @@ async def test_findings_and_two_connections_have_the_names_of_the_contract(eithe
         await expect(card).to_contain_text("Lists of items show it.")
         await expect(card).not_to_contain_text("wiretape rule")
         await shown.go("#x=2")
-        await shown.page.get_by_role("button", name="Compare with #1").click()
+        await shown.page.get_by_role("button", name="Compare #1").click()
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_have_text("#1 then #2 resumed after 1")
         await expect(pane.locator(".list-rows .row:visible .tag")).to_have_text(["2", "3"])

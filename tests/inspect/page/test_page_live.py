@@ -53,7 +53,7 @@ async def test_page_of_an_empty_recording_shows_the_first_stream_and_its_finding
         await expect(shown.page.locator("#count")).to_have_text("2 events")
         tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 2, 2, 5, tape.now, "It is wrong."))
         tape.save()
-        await expect(shown.page.locator("#findings-button")).to_contain_text("1 error")
+        await expect(shown.page.locator("#findings-button")).to_contain_text("✕ 1")
         await expect(shown.rows().nth(1).locator(".marks")).to_contain_text("SEQ001")
         await expect(shown.page.locator("#newer")).to_be_hidden()
         tape.exchange(chunks=many(message, 3, 5), ending=None)

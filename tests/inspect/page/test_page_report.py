@@ -51,7 +51,7 @@ async def test_report_opens_with_the_findings_and_links_to_their_events(window, 
         await expect(shown.panel()).to_contain_text("a sequence above 3")
         await expect(shown.panel()).to_contain_text("wiretape show runs/run.db --at 1:3")
         await expect(shown.panel().locator(".evidence")).to_contain_text("event: run.queued")
-        await expect(shown.page.locator("#findings-button")).to_have_text("✕ 2 errors in the recording")
+        await expect(shown.page.locator("#findings-button")).to_have_text("Findings ✕ 2")
         await shown.keys("Enter")
         await shown.has_hash("x=1", "e=3", "tab=findings")
         await expect(shown.chosen().locator(".n")).to_have_text("3")

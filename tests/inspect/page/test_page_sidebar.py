@@ -96,7 +96,6 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
     async with debugging(recording) as shown:
         sidebar = Sidebar(shown)
         await expect(sidebar.rows.first.locator(".events")).to_be_hidden()
-        await expect(sidebar.rows.first.locator(".duration")).to_be_visible()
         splitter = shown.page.get_by_role("separator", name="Width of the list of exchanges")
         box = await splitter.bounding_box()
         await shown.page.mouse.move(box["x"] + 3, 400)

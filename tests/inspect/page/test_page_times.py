@@ -157,27 +157,6 @@ async def test_longest_silence_of_all_streams_is_found(either, silences):
         await shown.has_hash("x=2", "e=2")
 
 
-async def test_details_are_below_a_short_timeline_and_beside_a_long_one(debugging, tape, message):
-    tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1))])
-    tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n)) for n in range(60)])
-    async with debugging(tape.close(), "#x=1&e=1") as shown:
-
-        async def is_below():
-            left, right = [await shown.page.locator(f"#panes > .{side}").bounding_box() for side in ("left", "right")]
-            return right["y"] >= left["y"] + left["height"]
-
-        await expect(shown.rows()).to_have_count(2)
-        assert await is_below()
-        await shown.page.get_by_role("button", name="Below").click()
-        assert not await is_below()
-        await shown.page.get_by_role("button", name="Below").click()
-        assert await is_below()
-        await shown.page.reload()
-        await shown.go("#x=2&e=1")
-        await expect(shown.chosen()).to_have_count(1)
-        assert not await is_below()
-
-
 async def test_axis_folds_idle_times_and_keeps_the_order(javascript):
     function = """([idle, times]) => {
         const axis = new TimeAxis(() => {});
