@@ -38,6 +38,7 @@ def test_a_text_over_several_deltas_matches_those_that_have_a_part_of_it(tape, d
     assert found(path, '"library is open"') == [2, 3, 4, 5, 6]
     assert found(path, '-"library is open" kind:message') == [1, 7]
     assert found(path, '"library is shut"') == []
+    assert found(path, "library open") == [2, 3, 5, 6]
     assert found(path, '"en. the end" or "the lib"') == [1, 2, 6, 7]
     (row,) = [json.loads(line) for line in run("show", path, '"library is open"', "--json").stdout.splitlines()][1:]
     assert (row["event"], row["last_event"], row["preview"]) == (2, 6, "library is OPen. The")

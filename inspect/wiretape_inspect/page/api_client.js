@@ -12,9 +12,9 @@ export class SourceError extends Error {}
 export function apiSource(recorded) {
   const fetchJson = (path) => (recorded ? findRecorded(recorded, path) : requestJson(path));
   const fetchLines = async (path, take, signal) => (recorded ? take(await findRecorded(recorded, path)) : requestLines(path, take, signal));
-  const allLines = async (path) => {
+  const allLines = async (path, signal) => {
     const found = [];
-    await fetchLines(path, (rows) => { for (const row of rows) found.push(row); });
+    await fetchLines(path, (rows) => { for (const row of rows) found.push(row); }, signal);
     return found;
   };
   const source = {
@@ -22,8 +22,8 @@ export function apiSource(recorded) {
     recording: () => fetchJson("/api/recording"),
     rows: (exchange, take, signal) => fetchLines(`/api/rows?exchange=${exchange}`, take, signal),
     allRows: (exchange) => allLines(`/api/rows?exchange=${exchange}`),
-    filteredRows: async (exchange, filter) => {
-      const found = await allLines(`/api/rows?exchange=${exchange}&filter=${encodeURIComponent(filter)}`);
+    filteredRows: async (exchange, filter, _matches, signal) => {
+      const found = await allLines(`/api/rows?exchange=${exchange}&filter=${encodeURIComponent(filter)}`, signal);
       return found.filter((row) => row.row !== "exchange");
     },
     matches: (filter, take, signal) => fetchLines(`/api/matches?filter=${encodeURIComponent(filter)}`, take, signal),

@@ -23,6 +23,7 @@ import { ResumePane } from "./resume_pane.js";
 import { Selection } from "./selection.js";
 import { Sidebar } from "./sidebar.js";
 import { watchSplitter } from "./splitter.js";
+import { TextHighlight } from "./text_highlight.js";
 import { TimeStrip, partialOverview } from "./time_strip.js";
 import { ROW_COLUMNS, ROW_HEIGHT, fillRow } from "./timeline_row.js";
 import { EMPTY_VIEW, UrlState } from "./url_state.js";
@@ -42,7 +43,7 @@ export class App {
     this.selection = new Selection(this);
     this.reader = new ExchangeReader(source, {
       rowsChanged: (timeline) => this.showRows(timeline),
-      filtered: () => { this.selection.isMoved = true; this.selection.update(); },
+      filtered: () => { this.selection.isMoved = true; this.selection.update(); if (this.wantsMatch) this.chooseMatch(); },
       changed: this.redraw,
     });
   }
@@ -84,6 +85,7 @@ export class App {
     });
     this.matchCounts = new MatchCounts(this.source, () => this.showMatches());
     this.sidebar = new Sidebar(byId("exchanges"), this);
+    this.highlight = new TextHighlight([byId("timeline"), byId("panel")]);
     this.panes = { findings: null, diff: null, resume: null };
     this.live = new LiveUpdates(this);
     this.watch();
@@ -130,8 +132,17 @@ export class App {
     const filter = byId("filter");
     filter.addEventListener("input", () => this.go({ q: filter.value }));
     filter.addEventListener("keydown", (event) => {
-      if (["Enter", "ArrowDown"].includes(event.key)) { event.preventDefault(); this.focusList(); }
+      if (!["Enter", "ArrowDown"].includes(event.key)) return;
+      event.preventDefault();
+      this.chooseMatch();
+      this.focusList();
     });
+  }
+
+  /** Choose the first match if none is selected, once the search has ended. */
+  chooseMatch() {
+    this.wantsMatch = Boolean(this.reader.search);
+    if (!this.wantsMatch && this.list.selected < 0 && !this.paneList) this.navigation.choose(0);
   }
 
   showSidebar(isShown) {
@@ -183,6 +194,7 @@ export class App {
     this.sidebar.select(head);
     if (view.time !== before.time || byId("time-mode").value !== view.time) this.showTimes(view.time);
     const isFiltered = this.reader.apply(view);
+    this.highlight.set(this.reader.texts);
     if (view.q !== this.matchCounts.filter) this.matchCounts.search(view.q);
     else if (view.x !== before.x) this.showMatches();
     this.showControls(view);
@@ -327,7 +339,7 @@ export class App {
     if (view.findings) setText(byId("count"), listCount(this));
     else if (view.resume === null && !view.diff) {
       const total = formatNumber(timeline.events);
-      const events = timeline.filter ? `${formatNumber(timeline.matched)} / ${total}` : formatCount(timeline.events, "event");
+      const events = this.reader.search ? "searching" : timeline.filter ? `${formatNumber(timeline.matched)} / ${total}` : formatCount(timeline.events, "event");
       setText(byId("count"), timeline.head.stream ? events : "not a stream");
     }
   }

@@ -2,12 +2,12 @@
 
 import { byId, delay, setText } from "./dom.js";
 import { parseFilter } from "./filter_grammar.js";
-import { compileFilter, needsMessages, rowSubject } from "./filter_match.js";
+import { compileFilter, isText, needsMessages, rowSubject } from "./filter_match.js";
 import { rowLookup } from "./filtered_rows.js";
 import { showError } from "./notices.js";
 import { Timeline } from "./timeline.js";
 
-const TYPING_PAUSE_MS = 250;
+const TYPING_PAUSE_MS = 80;
 const LATE_OVERVIEW_MS = 400;
 const SEARCH_INTERVAL_MS = 1000;
 
@@ -23,8 +23,9 @@ export class ExchangeReader {
 
   /** Show no exchange. */
   close() {
+    this.endSearch();
     Object.assign(this, { head: null, timeline: null, overview: null, overviewIsLate: false, isLive: false });
-    Object.assign(this, { filter: null, search: null, lastSearch: null });
+    Object.assign(this, { filter: null, texts: [], lastSearch: null });
   }
 
   /** Start to read an exchange.  With `isLive`, the live updates send its rows. */
@@ -83,7 +84,7 @@ export class ExchangeReader {
     const changes = {};
     if (view.q !== this.filter) {
       this.filter = view.q;
-      this.search = null;
+      this.endSearch();
       const groups = parseShowingErrors(view.q);
       if (groups) Object.assign(changes, this.filterChanges(groups));
     }
@@ -94,22 +95,25 @@ export class ExchangeReader {
     return true;
   }
 
-  /** Apply a filter to the rows at once; if it needs single messages, keep the items until the search has ended. */
+  /** Apply a filter to the rows at once; if it needs single messages, a search then finds exactly what it leaves. */
   filterChanges(groups) {
     const { timeline } = this;
     const matches = compileFilter(groups);
+    this.texts = groups.flat().filter(isText).flatMap(({ values }) => values.map(({ text }) => text)).filter((text) => text);
     if (!matches) return timeline.filter ? { filter: null } : {};
-    if (timeline.head.stream && needsMessages(groups)) {
-      this.startSearch(matches, TYPING_PAUSE_MS);
-      return timeline.rows.length ? {} : { filter: () => [] };
-    }
+    if (timeline.head.stream && needsMessages(groups)) this.startSearch(matches, TYPING_PAUSE_MS);
     return { filter: (row) => (matches(rowSubject(row, timeline.head)) ? [row] : []) };
+  }
+
+  endSearch() {
+    if (this.search) this.search.abort();
+    this.search = null;
   }
 
   /** Find the rows that the filter leaves, by its single messages. */
   async startSearch(matches, pause) {
     const { timeline, filter } = this;
-    const search = {};
+    const search = new AbortController();
     this.search = search;
     await delay(pause);
     if (this.search !== search) return;
@@ -117,7 +121,7 @@ export class ExchangeReader {
     try {
       // Rows that arrive during the search are not shown before the next one.
       const [events, count] = [timeline.events, this.isLive ? timeline.rows.length : Infinity];
-      const lookup = rowLookup(await this.source.filteredRows(timeline.head.exchange, filter, matches));
+      const lookup = rowLookup(await this.source.filteredRows(timeline.head.exchange, filter, matches, search.signal));
       if (this.search !== search) return;
       this.search = null;
       timeline.set({ filter: (row, at) => (at < count ? lookup(row) : []) });
@@ -126,7 +130,7 @@ export class ExchangeReader {
       this.filtered();
     } catch (error) {
       if (this.search === search) this.search = null;
-      showError(error.message);
+      if (error.name !== "AbortError") showError(error.message);
     }
     this.changed();
   }

@@ -5,11 +5,25 @@ import { channelOf, keyOf } from "./vocabulary.js";
 /**
  * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and
  * `exchange`, and may have `channel`, `keys` (of entities), `event`, `sequence`, `type`, `id`, `gap_ns`, `codes`,
- * `texts`, and `found`: the set of texts of the filter that it has a part of, in the joined text of deltas.
+ * `texts`, and two sets of texts of the filter: `found`, those that it has a part of in the joined text of deltas, and
+ * `joined`, those that are anywhere in that text.
  */
 export function compileFilter(groups) {
   if (!groups.length) return null;
-  return anyOf(groups.map((group) => allOf(group.map(conditionTest))));
+  return anyOf(groups.map(groupTest));
+}
+
+/** Of several texts, a delta needs a part of one only: the others may be anywhere in the joined text. */
+function groupTest(group) {
+  const texts = group.filter(isText);
+  if (texts.length < 2) return allOf(group.map((one) => conditionTest(one)));
+  const others = group.filter((one) => !isText(one)).map((one) => conditionTest(one));
+  return allOf([...others, anyOf(texts.map((one) => conditionTest(one))), ...texts.map((one) => conditionTest(one, "joined"))]);
+}
+
+/** Whether a condition is that a text is there. */
+export function isText({ field, negated }) {
+  return field === "text" && !negated;
 }
 
 /** A test that some of the tests hold; a single one is the test itself, which is called for every row. */
@@ -21,16 +35,16 @@ function allOf(tests) {
   return tests.length === 1 ? tests[0] : (subject) => tests.every((matches) => matches(subject));
 }
 
-function conditionTest(condition) {
-  const any = anyOf(condition.values.map((value) => valueTest(condition, value)));
+function conditionTest(condition, found = "found") {
+  const any = anyOf(condition.values.map((value) => valueTest(condition, value, found)));
   return condition.negated ? (subject) => !any(subject) : any;
 }
 
-function valueTest({ field, entities }, value) {
+function valueTest({ field, entities }, value, found) {
   if ("low" in value) return numberTest(field, value);
   if (field === "text") {
     const wanted = value.text.toLowerCase();
-    return ({ texts = [], found }) => Boolean(found && found.has(wanted)) || texts.some((text) => text.toLowerCase().includes(wanted));
+    return ({ texts = [], [found]: some }) => Boolean(some && some.has(wanted)) || texts.some((text) => text.toLowerCase().includes(wanted));
   }
   if (field === "kind") return (subject) => subject.kinds.includes(value.text);
   return entities.length ? keyTest(entities, value) : patternTest(field, value);
@@ -112,7 +126,7 @@ export function rowSubject(row, head) {
     // There may be tens of thousands of them, for which copying `common` takes too long.
     return {
       exchange, channel, codes, kinds: ["message", row.kind], keys: row, event: row.event, sequence: row.sequence,
-      type: row.type, id: row.id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview], found: row.found,
+      type: row.type, id: row.id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview], found: row.found, joined: row.joined,
     };
   }
   const common = { exchange, channel, codes };

@@ -27,17 +27,22 @@ export class PageFilter {
     const { exchange } = head;
     const search = new JoinedTextSearch(wantedTexts(parseFilter(filter)), head);
     const rows = [];
+    let before = 1;
     for (const row of await this.source.allRows(exchange)) {
       const messages = [];
       const last = row.row === "deltas" ? row.last_event : row.row === "event" ? row.event : 0;
       const details = new Map(last ? (await this.source.deltas(exchange, row.event, last)).map((each) => [each.event, each]) : []);
       for (let event = row.event; event <= last; event += 1) {
         const message = details.get(event) || { ...row, row: "event", kind: row.kind || "delta", event };
-        messages.push({ ...message, found: search.add(message, deltaText(message, head)) });
+        messages.push({ ...message, ...search.add(message, deltaText(message, head)) });
       }
-      if (!messages.length && row.row !== "pause") search.interrupt();
+      if (last) before = last;
+      else if (row.row !== "pause") search.interrupt();
+      // The row has only the beginning of an unfinished event.
+      if (row.row === "cut") messages.push({ ...row, preview: (await this.source.cut(exchange, row.start, before)).text ?? row.preview });
       rows.push({ row, messages });
     }
+    search.interrupt();
     return rows;
   }
 

@@ -24,7 +24,9 @@ export class Selection {
     const { e, r } = app.view;
     let index = list.selected;
     if (!this.isSelected(list.items[index])) {
-      index = r !== null ? timeline.indexOfRow(r, e) : e !== null ? timeline.indexOfEvent(e) : -1;
+      index = r !== null ? timeline.indexOfRow(r, e) : -1;
+      // A row that a filter made of a run disappears with the filter; its event does not.
+      if (index < 0 && e !== null) index = timeline.indexOfEvent(e);
     }
     if (index >= 0) {
       const opens = this.opensRun(list.items[index], e);
@@ -35,6 +37,7 @@ export class Selection {
       }
     }
     const reveal = this.isMoved && index >= 0;
+    if (this.isMoved && index < 0 && timeline.filter) list.scroller.scrollTop = 0;
     if (reveal || (e === null && r === null)) this.isMoved = false;
     list.select(index, { reveal });
     this.findRowOfFinding();

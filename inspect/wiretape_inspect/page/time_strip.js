@@ -12,6 +12,7 @@ const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, ti
 const TICK = { apart: 140, gap: 16 }; // pixels: the usual distance of times, the smallest gap between their labels
 /** A file without times is imported with less: its observations are a nanosecond apart. */
 const SHORTEST_NS = 100000;
+const BIN = 3; // pixels
 const CLICK = 4; // pixels: a shorter drag is a click
 const SMALL = 0.12; // an exchange that takes less of the window is zoomed to when it is opened
 
@@ -121,7 +122,7 @@ export class TimeStrip {
 
   /** Show the overview of the exchange; it is drawn again only if something has changed. */
   show(overview, timeline) {
-    const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
+    const name = `${timeline.filter ? timeline.matched : ""}/${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
     const same = this.overview === overview || (overview.partial && this.overview && this.overview.partial);
     if (same && this.name === name) return;
     this.host.classList.toggle("partial", Boolean(overview.partial));
@@ -177,7 +178,7 @@ export class TimeStrip {
     this.playLine = svg("line", { class: "play-cursor", y1: 0, y2: this.tall });
     if (isStrip) {
       this.svg.setAttribute("aria-label", this.description());
-      this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.marks(), this.playLine, this.line);
+      this.svg.replaceChildren(...this.folds(), ...this.density(), ...bars, ...this.marks(), this.playLine, this.line);
     } else this.svg.replaceChildren();
     this.ticks.replaceChildren(...this.times());
     this.removeLabelsWithoutRoom();
@@ -262,26 +263,39 @@ export class TimeStrip {
     return found;
   }
 
+  /** The density of the events, and in front of it that of those which the filter leaves. */
   density() {
-    const step = 3;
-    const bins = new Float64Array(Math.ceil(this.width / step) + 1);
+    const { rows, items, filter } = this.timeline;
+    const all = this.bins(rows);
+    const most = Math.max(...all, 1);
+    if (!filter) return [this.densityPath(all, most, "density")];
+    const found = this.bins(items.filter((item) => item.kind === "row").map((item) => item.row));
+    return [this.densityPath(all, most, "density others"), this.densityPath(found, most, "density")];
+  }
+
+  /** How many events of some rows are in each bin of a few pixels. */
+  bins(rows) {
+    const bins = new Float64Array(Math.ceil(this.width / BIN) + 1);
     const put = (timeNs, number) => {
-      const bin = Math.floor((this.place(timeNs) - STRIP.side) / step);
+      const bin = Math.floor((this.place(timeNs) - STRIP.side) / BIN);
       if (bin >= 0 && bin < bins.length) bins[bin] += number;
     };
-    for (const row of this.timeline.rows) {
+    for (const row of rows) {
       if (row.row === "event") put(row.time_ns, 1);
       else if (row.row === "deltas") this.spread(row, put);
     }
-    const most = Math.max(...bins, 1);
+    return bins;
+  }
+
+  densityPath(bins, most, name) {
     const base = STRIP.top + STRIP.density;
     let path = "";
     bins.forEach((number, at) => {
       if (!number) return;
       const height = Math.max((Math.log1p(number) / Math.log1p(most)) * STRIP.density, 2);
-      path += `M${STRIP.side + at * step} ${base}v${-height.toFixed(1)}h${step - 1}v${height.toFixed(1)}z`;
+      path += `M${STRIP.side + at * BIN} ${base}v${-height.toFixed(1)}h${BIN - 1}v${height.toFixed(1)}z`;
     });
-    return svg("path", { class: "density", d: path });
+    return svg("path", { class: name, d: path });
   }
 
   /** Spread a run of deltas over its time. */

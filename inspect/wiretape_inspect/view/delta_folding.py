@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from wiretape.content_encoding import is_identity
@@ -150,19 +149,20 @@ class StreamFold:
 
     def _fold(self, frames: Iterable[SearchedFrame]) -> Iterator[StreamRow]:
         for searched in frames:
-            yield from self._fold_frame(searched.seen, searched.found)
+            yield from self._fold_frame(searched)
 
-    def _fold_frame(self, seen: TimedFrame, found: AbstractSet[str] = frozenset()) -> Iterator[StreamRow]:
+    def _fold_frame(self, searched: SearchedFrame) -> Iterator[StreamRow]:
+        seen = searched.seen
         self._pause.add_bytes(seen.time_ns)
         if isinstance(seen, Event):
-            yield from self._fold_event(seen, found)
+            yield from self._fold_event(seen, searched)
             self._add_checkpoint(seen)
             return
         match seen.frame.kind:
             case FrameKind.COMMENT:
                 self._count_keep_alive(seen)
             case FrameKind.TAIL:
-                yield from self._fold_cut(seen)
+                yield from self._fold_cut(seen, searched)
             case FrameKind.OVERSIZED:
                 yield from self._fold_oversized(seen)
             case _:
@@ -180,7 +180,7 @@ class StreamFold:
         self.checkpoints.append(Checkpoint(self._row_count, place, self._counts.copy()))
         self._last_checkpoint = (self._row_count, events)
 
-    def _fold_event(self, event: Event, found: AbstractSet[str]) -> Iterator[StreamRow]:
+    def _fold_event(self, event: Event, searched: SearchedFrame) -> Iterator[StreamRow]:
         findings = self._findings.take(event.number, event.frame.end)
         self._counts[event.kind] += 1
         self._in_event = False
@@ -188,12 +188,12 @@ class StreamFold:
         yield from self._end_pause(event.time_ns)
         is_folded = event.is_plain_delta and not findings
         # Most events are deltas, for which no row is made unless there is a filter.
-        if is_folded and (self._take is None or self._takes(EventRow(event, gap_ns), found)):
+        if is_folded and (self._take is None or self._takes(EventRow(event, gap_ns), searched)):
             yield from self._fold_delta(event, gap_ns)
             return
         yield from self._release()
         row = EventRow(event, gap_ns, findings)
-        if not is_folded and self._takes(row, found):
+        if not is_folded and self._takes(row, searched):
             yield row
 
     def _fold_delta(self, event: Event, gap_ns: int) -> Iterator[StreamRow]:
@@ -212,12 +212,14 @@ class StreamFold:
         self._counts[_KEEP_ALIVE] += 1
         pause.findings += self._findings.take(None, seen.frame.end)
 
-    def _fold_cut(self, seen: TimedFrame) -> Iterator[StreamRow]:
+    def _fold_cut(self, seen: TimedFrame, searched: SearchedFrame) -> Iterator[StreamRow]:
         yield from self._interrupt(seen.time_ns)
         frame = seen.frame
         self._in_event = True
         findings = self._findings.take(None, frame.end)
-        yield from self._shown(CutRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings))
+        row = CutRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings)
+        if self._takes(row, searched):
+            yield row
 
     def _fold_oversized(self, seen: TimedFrame) -> Iterator[StreamRow]:
         frame, row = seen.frame, self._growing
@@ -260,8 +262,8 @@ class StreamFold:
         if self._takes(row):
             yield row
 
-    def _takes(self, row: StreamRow, found: AbstractSet[str] = frozenset()) -> bool:
-        return self._take is None or self._take(row_subject(self._exchange, row, found))
+    def _takes(self, row: StreamRow, searched: SearchedFrame | None = None) -> bool:
+        return self._take is None or self._take(row_subject(self._exchange, row, searched))
 
 
 @dataclass(slots=True)

@@ -266,6 +266,8 @@ class Subject:
     texts: Callable[[], tuple[str, ...]] = tuple
     found: AbstractSet[str] = frozenset()
     """The texts of the filter that it has a part of, in the joined text of deltas."""
+    joined: AbstractSet[str] = frozenset()
+    """The texts of the filter that are anywhere in that joined text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,10 +292,8 @@ def compile_filter(filter_: Filter) -> CompiledFilter | None:
     """Return the function that applies a filter; None for a filter that matches everything."""
     if not filter_.groups:
         return None
-    groups = [[_condition(condition) for condition in group] for group in filter_.groups]
-    return CompiledFilter(
-        lambda subject: any(all(matches(subject) for matches in group) for group in groups), _wanted(filter_)
-    )
+    groups = [_group(group) for group in filter_.groups]
+    return CompiledFilter(lambda subject: any(matches(subject) for matches in groups), _wanted(filter_))
 
 
 def _wanted(filter_: Filter) -> tuple[str, ...]:
@@ -342,12 +342,14 @@ def finding_subject(found: Finding) -> Subject:
     )
 
 
-def row_subject(exchange: Exchange, row: StreamRow, found: AbstractSet[str] = frozenset()) -> Subject:
-    """Return a row of a stream as a subject."""
+def row_subject(exchange: Exchange, row: StreamRow, searched: "SearchedFrame | None" = None) -> Subject:
+    """Return a row of a stream as a subject; `searched` is its frame."""
     codes = () if isinstance(row, DeltaRow) else _codes(row.findings)
+    found, joined = (searched.found, searched.joined) if searched else (frozenset[str](), frozenset[str]())
     if not isinstance(row, EventRow):
         kinds, gap_ns, text = _describe(row)
-        return Subject(kinds, exchange.number, exchange.channel, gap_ns=gap_ns, codes=codes, texts=lambda: (text,))
+        channel, texts = exchange.channel, lambda: (text,)
+        return Subject(kinds, exchange.number, channel, gap_ns=gap_ns, codes=codes, texts=texts, found=found)
     event = row.event
     return Subject(
         kinds=("message", event.kind),
@@ -362,6 +364,7 @@ def row_subject(exchange: Exchange, row: StreamRow, found: AbstractSet[str] = fr
         codes=codes,
         texts=lambda: (event.data.decode("utf-8", "replace"), event.preview),
         found=found,
+        joined=joined,
     )
 
 
@@ -389,20 +392,42 @@ def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(finding.code for finding in findings)
 
 
-def _condition(condition: Condition) -> _Test:
-    tests = [_test(condition, value) for value in condition.values]
+def _group(conditions: Sequence[Condition]) -> _Test:
+    """Return the test that all conditions hold.
+
+    Of several texts, a delta needs a part of one only: the others may be anywhere in the joined text.
+    """
+    texts = [each for each in conditions if each.field == "text" and not each.negated]
+    if len(texts) < 2:
+        tests = [_condition(each) for each in conditions]
+        return lambda subject: all(test(subject) for test in tests)
+    own = [_condition(each) for each in texts]
+    joined = [_condition(each, is_joined=True) for each in texts]
+    others = [_condition(each) for each in conditions if each not in texts]
+    return lambda subject: (
+        all(test(subject) for test in others)
+        and any(test(subject) for test in own)
+        and all(test(subject) for test in joined)
+    )
+
+
+def _condition(condition: Condition, *, is_joined: bool = False) -> _Test:
+    tests = [_test(condition, value, is_joined=is_joined) for value in condition.values]
     return lambda subject: any(test(subject) for test in tests) is not condition.negated
 
 
-def _test(condition: Condition, value: Text | Range) -> _Test:
-    """Return the function that tests a field for one value; rule codes match in upper or lower case."""
+def _test(condition: Condition, value: Text | Range, *, is_joined: bool = False) -> _Test:
+    """Return the function that tests a field for one value; rule codes match in upper or lower case.
+
+    With `is_joined`, a text may be anywhere in the joined text that a delta belongs to.
+    """
     field = condition.field
     matches: Callable[[Any], object]
     if isinstance(value, Range):
         matches = value.__contains__
     elif field == "text":
-        wanted = value.text.lower()
-        return lambda subject: wanted in subject.found or any(wanted in text.lower() for text in subject.texts())
+        wanted, found_in = value.text.lower(), attrgetter("joined" if is_joined else "found")
+        return lambda subject: wanted in found_in(subject) or any(wanted in text.lower() for text in subject.texts())
     elif field == "kind":
         matches = value.text.__eq__
     else:
@@ -440,6 +465,8 @@ class SearchedFrame:
     seen: TimedFrame
     text: str = ""
     found: set[str] = field(default_factory=set)
+    joined: set[str] = field(default_factory=set)
+    """The texts of the filter in the whole joined text, as far as it was searched."""
 
 
 class JoinedTextSearch:
@@ -456,6 +483,8 @@ class JoinedTextSearch:
         self._key: tuple[str, Keys] | None = None
         self._before = ""
         """The end of the joined text of the deltas that were released."""
+        self._joined: set[str] = set()
+        """The texts in the joined text so far."""
         self._held: list[SearchedFrame] = []
 
     def feed(self, frames: Iterable[TimedFrame]) -> Iterator[SearchedFrame]:
@@ -470,9 +499,10 @@ class JoinedTextSearch:
                 searched.text = (seen.text or "").lower()
             elif seen.frame.kind in {FrameKind.TAIL, FrameKind.OVERSIZED}:
                 key = None
+                searched.text = seen.frame.raw.decode("utf-8", "replace").lower()
             if key is None or key != self._key:
                 yield from self.interrupt()
-            self._key = key
+            self._key, searched.joined = key, self._joined
             self._held.append(searched)
             if len(self._held) > _MOST_HELD:
                 yield from self.release(self._overlap)
@@ -482,7 +512,7 @@ class JoinedTextSearch:
     def interrupt(self) -> Iterator[SearchedFrame]:
         """Yield the frames that are held back: no text continues after them."""
         yield from self.release()
-        self._before = ""
+        self._before, self._joined = "", set()
 
     def release(self, kept: int = 0) -> Iterator[SearchedFrame]:
         """Search the frames that are held back, and yield them except those with the last `kept` characters."""
@@ -491,6 +521,7 @@ class JoinedTextSearch:
         for wanted in self._wanted:
             at = joined.find(wanted, max(len(self._before) - len(wanted) + 1, 0))
             while at >= 0:
+                self._joined.add(wanted)
                 for searched in self._held[bisect_right(ends, at) : bisect_left(ends, at + len(wanted)) + 1]:
                     searched.found.update([wanted] if searched.text else ())
                 at = joined.find(wanted, at + 1)

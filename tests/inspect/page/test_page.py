@@ -294,6 +294,31 @@ async def test_text_filter_searches_the_whole_data(debugging, tape, message):
         assert await shown.texts("n") == ["2"]
 
 
+async def test_texts_of_the_filter_are_highlighted_in_rows_details_and_strip(debugging, tape, message):
+    words = [*["word "] * 200, "The ", "lib", "rary is", " open. "]
+    tape.exchange(chunks=[(50, message("message.delta", delta={"text": word})) for word in words])
+    found = """() => [...CSS.highlights.get("match")].map((one) => (
+        one.startContainer.data.slice(one.startOffset, one.endOffset)
+    ))"""
+    async with debugging(tape.close(), "#x=1&e=150&deltas=1") as shown:
+        await expect(shown.chosen().locator(".n")).to_have_text("150")
+        for text, parts, count in (
+            ('"library is open"', ["lib", "rary is", " open"], "3 / 204"),
+            ("library open", ["lib", "rary", "open"], "3 / 204"),
+        ):
+            await shown.page.locator("#filter").fill(text)
+            await expect(shown.page.locator("#count")).to_have_text(count)
+            await expect(shown.rows().first.locator(".n")).to_have_text("202")
+            await shown.page.wait_for_function(f"parts => String(({found})()) === String(parts)", arg=parts)
+        await expect(shown.page.locator("#strip .density.others")).to_have_count(1)
+        await shown.page.locator("#filter").press("Enter")
+        await expect(shown.chosen().locator(".n")).to_have_text("202")
+        await expect(shown.panel().locator(".spoken")).to_have_text("library is open. ")
+        await shown.page.wait_for_function(f"() => ({found})().includes('library')")
+        await shown.keys("Escape")
+        await expect(shown.chosen().locator(".n")).to_be_in_viewport()
+
+
 async def test_exchange_that_is_not_a_stream_shows_both_bodies(debugging, tape):
     body = b'{"words": "%s", "last": true}' % (b"long " * 200)
     json_type = (("content-type", "application/json"),)
