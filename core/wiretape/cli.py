@@ -4,7 +4,7 @@ import errno
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn
@@ -14,6 +14,7 @@ import click
 from wiretape.errors import WiretapeError, missing_package_error
 from wiretape.files import STDOUT_ERROR, discard_output
 from wiretape.safe_text import closest_match, shorten
+from wiretape.terminal_styles import color_choice, styled
 
 FAILED = 2
 """Exit status if the command cannot do what was asked; click uses it for usage errors as well."""
@@ -25,7 +26,27 @@ _NOT_A_CHOICE = re.compile("'(.*?)' is not ")
 _NEEDED_BY = {"mitmproxy": "Recording", "opentelemetry": "Exporting OTLP"}
 _COMPLETION_VARIABLE = "_WIRETAPE_COMPLETE"
 """The environment variable in which the script asks for completions; click derives its name from the program's."""
+_EXAMPLES = re.compile("^Examples?(?=:$)", re.MULTILINE)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class _HelpFormatter(click.HelpFormatter):
+    """Help with styles, which click strips where colors are off."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, styled("Usage: ", "head") if prefix is None else prefix)
+
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(styled(heading, "head"))
+
+    def write_text(self, text: str) -> None:
+        super().write_text(_EXAMPLES.sub(lambda match: styled(match.group(), "head"), text))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(styled(term, "term"), text) for term, text in rows], col_max, col_spacing)
+
+
+click.Context.formatter_class = _HelpFormatter
 
 
 class _LazyCommand(click.Command):
@@ -114,6 +135,7 @@ class _LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take `help COMMAND` as `COMMAND --help`."""
+        ctx.color = color_choice()
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def resolve_command(
@@ -140,6 +162,9 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
     except BrokenPipeError:
         discard_output(sys.stdout)
         ctx.exit(BROKEN_PIPE)
+    except (click.NoSuchOption, click.exceptions.NoSuchCommand) as error:
+        del (error.possibilities or [])[1:]
+        raise
     except click.BadParameter as error:
         raise _with_suggestion(error) from error
     except SystemExit as end:
@@ -204,7 +229,7 @@ def _print_versions(ctx: click.Context, _param: click.Parameter, wanted: bool) -
 @click.group(
     cls=_LazyGroup,
     commands=_COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="`wiretape help COMMAND` explains a command. Exit status: 0 for success; 1 for differences, or findings "
     "at or above --fail-on; 2 if the command could not do what was asked; 130 if it was interrupted.",
 )

@@ -25,6 +25,13 @@ def ending_label(ending: Ending, *, stream: bool, in_event: bool = False) -> str
     return f"{label} in mid-event" if in_event else label
 
 
+def ended_well(ending: Ending, *, stream: bool, in_event: bool = False) -> bool:
+    """Whether an ending is no failure: clients and proxies may leave, and the service ends streams by closing them."""
+    if ending in {Ending.OPEN, Ending.CLIENT_CLOSED, Ending.PROXY_STOPPED}:
+        return True
+    return not in_event and (ending is Ending.COMPLETE or (stream and ending is Ending.SERVICE_CLOSED))
+
+
 def finding_line(severity: str, code: str, exchange: int, event: int | None, message: str) -> str:
     """Word a finding as one line that is safe to print; `event` is None if it concerns the whole exchange."""
     location = f"exchange {exchange}" + (f", event {event}" if event is not None else "")

@@ -17,7 +17,7 @@ from wiretape.rules.exchange import may_be_unread
 from wiretape.sse import FrameKind
 from wiretape.units import format_integer, format_size, format_time
 from wiretape_inspect.rule_output import reason_lines
-from wiretape_inspect.terminal_output import Line, Part, labelled
+from wiretape_inspect.terminal_output import BLANK, Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.view.accumulated_state import JoinedText, Span, State, state_at
 from wiretape_inspect.view.timeline_rows import EventRow, event_rows
@@ -28,7 +28,6 @@ Chunk = tuple[int, int, int]
 """Begin and end of a chunk in the body as it arrived, and when it arrived (ns)."""
 _LOCATION = re.compile(r"(\d{1,18}):(\d{1,18})")
 _HEX_COLUMNS = 16
-_BLANK = Line([""])
 _MAX_TEXT = 400
 """Characters of a text of the client that are shown: the last ones."""
 _MAX_SPANS = 10
@@ -105,15 +104,15 @@ def detail_lines(
             yield from reason_lines(rules[found.code], indent=18) if found.code in rules else ()
     if context.after is not None:
         yield row_line(context.after, vocabulary)
-    yield _BLANK
+    yield BLANK
     yield from _field_lines(recording, exchange, event)
     yield from _data_lines(event)
-    yield _BLANK
+    yield BLANK
     state = state_at(recording, exchange, event.number)
     yield from _state_lines(
         state, vocabulary, may_be_unread=may_be_unread(event.time_ns, exchange.ending, exchange.ended_ns)
     )
-    yield _BLANK
+    yield BLANK
     yield from _hex_lines(event.raw, event.frame.start)
 
 
@@ -220,7 +219,9 @@ def _data_lines(event: Event) -> Iterator[Line]:
     # Bytes that are not UTF-8 become escapes.
     plain = data[:MAX_BYTES].decode("utf-8", "backslashreplace").split("\n") if data else []
     for depth, parts in _json_lines(text) if is_json else ((0, [line]) for line in plain):
-        yield labelled((f"{label:>8}  {'  ' * min(depth, _MAX_INDENT)}", "dim"), *parts)
+        margin = f"{label:>8}  {'  ' * min(depth, _MAX_INDENT)}"
+        key = f"{parts[0][0]}: " if len(parts) > 2 else ""
+        yield Line([(margin, "dim"), *parts], "wrap", len(f"{margin}{key}"))
         label = ""
     if len(text) > MAX_BYTES:
         yield Line([f"{'':>8}  ", (f"… {format_size(len(data))} in total; --json prints all of it", "dim")])

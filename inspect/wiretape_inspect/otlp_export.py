@@ -29,6 +29,7 @@ from urllib3.exceptions import TimeoutError as Urllib3Timeout
 from wiretape import __version__
 from wiretape.errors import InputError
 from wiretape.event import Event as RecordedEvent
+from wiretape.labels import ended_well
 from wiretape.observations import Ending, header
 from wiretape.recording import Exchange, Recording, known_rules, open_recording, redact_urls
 from wiretape.rules import Finding, Rule, Severity
@@ -262,14 +263,9 @@ def _clean(attributes: dict[str, str | int | None]) -> _Attributes:
 def _error_type(exchange: Exchange) -> str | None:
     if exchange.response is not None and exchange.response.status >= 400:
         return str(exchange.response.status)
-    closed = exchange.is_stream and exchange.ending is Ending.SERVICE_CLOSED
-    if exchange.response is None or not (closed or exchange.ending in _ORDERLY):
+    if exchange.response is None or not ended_well(exchange.ending, stream=exchange.is_stream):
         return str(exchange.ending)
     return None
-
-
-_ORDERLY = {Ending.COMPLETE, Ending.OPEN, Ending.CLIENT_CLOSED, Ending.PROXY_STOPPED}
-"""Endings that are no error: clients close streams."""
 
 
 def _status(exchange: Exchange, findings: list[Finding]) -> Status:

@@ -3,11 +3,11 @@
 The texts come from the catalogue, and from the vectors, which are also tests.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from textwrap import wrap
 from typing import Any
 
 from wiretape.checker import CATALOGUE, Settings
@@ -30,12 +30,12 @@ from wiretape.rules import Rule, RuleSet
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
 from wiretape.units import format_duration, format_time
-from wiretape_inspect.terminal_output import Line, labelled
+from wiretape_inspect.terminal_output import BLANK, Line, labelled, prose, wrapped
 
-MAX_WIDTH = 100
-"""Columns of the text, unless the terminal is narrower."""
 _MAX_LINE = 600
 """Characters of a line of traffic that are shown."""
+_TRAFFIC = re.compile(r"([<>] ?|)((?:[\w-]+: )?)(.*)")
+"""The mark, the field and the rest of a line of traffic."""
 _PAUSE_NS = 100_000_000
 """Shortest pause within an exchange that is mentioned."""
 _BASES = {
@@ -108,34 +108,38 @@ def reason_lines(rule: Rule, *, clause_only: bool = False, indent: int = 4) -> I
             yield labelled((f"{'':{indent}}= {label}: ", "dim"), (text, "dim"))
 
 
-def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
+def table_lines(rules: Iterable[Rule], *, indent: str = "") -> Iterator[Line]:
     """Yield one line for each rule."""
     rules = list(rules)
     width = max(len(rule.name) for rule in rules)
     for rule in rules:
-        yield f"{rule.code:<8} {rule.name:<{width}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
+        code, name = (f"{indent}{rule.code:<8} ", "head"), f"{rule.name:<{width}}  "
+        yield Line([code, name, (f"{rule.severity:<7}  ", rule.severity), f"{rule.side:<9}  ", (rule.basis, "dim")])
 
 
-def text_lines(
-    rule: Rule, *, all_examples: bool = False, width: int = MAX_WIDTH, contract: RuleSet | None = None
-) -> Iterator[str]:
-    """Yield the explanation of a rule as text of `width` columns."""
-    yield f"{rule.code} {rule.name}"
-    yield ""
+def text_lines(rule: Rule, *, all_examples: bool = False, contract: RuleSet | None = None) -> Iterator[Line]:
+    """Yield the explanation of a rule as text."""
+    yield wrapped((f"{rule.code} {rule.name}", "head"))
+    yield BLANK
     for paragraph in paragraphs(rule):
-        yield from [*_wrap(paragraph, width), ""]
+        yield from [prose("", paragraph), BLANK]
     for name, value in _properties(rule):
-        yield from _wrap(value, width, f"{name + ':':<11} ", " " * 12)
+        yield prose((f"{name + ':':<11} ", "dim"), (value, value))
     for title, text in _sections(rule):
-        yield from ["", title, *_wrap(text, width, "  ", "  ")]
+        yield from [BLANK, wrapped((title, "head")), prose("  ", text)]
     examples = examples_of(rule.code, contract)
     breaking = [example for example in examples if example.breaks]
     satisfying = [example for example in examples if not example.breaks]
     for example in examples if all_examples else breaking[:1] + satisfying[:1]:
-        yield from ["", *_wrap(f"{_heading(example)}: {example.shows}", width), ""]
-        yield from (f"    {line}".rstrip() for line in example.traffic)
+        yield BLANK
+        yield prose("", (_heading(example), "bad" if example.breaks else "good"), f": {example.shows}")
+        yield BLANK
+        for line in example.traffic:
+            _, mark, label, value, _ = _TRAFFIC.split(line, maxsplit=1)
+            yield Line([(f"    {mark}", "dim"), label, value], "wrap", len(f"    {mark}{label}"))
         for line in example.found:
-            yield from _wrap(line, width, "  => ", " " * 5)
+            head, _, message = line.partition(": ")
+            yield prose("  => ", (f"{head}:", head.partition(" ")[2]), f" {message}")
 
 
 def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]:
@@ -242,10 +246,6 @@ def _sections(rule: Rule) -> Iterator[tuple[str, str]]:
 
 def _heading(example: Example) -> str:
     return "This breaks it" if example.breaks else "This satisfies it"
-
-
-def _wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    return wrap(text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False)
 
 
 def _traffic_lines(observations: Iterable[Observation]) -> Iterator[str]:

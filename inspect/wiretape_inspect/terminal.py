@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 
 from rich.cells import cell_len
-from rich.color import ColorSystem
-from rich.console import Console
+from rich.containers import Lines
 from rich.text import Text
-from rich.theme import Theme
 
 from wiretape.safe_text import printable
-from wiretape_inspect.terminal_output import STYLES, Line
+from wiretape.terminal_styles import styled
+from wiretape_inspect.terminal_output import Line
 
 MIN_WIDTH = 40
 """Columns that a terminal is assumed to have at least."""
+MAX_PROSE_WIDTH = 100
+"""Columns that prose takes at most."""
 _FULL_IDS_WIDTH = 160
 """Columns from which on there is room for ids of any length."""
 _MIN_WIDTHS = {"time column": 80, "gap column": 70, "long gap column": 70}
@@ -20,8 +21,8 @@ _MIN_WIDTHS = {"time column": 80, "gap column": 70, "long gap column": 70}
 _ID_STYLES = {"id", "call"}
 _ID_BEGIN, _ID_END = 7, 6
 """Characters at the beginning and the end of an abbreviated id."""
-_SEAMS = ("  ", " ", "?", "&", "/")
-"""Before which text to break a long line, the best first."""
+_SEAMS = {"  ": 0, " ": 0, ',"': 1, "?": 0, "&": 0, "/": 0}
+"""Texts that a long line is broken at, the best first, and how many of their characters stay before the break."""
 
 
 class Terminal:
@@ -30,7 +31,6 @@ class Terminal:
     def __init__(self, width: int | None, *, has_colour: bool) -> None:
         self.width = width and max(width, MIN_WIDTH)
         self.has_colour = has_colour
-        self._console = Console(theme=Theme(STYLES, inherit=False))
 
     def render(self, line: Line) -> str:
         """Return a line, styled and fitted to the width; control characters in it are escaped."""
@@ -43,8 +43,9 @@ class Terminal:
         text.rstrip()
         if self.width is None:
             return self._styled(text)
-        if line.fit == "wrap":
-            return "\n".join(map(self._styled, _wrapped(text, self.width, min(line.indent, self.width // 2))))
+        if line.fit in {"wrap", "prose"}:
+            width = self.width if line.fit == "wrap" else min(self.width, MAX_PROSE_WIDTH)
+            return "\n".join(map(self._styled, _wrapped(text, width, min(line.indent, width - MIN_WIDTH // 2))))
         if line.fit == "cut":
             text = text if self.width >= _FULL_IDS_WIDTH else _with_short_ids(text)
             text.truncate(self.width, overflow="ellipsis")
@@ -53,18 +54,23 @@ class Terminal:
     def _styled(self, text: Text) -> str:
         if not self.has_colour:
             return text.plain
-        segments = text.render(self._console)
-        return "".join(
-            style.render(part, color_system=ColorSystem.STANDARD) if style else part for part, style, _ in segments
-        )
+        return "".join(styled(piece.plain, _style_of(piece)) for piece in _pieces(text))
+
+
+def _pieces(text: Text) -> Lines:
+    """Divide a text into the parts that it was assembled from."""
+    return text.divide(sorted({offset for span in text.spans for offset in (span.start, span.end)}))
+
+
+def _style_of(piece: Text) -> str:
+    return str(piece.spans[0].style) if piece.spans else ""
 
 
 def _with_short_ids(text: Text) -> Text:
     """Abbreviate ids to their beginning and end, which tell them apart: `evt_400…7783e9`."""
-    spans = [span for span in text.spans if span.style in _ID_STYLES]
-    pieces = text.divide([offset for span in spans for offset in (span.start, span.end)])
+    pieces = _pieces(text)
     for piece in pieces:
-        if piece.spans and piece.spans[0].style in _ID_STYLES:
+        if _style_of(piece) in _ID_STYLES:
             piece.plain = _short_id(piece.plain)
     return Text().join(pieces)
 
@@ -86,14 +92,15 @@ def _wrapped(text: Text, width: int, indent: int) -> Iterator[Text]:
 
 
 def _breaks(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
-    """Yield where lines begin and end: at a seam in the second half of the line if it has one."""
-    start, room = 0, width
+    """Yield where lines begin and end: at a seam in the second half of the line, and behind its label, if it can."""
+    start, room, least = 0, width, max(width // 2, indent)
     while (end := start + _fitting(text[start:], room)) < len(text):
-        seams = (text.rfind(seam, start + room // 2, end + len(seam)) for seam in _SEAMS)
-        end = next((offset for offset in seams if offset >= 0), end)
+        seams = ((text.rfind(seam, start + least, end + len(seam) - kept), kept) for seam, kept in _SEAMS.items())
+        end = next((at + kept for at, kept in seams if at >= 0), end)
         yield start, end
         start = len(text) - len(text[end:].lstrip(" "))
         room = width - indent
+        least = room // 2
     yield start, len(text)
 
 

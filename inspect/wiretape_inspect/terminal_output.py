@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -16,31 +16,10 @@ import click
 from wiretape.errors import InputError
 from wiretape.files import STDOUT_ERROR, discard_output
 from wiretape.safe_text import printable
+from wiretape.terminal_styles import color_choice
 
 Part = str | tuple[str, str]
-"""Text, or text and the name of its style: what `rich.text.Text.assemble` takes."""
-
-STYLES = {
-    "head": "bold",
-    "dim": "dim",
-    "id": "dim",
-    "call": "cyan",
-    "durable": "green",
-    "delta": "cyan",
-    "ephemeral": "",
-    "gap": "yellow",
-    "time column": "dim",
-    "gap column": "dim",
-    "long gap column": "yellow",
-    "bad": "red",
-    "error": "bold red",
-    "warning": "bold yellow",
-    "note": "blue",
-    "key": "bold",
-    "string": "green",
-    "number": "magenta",
-}
-"""The styles by name, as rich writes them."""
+"""Text, or text and the name of its style in `STYLES`: what `rich.text.Text.assemble` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +27,8 @@ class Line:
     """One line of output.  Its parts may hold recorded text: `str` and `Terminal` escape what controls a terminal."""
 
     parts: list[Part]
-    fit: Literal["cut", "wrap", "keep"] = "cut"
-    """What to do in a narrow terminal: cut the line, wrap it, or leave it to the terminal."""
+    fit: Literal["cut", "wrap", "prose", "keep"] = "cut"
+    """What to do in a narrow terminal: cut the line, wrap it, or leave it to the terminal; prose is never wide."""
     indent: int = 0
     """Columns by which wrapped lines are indented."""
 
@@ -67,18 +46,23 @@ def labelled(label: Part, *parts: Part) -> Line:
     return Line([label, *parts], "wrap", len(label if isinstance(label, str) else label[0]))
 
 
+def prose(label: Part, *parts: Part) -> Line:
+    """Sentences that wrap below what follows their label."""
+    return replace(labelled(label, *parts), fit="prose")
+
+
+BLANK = Line([""])
+
+
 if TYPE_CHECKING:
     from wiretape_inspect.terminal import Terminal
 
 
 def find_terminal() -> "Terminal | None":
-    """Return the terminal that standard output is; None if it is a pipe or a file that gets no colours.
-
-    FORCE_COLOR adds colours, unless NO_COLOR is set; otherwise, only terminals that are not dumb get them.
-    """
+    """Return the terminal that standard output is; None if it is a pipe or a file that gets no colours."""
     is_terminal = sys.stdout.isatty()
-    is_forced = bool(os.environ.get("FORCE_COLOR"))
-    has_colour = not os.environ.get("NO_COLOR") and (is_forced or (is_terminal and os.environ.get("TERM") != "dumb"))
+    choice = color_choice()
+    has_colour = is_terminal if choice is None else choice
     if not is_terminal and not has_colour:
         return None
     # rich takes long to import, and is needed for terminals only.

@@ -6,10 +6,11 @@ from itertools import chain
 from wiretape.content_encoding import decode_beginning
 from wiretape.contract.vocabulary import Vocabulary
 from wiretape.event_preview import PREVIEW, preview_of
-from wiretape.labels import count_of, ending_label
+from wiretape.labels import count_of, ended_well, ending_label
 from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
+from wiretape.terminal_styles import status_style
 from wiretape.units import format_duration, format_integer, format_size, format_time
 from wiretape_inspect.terminal_output import Line, Part, labelled
 from wiretape_inspect.view.delta_folding import stream_rows
@@ -32,8 +33,8 @@ _INDENT = " " * 16
 def exchange_line(exchange: Exchange) -> Line:
     """The line that begins an exchange."""
     response, request = exchange.response, exchange.request
-    about = ["stream"] if exchange.is_stream else []
-    about += [ending_label(exchange.ending, stream=exchange.is_stream), format_size(exchange.response_bytes)]
+    is_stream, ending = exchange.is_stream, exchange.ending
+    about = [format_size(exchange.response_bytes)]
     if exchange.ended_ns is not None:
         about.append(format_duration(exchange.ended_ns - request.time_ns))
     if exchange.lost_bytes:
@@ -43,8 +44,10 @@ def exchange_line(exchange: Exchange) -> Line:
     return labelled(
         (f"#{exchange.number:<4} ", "head"),
         (f"{request.method} {request.target}  ", "head"),
-        (f"{status or '---'}  ", "durable" if 0 < status < 400 else "bad"),
-        " · ".join(about),
+        (f"{status or '---'}  ", status_style(status)),
+        "stream · " if is_stream else "",
+        (ending_label(ending, stream=is_stream), "" if ended_well(ending, stream=is_stream) else "bad"),
+        f" · {' · '.join(about)}",
         (f"  at {format_time(request.time_ns)}", "dim"),
         ("" if cursor is None else f"  after {cursor}", "dim"),
     )
@@ -53,6 +56,11 @@ def exchange_line(exchange: Exchange) -> Line:
 def column_titles() -> Line:
     """The titles of the columns of a stream's rows."""
     return Line([*_cells("event", "seq", "time", "gap", style="dim"), ("type", "dim")])
+
+
+def type_style(event_type: str, vocabulary: Vocabulary, otherwise: str = "") -> str:
+    """Return the style of the type of an event, which is that of failures if the contract calls it one."""
+    return "bad" if event_type in vocabulary.failures else otherwise
 
 
 def body_line(mark: str, preview: str) -> Line:
@@ -110,7 +118,7 @@ def _event(row: EventRow, vocabulary: Vocabulary) -> list[Part]:
     event = row.event
     mark = format_integer(event.sequence) if event.sequence is not None else "Δ" if event.kind == "delta" else "·"
     parts = _columns(event.number, mark, event.time_ns, row.gap_ns)
-    parts.append((f"{event.type or '(no type)':<19}", "bad" if event.type in vocabulary.failures else event.kind))
+    parts.append((f"{event.type or '(no type)':<19}", type_style(event.type, vocabulary, event.kind)))
     if event.id is not None:
         parts += ["  ", (event.id or "(empty id)", "id")]
     for key in vocabulary.inner_keys(event.keys):
@@ -148,7 +156,7 @@ def _end(row: EndRow) -> list[Part]:
     counts += [count_of(row.keep_alives, "keep-alive")] if row.keep_alives else []
     parts: list[Part] = [
         *_cells("end", "", time, f"+{format_time(row.gap_ns)}", style="dim"),
-        (row.ending_label, "head"),
+        (row.ending_label, "head" if ended_well(row.ending, stream=True) else "bad"),
         f" · {' · '.join(counts)}",
     ]
     if row.undecodable:

@@ -67,7 +67,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 
 
 @click.command(
-    epilog="Example: wiretape proxy http://127.0.0.1:9000 --output run.db\n\nClients then connect to http://127.0.0.1:8080."
+    epilog="\b\nExample:\n    wiretape proxy http://127.0.0.1:9000 --output run.db\n\nClients then connect to http://127.0.0.1:8080."
 )
 @click.argument("upstream", metavar="[UPSTREAM]", required=False)
 @click.option(

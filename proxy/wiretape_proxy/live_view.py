@@ -15,9 +15,9 @@ from rich.style import Style
 
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
+from wiretape.terminal_styles import STYLES, status_style
 from wiretape_proxy.recorder_messages import OpenStream, RecorderStatus, unchecked_label
 
-_STYLES = {"error": Style(color="red", bold=True), "warning": Style(color="yellow"), "note": Style(color="cyan")}
 _RATE_WINDOW_S = 2.5
 _MOST_ROWS = 20
 _RESERVED_ROWS = 6
@@ -30,10 +30,8 @@ _COLUMNS = ("exchange", "idle", "sequence", "events", "events/s", "channel")
 _OPTIONAL_COLUMNS = (3, 4)
 _REQUEST = re.compile(r"exchange \d+: \S+ \S+(?: (?P<status>\d{3}))?:")
 """The line of a request that ended; targets have no spaces."""
-_STATUSES = {"4": Style(color="yellow", bold=True), "5": Style(color="red", bold=True)}
-_DIM = Style(dim=True)
-_TITLE = Style(bold=True)
-_HEADING = Style(dim=True)
+_STYLES = {name: Style.parse(style) for name, style in STYLES.items()}
+_SEVERITIES = ("error", "warning", "note")
 
 
 class LiveView:
@@ -93,7 +91,7 @@ class LiveView:
         if width < _NARROW_COLUMNS:
             rows = [tuple(cell for column, cell in enumerate(row) if column not in _OPTIONAL_COLUMNS) for row in rows]
         lines = [_title(status, len(shown)), *_aligned(rows)]
-        styles = [_TITLE, _HEADING, *[None] * len(shown)]
+        styles = [_STYLES["head"], _STYLES["dim"], *[None] * len(shown)]
         segments: list[Segment] = []
         for line, style in zip(lines, styles, strict=True):
             segments += (Segment(set_cell_size(line, min(cell_len(line), width)), style), Segment.line())
@@ -141,10 +139,11 @@ def _wrapped(line: str, width: int) -> Iterable[str]:
 def _colored(line: str, width: int) -> Iterator[Segment]:
     """Color the severity that a line begins with; dim a request that ended, and color a status of 400 or above."""
     style, word = None, line.partition(" ")[0]
-    word_style = _STYLES.get(word)
+    word_style = _STYLES[word] if word in _SEVERITIES else None
     if request := _REQUEST.match(line):
-        style, word = _DIM, f"{request['status']}:"
-        word_style = _STATUSES.get(word[0], _DIM)
+        style, word = _STYLES["dim"], f"{request['status']}:"
+        failed = request["status"] is not None and status_style(int(request["status"])) == "bad"
+        word_style = _STYLES["bad"] if failed else style
     for part in _wrapped(line, width):
         before, found, after = part.partition(word) if word_style else (part, "", "")
         yield from (Segment(before, style), Segment(found, word_style), Segment(f"{after}\n", style))

@@ -83,6 +83,17 @@ def test_help_is_also_a_command(arguments):
     assert run("help", *arguments).output == run(*arguments, "--help").output
 
 
+@pytest.mark.parametrize("arguments", [(), ("show",), ("replay",), ("contract", "learn")])
+def test_help_has_colours_unless_they_are_off(monkeypatch, arguments):
+    plain = run(*arguments, "--help").output
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = run(*arguments, "--help").output
+    assert all(text in coloured for text in ("\x1b[1mUsage: ", "\x1b[1mOptions", "\x1b[36m-h, --help"))
+    assert click.unstyle(coloured) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run(*arguments, "--help").output == plain
+
+
 @pytest.mark.parametrize("flag", ["-V", "--version"])
 def test_the_versions_are_those_of_the_installed_packages(flag):
     lines = run(flag).output.splitlines()

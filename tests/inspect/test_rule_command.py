@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import click
 import pytest
 from for_each import for_each
 from invoke import succeed
+from terminal_output import on_terminal
 
 from wiretape.checker import CATALOGUE
 from wiretape.contract import load_contract
@@ -44,9 +46,18 @@ def test_a_rule_is_explained_with_both_examples(run):
         assert part in output
 
 
-def test_explanations_fit_the_terminal():
-    lines = rule_output.text_lines(CATALOGUE["SEQ001"], width=50)
-    assert max(len(line) for line in lines if not line.startswith("    ")) <= 50
+def test_explanations_fit_the_terminal_and_json_wraps_below_itself():
+    lines = on_terminal("rule", "SEQ001", columns=60, NO_COLOR="1").splitlines()
+    assert max(map(len, lines)) <= 60
+    at = next(index for index, line in enumerate(lines) if line.startswith("    < data: "))
+    assert lines[at + 1].startswith(" " * len("    < data: ") + '"')
+
+
+@pytest.mark.parametrize("arguments", [("SEQ001",), ("SEQ",), ("--all",)])
+def test_colours_change_no_text(run, arguments):
+    output = run("rule", *arguments, env={"FORCE_COLOR": "1"}).output
+    assert "\x1b[1;31merror" in output
+    assert click.unstyle(output) == run("rule", *arguments).output
 
 
 @pytest.mark.parametrize("code", ["seq001", "sequence-not-increasing", " SEQ001"])

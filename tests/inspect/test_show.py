@@ -1,6 +1,7 @@
 """`wiretape show`, on recordings made with the recording's own writer."""
 
 import json
+import re
 import subprocess
 
 import click
@@ -183,6 +184,8 @@ def test_event_fields_wrap_on_a_terminal(tape, message):
     output = on_terminal("show", tape.close(), "--at", "1:1", NO_COLOR="1")
     assert "".join(output.split()).count(f'"said":"{said}"') == 1
     assert all(cell_len(line) <= 80 for line in output.splitlines())
+    begin = the_line(output, '    "said": "').index('"x')
+    assert sum(line.startswith(" " * begin + "x") for line in output.splitlines()) > 1
 
 
 def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
@@ -252,6 +255,33 @@ def test_a_narrow_terminal_leaves_out_times_before_ids_and_texts(session):
         ["event", "seq", "time", "gap", "type"],
     ]
     assert first[0][2:4] == first[1][3:5] == first[2][4:6], "type and id are shown"
+
+
+FAILED = {
+    "show": ((), r"tool\.failed +"),
+    "entities": (("--entities",), r"tool\.failed +"),
+    "detail": (("--at", "1:3"), r"tool\.failed +"),
+    "resume": (("--resume", "1:2"), r"3 seq 2 tool\.failed +"),
+    "report": ((), r"event: tool\.failed"),
+    "channels": ((), r" +1  "),
+    "diff": (("--exchange", "1:2"), r"tool\.failed"),
+}
+"""For each command, or option of `show`, the text that has the style of failures."""
+
+
+@pytest.mark.parametrize("command", FAILED)
+def test_a_failed_tool_is_red_and_only_success_is_green(run, tape, message, command):
+    """Also if the recorded text has escape sequences of its own."""
+    started = message("run.started", id="e1", sequence=1, run_id="r1", session_id="s1")
+    call = {"run_id": "r1", "content": {"tool_call_id": "\x1b[32mc1"}}
+    failed = message("tool.failed", id="e3", sequence=2, **call)
+    tape.exchange(chunks=[(1, started + message("tool.started", id="e2", sequence=2, **call) + failed)])
+    tape.exchange(chunks=[(1, started)], request_headers=(("last-event-id", "e1"),))
+    options, text = FAILED[command]
+    name = command if command in {"report", "channels", "diff"} else "show"
+    output = run(name, tape.close(), *options, env={"FORCE_COLOR": "1"}).output
+    assert re.search(rf"\x1b\[31m{text}\x1b\[0m", output), output
+    assert {click.unstyle(each).strip() for each in re.findall(r"\x1b\[32m.*?\x1b\[0m", output)} <= {"200", "same"}
 
 
 @pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

@@ -180,7 +180,7 @@ def test_requests_are_dim_and_errors_among_them_stand_out(terminal, service):
         shown.until(r"exchange 1: GET /refused 401: 0 bytes in \d+ ms, complete")
     shown.stop()
 
-    assert "\x1b[2mexchange 1: GET /refused \x1b[0m\x1b[1;33m401:\x1b[0m\x1b[2m 0 bytes in " in shown.raw
+    assert "\x1b[2mexchange 1: GET /refused \x1b[0m\x1b[31m401:\x1b[0m\x1b[2m 0 bytes in " in shown.raw
 
 
 def test_long_lines_wrap_between_words_and_paths_stay_whole(terminal, service):

@@ -1,7 +1,7 @@
 """`wiretape channels`: the channels of a recording."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,17 @@ import click
 import msgspec
 from rich.cells import cell_len
 
-from wiretape.contract.vocabulary import CHANNEL
+from wiretape.contract.vocabulary import CHANNEL, Vocabulary
 from wiretape.event import Event, TimedFrame
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json, members_of
-from wiretape.labels import count_of, ending_label
+from wiretape.labels import count_of, ended_well, ending_label
 from wiretape.observations import Ending
 from wiretape.recording import Exchange, Recording, RecordingInfo, open_recording
-from wiretape.rules import Finding
+from wiretape.rules import Finding, Severity
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
+from wiretape.terminal_styles import status_style
 from wiretape.units import format_duration, format_integer
 from wiretape_inspect.terminal import Terminal
 from wiretape_inspect.terminal_output import Line, Part, find_terminal, labelled, wrapped, write_lines
@@ -27,10 +28,12 @@ from wiretape_inspect.timeline_text import stored_findings
 
 FORMAT = 1
 """The version of the JSON that `wiretape channels --json` prints."""
-_COUNTS = ("streams", "events", "durable", "deltas")
-_COLUMNS = ("channel", *_COUNTS, "last seq", "first", "last", "findings", "endings")
+_COUNTS = ("streams", "events", "durable", "deltas", "failed")
+_COLUMNS = ("channel", *_COUNTS, "last seq", "first", "last", "findings")
+"""The columns before the endings of the streams."""
 _RIGHT_ALIGNED = {*_COUNTS, "last seq"}
-_LEFT_OUT_IF_NARROW = {"durable", "deltas"}
+_LEFT_OUT = ((), ("durable", "deltas"), ("durable", "deltas", "first", "last"))
+"""What narrower and narrower terminals leave out."""
 _LEAST_ROOM = 20
 """Columns of the terminal that the endings need, which wrap."""
 _INDENT = " " * 4
@@ -52,12 +55,16 @@ class ChannelSummary:
     """Exchanges that are not streams."""
     kinds: Counter[str] = field(default_factory=Counter)
     """The number of events of its streams by kind."""
+    failed: int = 0
+    """The number of events that report a failure."""
     last_sequence: int | None = None
     """The highest sequence."""
     first_ns: int | None = None
     last_ns: int = 0
     endings: Counter[str] = field(default_factory=Counter)
     """The endings of its streams, in words."""
+    failures: set[str] = field(default_factory=set)
+    """The endings that are failures."""
     findings: Counter[str] = field(default_factory=Counter)
     """By severity."""
 
@@ -74,15 +81,18 @@ class ChannelSummary:
         in_event = False
         for seen in frames:
             in_event = seen.frame.kind is FrameKind.TAIL
-            self._add_frame(seen)
+            self.last_ns = max(self.last_ns, seen.time_ns)
+            if isinstance(seen, Event):
+                self._add_event(seen, exchange.vocabulary)
         in_event = in_event and exchange.ending is not Ending.OPEN
-        self.endings[ending_label(exchange.ending, stream=True, in_event=in_event)] += 1
+        label = ending_label(exchange.ending, stream=True, in_event=in_event)
+        self.endings[label] += 1
+        if not ended_well(exchange.ending, stream=True, in_event=in_event):
+            self.failures.add(label)
 
-    def _add_frame(self, seen: TimedFrame) -> None:
-        self.last_ns = max(self.last_ns, seen.time_ns)
-        if not isinstance(seen, Event):
-            return
+    def _add_event(self, seen: Event, vocabulary: Vocabulary) -> None:
         self.kinds[seen.kind] += 1
+        self.failed += seen.type in vocabulary.failures
         if seen.sequence is not None and (self.last_sequence is None or seen.sequence > self.last_sequence):
             self.last_sequence = seen.sequence
 
@@ -118,7 +128,7 @@ def summary_document(recording: Recording) -> dict[str, Any]:
             {
                 "name": channel.name,
                 "id": channel.id,
-                **members_of(channel, "streams", "requests", "last_sequence", "endings", "findings"),
+                **members_of(channel, "streams", "requests", "failed", "last_sequence", "endings", "findings"),
                 "events": channel.kinds.total(),
                 "durable": channel.kinds["durable"],
                 "deltas": channel.kinds["delta"],
@@ -144,9 +154,10 @@ def summary_lines(recording: Recording, terminal: Terminal | None) -> Iterator[L
         yield ""
         yield from _table_lines(found, terminal.width if terminal else None)
         yield ""
-    yield f"other exchanges: {_tally(others) or 'none'}"
-    total = _count_severities(_severities(recording)) or "none"
-    yield Line(["findings: ", (total, _findings_style(total))])
+    by_status = _tally(others, lambda status: status_style(int(status) if status.isdigit() else None))
+    yield wrapped("other exchanges: ", *(by_status or ["none"]))
+    text, style = _count_severities(_severities(recording))
+    yield wrapped("findings: ", (text or "none", style))
 
 
 def _severities(recording: Recording) -> Counter[str]:
@@ -156,65 +167,70 @@ def _severities(recording: Recording) -> Counter[str]:
 def _table_lines(channels: Sequence[ChannelSummary], room: int | None) -> Iterable[Line]:
     """Return a table that fits into `room` columns if it can, without some of its own; otherwise, blocks."""
     names = {channel.name for channel in channels}
-    titles = (printable(names.pop()) if len(names) == 1 else _COLUMNS[0], *_COLUMNS[1:])
-    rows = [titles, *(tuple(map(printable, _cells(channel))) for channel in channels)]
-    widths = dict(zip(_COLUMNS, (max(map(cell_len, column)) for column in zip(*rows, strict=True)), strict=True))
-    for left_out in ((), _LEFT_OUT_IF_NARROW):
-        shown = [name for name in _COLUMNS[:-1] if name not in left_out]
+    title = printable(names.pop()) if len(names) == 1 else _COLUMNS[0]
+    titles = {name: (title if name == _COLUMNS[0] else name, "head") for name in _COLUMNS}
+    rows = [titles, *map(_cells, channels)]
+    widths = {name: max(cell_len(row[name][0]) for row in rows) for name in _COLUMNS}
+    always = [name for name in _COLUMNS if name != "failed" or any(channel.failed for channel in channels)]
+    for left_out in _LEFT_OUT:
+        shown = [name for name in always if name not in left_out]
         indent = sum(widths[name] + len(_GAP) for name in shown)
-        if room is None or room >= indent + min(widths["endings"], _LEAST_ROOM):
-            cells = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-            return [_row(row, shown, widths, indent, is_title=row is cells[0]) for row in cells]
+        if room is None or room >= indent + _LEAST_ROOM:
+            endings: list[list[Part]] = [[("endings", "head")], *map(_endings, channels)]
+            cells = ([_padded(*row[name], name, widths[name]) for name in shown] for row in rows)
+            return [Line([*each, *ended], "wrap", indent) for each, ended in zip(cells, endings, strict=True)]
     return _blocks(channels)
 
 
-def _row(cells: dict[str, str], shown: Sequence[str], widths: dict[str, int], indent: int, *, is_title: bool) -> Line:
-    parts: list[Part] = []
-    for name in shown:
-        space = " " * (widths[name] - cell_len(cells[name]))
-        text = f"{space}{cells[name]}" if name in _RIGHT_ALIGNED else f"{cells[name]}{space}"
-        parts.append(
-            (f"{text}{_GAP}", "head" if is_title else _findings_style(cells[name]) if name == "findings" else "")
-        )
-    return Line([*parts, (cells["endings"], "head" if is_title else "")], "wrap", indent)
-
-
-def _findings_style(findings: str) -> str:
-    """Return the style of the worst severity in a text of `_count_severities`."""
-    return next((severity for severity in ("error", "warning") if f" {severity}" in findings), "")
+def _padded(text: str, style: str, name: str, width: int) -> Part:
+    space = " " * (width - cell_len(text))
+    return (f"{space}{text}{_GAP}" if name in _RIGHT_ALIGNED else f"{text}{space}{_GAP}", style)
 
 
 def _blocks(channels: Iterable[ChannelSummary]) -> Iterator[Line]:
     for channel in channels:
-        cells = dict(zip(_COLUMNS, _cells(channel), strict=True))
-        streams = count_of(channel.streams, "stream")
-        counts = [streams, *(f"{cells[name]} {name}" for name in _COUNTS[1:])]
-        yield wrapped((cells["channel"], "head"))
-        yield labelled(_INDENT, " · ".join([*counts, f"last seq {cells['last seq']}"]))
-        yield labelled(_INDENT, f"{cells['first']} to {cells['last']} UTC")
-        if cells["endings"] != _NONE:
-            yield labelled(_INDENT, cells["endings"])
-        if cells["findings"] != _NONE:
-            yield labelled(_INDENT, (cells["findings"], _findings_style(cells["findings"])))
+        cells = _cells(channel)
+        counts = [count_of(channel.streams, "stream"), *(f"{cells[name][0]} {name}" for name in _COUNTS[1:-1])]
+        failed: Part = (f" · {cells['failed'][0]} failed", "bad") if channel.failed else ""
+        yield wrapped((cells["channel"][0], "head"))
+        yield labelled(_INDENT, " · ".join(counts), failed, f" · last seq {cells['last seq'][0]}")
+        yield labelled(_INDENT, f"{cells['first'][0]} to {cells['last'][0]} UTC")
+        if channel.endings:
+            yield labelled(_INDENT, *_endings(channel))
+        if channel.findings:
+            yield labelled(_INDENT, cells["findings"])
 
 
-def _cells(channel: ChannelSummary) -> Iterator[str]:
-    yield channel.id if channel.id is not None else "(none)"
-    for number in (channel.streams, channel.kinds.total(), channel.kinds["durable"], channel.kinds["delta"]):
-        yield f"{number:,}"
-    yield format_integer(channel.last_sequence) if channel.last_sequence is not None else _NONE
-    for time_ns in (channel.first_ns or 0, channel.last_ns):
-        yield f"{channel.info.wall_clock(time_ns):%H:%M:%S}"
-    yield _count_severities(channel.findings) or _NONE
-    yield _tally(channel.endings) or _NONE
+def _cells(channel: ChannelSummary) -> dict[str, tuple[str, str]]:
+    """Return the text and the style of each column but the last."""
+    streams, kinds, sequence = channel.streams, channel.kinds, channel.last_sequence
+    counts = (streams, kinds.total(), kinds["durable"], kinds["delta"], channel.failed)
+    times = (f"{channel.info.wall_clock(time_ns):%H:%M:%S}" for time_ns in (channel.first_ns or 0, channel.last_ns))
+    findings, worst = _count_severities(channel.findings)
+    texts = [
+        printable(channel.id) if channel.id is not None else "(none)",
+        *(f"{number:,}" for number in counts),
+        format_integer(sequence) if sequence is not None else _NONE,
+        *times,
+        findings or _NONE,
+    ]
+    styles = {"failed": "bad" if channel.failed else "", "findings": worst}
+    return {name: (text, styles.get(name, "")) for name, text in zip(_COLUMNS, texts, strict=True)}
 
 
-def _count_severities(counts: Counter[str]) -> str:
-    return ", ".join(count_of(number, severity) for severity, number in sorted(counts.items()))
+def _endings(channel: ChannelSummary) -> list[Part]:
+    return _tally(channel.endings, lambda label: "bad" if label in channel.failures else "") or [_NONE]
 
 
-def _tally(counts: Counter[str]) -> str:
-    return ", ".join(f"{name}: {number:,}" for name, number in sorted(counts.items()))
+def _count_severities(counts: Counter[str]) -> tuple[str, str]:
+    """Return how many findings there are of each severity, and the worst one."""
+    found = [severity for severity in Severity if counts[severity]]
+    return ", ".join(count_of(counts[severity], severity) for severity in found), next(iter(found), "")
+
+
+def _tally(counts: Counter[str], style_of: Callable[[str], str]) -> list[Part]:
+    parts = [(f"{name}: {number:,}", style_of(name)) for name, number in sorted(counts.items())]
+    return [each for part in parts for each in (", ", part)][1:]
 
 
 @click.command()

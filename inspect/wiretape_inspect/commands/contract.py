@@ -21,10 +21,10 @@ from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.commands.contract_learn import learn
 from wiretape_inspect.commands.rule import write_pages
 from wiretape_inspect.contract_options import allow_code_option, load_contracts, run_examples
-from wiretape_inspect.terminal_output import write_lines
+from wiretape_inspect.terminal_output import BLANK, Line, labelled, wrapped, write_lines
 
 
-@click.group(epilog="Example: wiretape contract new -o tickets.toml")
+@click.group(epilog="\b\nExample:\n    wiretape contract new -o tickets.toml")
 def contract() -> None:
     """List, show, test, begin and learn contracts: what the event streams of an API have to look like.
 
@@ -119,11 +119,11 @@ def _row(name: str, each: Contract) -> str:
     return printable(f"{name:<15} {each.title}  ({count_of(len(each.rules), 'rule')})")
 
 
-def _lines(shown: Contract) -> Iterator[str]:
-    yield printable(f"{shown.name}  {shown.title}".rstrip())
+def _lines(shown: Contract) -> Iterator[Line]:
+    yield labelled((f"{shown.name}  ", "head"), shown.title)
     if shown.source:
-        yield printable(f"source: {shown.source}")
-    yield from ["", "operations"]
+        yield labelled(("source: ", "dim"), shown.source)
+    yield from _title("operations")
     for operation in shown.operations:
         cursor = operation.cursor
         where = f", cursor in the {cursor.place} {cursor.name}" if cursor else ""
@@ -132,50 +132,56 @@ def _lines(shown: Contract) -> Iterator[str]:
         where += ", open ended" if operation.is_open_ended else ""
         begins = "the start" if operation.begins_at_start else "the next event"
         where += f", begins with {begins}" if operation.is_stream else ", no stream"
-        yield printable(f"  {operation.name}: {operation.pattern.text}{where}")
+        yield labelled(f"  {operation.name}: ", f"{operation.pattern.text}{where}")
     facts = shown.format
     names_channel = any(operation.channel for operation in shown.operations)
     url = None if names_channel else "url"
     lines = {"type": "event", "sequence": None, "cursor": "id", "channel": url, "durable": "id"}
     found = {name: getattr(facts, name) or line for name, line in lines.items()}
     found |= {"delta": facts.deltas if facts.deltas.patterns else None, "text": ", ".join(_text_places(facts)) or None}
-    yield from ["", "facts"]
-    yield from (printable(f"  {name}: {value}") for name, value in found.items() if value is not None)
+    yield from _title("facts")
+    yield from (labelled(f"  {name}: ", f"{value}") for name, value in found.items() if value is not None)
     if shown.types:
-        yield from ["", "types"]
+        yield from _title("types")
     for name, type_ in shown.types.items():
         about = {None: [], True: ["durable"], False: ["not durable"]}[type_.durable]
         about += [] if type_.schema is None else ["with a schema"]
-        yield printable(f"  {name}: {', '.join(about) or 'named only'}")
+        about += ["failure"] if type_.failure else []
+        yield labelled((f"  {name}: ", "bad" if type_.failure else ""), ", ".join(about) or "named only")
     if shown.entities:
-        yield from ["", "entities"]
+        yield from _title("entities")
     for entity in shown.entities.values():
         key = " and ".join(f"`{pointer}`" for pointer in entity.key) or "one at a time"
         inside = (", one at a time" if entity.single else "") + (f", inside {entity.within}" if entity.within else "")
         continues = f" over {entity.continues}" if entity.continues.patterns not in {(), ("*",)} else ""
-        yield printable(f"  {entity.name}: {key}, from {entity.opens}{continues} to {entity.closes}{inside}")
+        yield labelled(f"  {entity.name}: ", f"{key}, from {entity.opens}{continues} to {entity.closes}{inside}")
     yield from _service_lines(shown.service)
-    yield from ["", "rules"]
-    yield from (f"  {line}" for line in rule_output.table_lines(shown.rules))
+    yield from _title("rules")
+    yield from rule_output.table_lines(shown.rules, indent="  ")
     common = sum(rule.everywhere for rule in shown.rules)
-    yield from ["", f"{common} of these apply to every event stream and are part of every contract."]
+    yield BLANK
+    yield wrapped(f"{common} of these apply to every event stream and are part of every contract.")
 
 
-def _service_lines(terms: ServiceTerms) -> Iterator[str]:
+def _title(title: str) -> list[Line]:
+    return [BLANK, Line([(title, "head")])]
+
+
+def _service_lines(terms: ServiceTerms) -> Iterator[Line]:
     """Yield what a contract says about its service apart from streams."""
     codes = {} if terms.errors is None else terms.errors.codes
     if codes:
-        yield from ["", "errors"]
+        yield from _title("errors")
     for code, each in codes.items():
-        yield printable(f"  {code}: {each.status}{f', when {each.when}' if each.when else ''}")
+        yield labelled(f"  {code}: ", f"{each.status}{f', when {each.when}' if each.when else ''}")
     if terms.limits:
-        yield from ["", "limits"]
+        yield from _title("limits")
     for name, limit in terms.limits.items():
         counted = " and ".join(request for request, counts in terms.counts.items() if counts == name)
         requests = count_of(limit.requests, "request")
         window = f"{requests} in {count_of(limit.window_seconds, 'second')}"
-        yield printable(f"  {name}: {window}{f', counts {counted}' if counted else ''}")
+        yield labelled(f"  {name}: ", f"{window}{f', counts {counted}' if counted else ''}")
     if terms.scopes:
-        yield from ["", "scopes"]
+        yield from _title("scopes")
     for name in dict.fromkeys(terms.scopes.values()):
-        yield printable(f"  {name}: {' and '.join(each for each, scope in terms.scopes.items() if scope == name)}")
+        yield labelled(f"  {name}: ", f"{' and '.join(each for each, scope in terms.scopes.items() if scope == name)}")

@@ -17,6 +17,7 @@ from wiretape.files import PATH, file_errors, path_exists, write_error
 from wiretape.installed_parts import load_part
 from wiretape.recording import delete_recording, open_recording
 from wiretape.safe_text import printable
+from wiretape.terminal_styles import STYLES
 from wiretape_inspect.atomic_output import check_recording_output
 from wiretape_inspect.child_process import DemoError
 from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
@@ -34,10 +35,10 @@ from wiretape_inspect.terminal_output import Line, labelled, write_lines
 
 _DEFAULT_FILE = Path("probe.toml")
 _STYLES = {
-    CaseVerdict.HELD: "green",
-    CaseVerdict.BROKEN: "bold red",
-    CaseVerdict.INCONCLUSIVE: "yellow",
-    CaseVerdict.NOT_POSSIBLE: "dim",
+    CaseVerdict.HELD: STYLES["good"],
+    CaseVerdict.BROKEN: STYLES["error"],
+    CaseVerdict.INCONCLUSIVE: STYLES["gap"],
+    CaseVerdict.NOT_POSSIBLE: STYLES["dim"],
 }
 
 

@@ -18,7 +18,7 @@ from wiretape.rules import Rule, RuleSet
 from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_output
 from wiretape_inspect.contract_options import allow_code_option, load_contracts, run_examples
-from wiretape_inspect.terminal_output import find_terminal, write_lines
+from wiretape_inspect.terminal_output import Line, write_lines
 
 
 def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -80,7 +80,7 @@ def rule(
     write_lines(lines, page=format_ == "text")
 
 
-def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: bool) -> Iterator[str]:
+def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: bool) -> Iterator[Line | str]:
     if format_ == "json":
         documents = [rule_output.explanation_document(each, contract) for each in rules]
         yield dump_json(documents[0] if len(rules) == 1 else documents, indent=True)
@@ -88,15 +88,12 @@ def _lines(rules: list[Rule], format_: str, contract: RuleSet | None, *, all_: b
     if len(rules) > 1 and not all_:
         yield from rule_output.table_lines(rules) if format_ == "text" else rule_output.index_lines(rules)
         return
-    terminal = find_terminal()
-    width = min((terminal and terminal.width) or rule_output.MAX_WIDTH, rule_output.MAX_WIDTH)
     for number, each in enumerate(rules):
         yield from [""] if number else []
         if format_ == "text":
-            lines = rule_output.text_lines(each, all_examples=all_, width=width, contract=contract)
+            yield from rule_output.text_lines(each, all_examples=all_, contract=contract)
         else:
-            lines = rule_output.markdown_lines(each, contract)
-        yield from map(printable, lines)  # strangers write contracts
+            yield from map(printable, rule_output.markdown_lines(each, contract))  # strangers write contracts
 
 
 def _find_contract(code: str) -> str | None:

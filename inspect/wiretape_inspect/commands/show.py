@@ -29,7 +29,7 @@ from wiretape_inspect.exchange_selection import select_exchanges
 from wiretape_inspect.terminal_output import Line, labelled, wrapped, write_lines
 from wiretape_inspect.timeline_follow import follow_recording
 from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_json_lines
-from wiretape_inspect.timeline_text import exchange_lines, stored_findings
+from wiretape_inspect.timeline_text import exchange_lines, stored_findings, type_style
 from wiretape_inspect.view.accumulated_state import EntitySpans, Span, entity_spans, with_names
 from wiretape_inspect.view.filters import EVERYTHING, Filter, compile_filter, may_match_exchange, parse_filter
 
@@ -38,7 +38,7 @@ _NOT_AN_OPTION = "\0"
 _MAX_COLUMN = 40
 _STYLES: dict[Status, str] = {
     "known": "dim",
-    "same": "durable",
+    "same": "good",
     "moved": "bad",
     "delayed": "gap",
     "changed": "bad",
@@ -185,7 +185,7 @@ def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> It
     first, second = map(recording.exchange, numbers)
     if as_json:
         return reconnection_json_lines(recording, first, second)
-    return _comparison_lines(compare_connections(recording, first, second))
+    return _comparison_lines(compare_connections(recording, first, second), second.vocabulary)
 
 
 def _entity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:
@@ -243,7 +243,7 @@ def _span_lines(recording: Recording, found: EntitySpans) -> Iterator[Line]:
 def _span_line(entity: Entity, span: Span, width: int, vocabulary: Vocabulary) -> Line:
     began, ended = span.began, span.ended
     length = format_duration(ended.time_ns - began.time_ns) if began and ended else ""
-    style = "gap" if span.is_open else "bad" if span.outcome in vocabulary.failures else "durable"
+    style = "gap" if span.is_open else type_style(span.outcome, vocabulary, "good")
     locations = "-".join(f"{at.exchange}:{at.event}" if at else "?" for at in (began, ended))
     return Line(
         [
@@ -257,7 +257,7 @@ def _span_line(entity: Entity, span: Span, width: int, vocabulary: Vocabulary) -
     )
 
 
-def _comparison_lines(view: Reconnection) -> Iterator[Line]:
+def _comparison_lines(view: Reconnection, vocabulary: Vocabulary) -> Iterator[Line]:
     """Yield two connections side by side: a line for each cursor that was not known, then the count of each status."""
     resumed = "resumed without a cursor" if view.cursor is None else f"resumed after {view.cursor}"
     unknown = "" if view.cursor is None or view.cursor_known else f", which was not on #{view.first}"
@@ -267,7 +267,7 @@ def _comparison_lines(view: Reconnection) -> Iterator[Line]:
     second = _column_width([f"#{view.second}", *(_event(row.second) for row in shown)])
     yield Line([(f"{'':8}  {f'#{view.first}':<{first}}  {f'#{view.second}':<{second}}  cursor", "dim")])
     for row in shown:
-        yield _cursor_line(row, first, second)
+        yield _cursor_line(row, (first, second), vocabulary)
     for low, high in view.missing:
         gap = format_integer(low) if low == high else f"{format_integer(low)} to {format_integer(high)}"
         yield labelled((f"{'missing':>8}  ", "bad"), f"sequence {gap}: on neither connection")
@@ -275,13 +275,17 @@ def _comparison_lines(view: Reconnection) -> Iterator[Line]:
     yield wrapped(" · ".join(counts) or "no events with a cursor")
 
 
-def _cursor_line(row: CursorComparison, first: int, second: int) -> Line:
+def _cursor_line(row: CursorComparison, widths: tuple[int, int], vocabulary: Vocabulary) -> Line:
     style = _STYLES[row.status]
+    cells = zip((row.first, row.second), widths, strict=True)
     preview = next(event.preview for event in (row.second, row.first) if event is not None)
     return Line(
         [
             (f"{row.status:>8}  ", style),
-            (f"{_event(row.first):<{first}}  {_event(row.second):<{second}}  ", style),
+            *(
+                (f"{_event(one):<{width}}  ", type_style(one.type if one else "", vocabulary, style))
+                for one, width in cells
+            ),
             (row.cursor, "id"),
             ("" if row.later_ns is None else f"  {format_delay(row.later_ns)}", style),
             "  ",

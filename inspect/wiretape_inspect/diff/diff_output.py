@@ -13,12 +13,13 @@ from wiretape.recording import Exchange, Recording
 from wiretape.units import format_delay, format_integer
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffLocation, DiffTotal, ExchangeDiff, Kind
 from wiretape_inspect.terminal_output import Line, labelled, wrapped
+from wiretape_inspect.timeline_text import type_style
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""
 _CONTEXT = 12
 """How many of them precede the first difference."""
-_STYLES: dict[Kind, str] = {"missing": "bad", "added": "durable", "changed": "gap", "moved": "delta", "time": "delta"}
+_STYLES: dict[Kind, str] = {"missing": "gap", "added": "call", "changed": "gap", "moved": "dim", "time": "dim"}
 _INDENT = " " * 32
 
 
@@ -30,7 +31,7 @@ def diff_lines(diff: ExchangeDiff) -> Iterator[Line]:
     for entry in diff.entries:
         if entry.subject == "exchange" and None in entry.locations:
             continue
-        yield _line(entry)
+        yield _line(entry, diff)
         for difference in entry.fields:
             yield labelled(_INDENT, (f"{difference.path}: ", "dim"), _values(difference))
     if diff.omitted:
@@ -49,20 +50,22 @@ def _request(exchange: Exchange | None) -> str:
     return f"{exchange.request.method} {exchange.request.target}" if exchange else ""
 
 
-def _line(entry: DiffEntry) -> Line:
+def _line(entry: DiffEntry, diff: ExchangeDiff) -> Line:
     locations = (
         "-" if at is None else f"#{at.exchange}" if at.event is None else f"{at.exchange}:{at.event}"
         for at in entry.locations
     )
     subjects = {"exchange": "the exchange", "event": entry.type or "(no type)", "text": f"the text of {entry.type}"}
-    parts = [subjects[entry.subject]]
-    parts += [entry.id] if entry.id else []
+    exchange = diff.first or diff.second
+    style = type_style(entry.type, exchange.vocabulary) if exchange else ""
+    parts = [entry.id] if entry.id else []
     parts += [f"seq {format_integer(entry.sequence)}"] if entry.sequence is not None else []
     parts += [f"{name.replace('_', ' ')} {key}" for name, key in entry.keys.items()]
     if entry.later_ns is not None:
         parts.append(format_delay(entry.later_ns))
     columns = " ".join(f"{location:<10}" for location in locations)
-    return labelled((f"{entry.kind:>9}  ", _STYLES[entry.kind]), (columns, "dim"), "  ".join(parts))
+    label = (f"{entry.kind:>9}  ", _STYLES[entry.kind])
+    return labelled(label, (columns, "dim"), (subjects[entry.subject], style), *(f"  {part}" for part in parts))
 
 
 def _values(difference: Difference) -> str:

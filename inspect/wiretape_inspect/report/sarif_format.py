@@ -63,7 +63,7 @@ def _rule(rule: Rule, contract: RuleSet | None, options: ReportOptions) -> dict[
         "shortDescription": {"text": paragraphs(rule)[0]},
         "fullDescription": {"text": " ".join([*paragraphs(rule), rule.explanation.why])},
         "help": {
-            "text": "\n".join(text_lines(rule, contract=contract)),
+            "text": "\n".join(map(str, text_lines(rule, contract=contract))),
             "markdown": "\n".join(markdown_lines(rule, contract)),
         },
         "defaultConfiguration": {"level": rule.severity},

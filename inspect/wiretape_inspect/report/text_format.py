@@ -169,24 +169,35 @@ def _block(report: Report, located: LocatedFinding, width: int | None, *, is_fir
     headers = request_headers(located)
     mark = find_offending(finding.message, headers)
     yield from _evidence_lines([(">", line) for line in headers], mark, room, finding)
-    yield from _evidence_lines(lines, None if mark else mark_offending(located, lines), room, finding)
+    failed = tuple(_failed_beginnings(located))
+    yield from _evidence_lines(lines, None if mark else mark_offending(located, lines), room, finding, failed)
     yield from reason_lines(rule, clause_only=not is_first)
     yield Line([(f"    = see: {show_command(report.file, finding)}", "dim")], "keep")
     if command := explain_command(rule, report.settings):
         yield Line([(f"    = explain: {command}", "dim")], "keep")
 
 
-def _evidence_lines(lines: Sequence[EvidenceLine], mark: Mark | None, room: int, finding: Finding) -> Iterator[Line]:
-    """Yield lines of `room` characters, and a line of ^^^ below what is marked."""
+def _failed_beginnings(located: LocatedFinding) -> Iterator[str]:
+    """Yield how lines of evidence begin that name an event that reports a failure."""
+    for event, begin in ((located.before, "("), (located.event, "event: ")):
+        if event is not None and event.type in located.exchange.vocabulary.failures:
+            yield f"{begin}{event.type}"
+
+
+def _evidence_lines(
+    lines: Sequence[EvidenceLine], mark: Mark | None, room: int, finding: Finding, failed: tuple[str, ...] = ()
+) -> Iterator[Line]:
+    """Yield lines of `room` characters, red if they begin as `failed`, and a line of ^^^ below what is marked."""
     for number, (margin, line) in enumerate(lines):
+        style = "bad" if line.startswith(failed) else ""
         if mark is None or mark.line != number:
-            yield Line([_margin(margin), shorten_line(line, room)])
+            yield Line([_margin(margin), (shorten_line(line, room), style)])
             continue
         # The beginning of a long line is left out, so that what is marked can be seen.
         start = 0 if mark.end < room else max(mark.begin - room // 2, 0)
         shown = shorten_line("…" + line[start + 1 :] if start else line, room)
         begin, end = mark.begin - start, max(min(mark.end - start, len(shown)), mark.begin - start + 1)
-        yield Line([_margin(margin), shown])
+        yield Line([_margin(margin), (shown, style)])
         underline = " " * _columns(shown[:begin]) + "^" * max(_columns(shown[begin:end]), 1)
         yield Line([_margin(""), (underline, finding.severity)])
 

@@ -112,7 +112,8 @@ class _OrderedGroup(click.Group):
 
 
 @click.group(
-    cls=_OrderedGroup, epilog="Example: wiretape control http://127.0.0.1:8090 step durable --count 3 --token 2f…"
+    cls=_OrderedGroup,
+    epilog="\b\nExample:\n    wiretape control http://127.0.0.1:8090 step durable --count 3 --token 2f…",
 )
 @click.argument("url")
 @click.pass_context

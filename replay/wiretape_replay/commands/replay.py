@@ -38,7 +38,9 @@ _MOST_LISTED = 20
 _outcome = option_group("Outcome")
 
 
-@click.command(cls=GroupedCommand, epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
+@click.command(
+    cls=GroupedCommand, epilog="\b\nExample:\n    wiretape replay run.db --listen 127.0.0.1:8090 --speed max"
+)
 @click.argument("recording", metavar="FILE", type=PATH)
 @listen_option
 @options_of(ReplayOptions)

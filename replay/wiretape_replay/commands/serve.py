@@ -28,7 +28,7 @@ _SEEDS = 1_000_000_000
 """How many random seeds there are."""
 
 
-@click.command(cls=GroupedCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090")
+@click.command(cls=GroupedCommand, epilog="\b\nExample:\n    wiretape serve hello --listen 127.0.0.1:8090")
 @click.argument("scenario", required=False)
 @option_group(SERVING)("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
 @listen_option

@@ -325,7 +325,7 @@ def _compare_responses(recording: Recording, first: list[ReceivedResponse], seco
     for number, (recorded, replayed) in enumerate(zip(first, second, strict=False), 1):
         equal = recorded == replayed and recorded.digest == replayed.digest == _digest(recording, number)
         same = same and equal
-        result = (f"{'the same' if equal else 'DIFFERENT':<10}", "durable" if equal else "bad")
+        result = (f"{'the same' if equal else 'DIFFERENT':<10}", "good" if equal else "bad")
         sent = f"{replayed.status} {replayed.request}"
         _print(f"  {number:<3}{len(recorded.body):>7}  {recorded.digest[:24]:<30}", result, sent)
     if not same:
