@@ -206,7 +206,7 @@ def test_service_md_shows_an_error(say):
 
 def test_merge_md_shows_the_new_numbers(say):
     for name, began in (("eu.db", 0), ("us.db", 1)):
-        exchanges = [f"request: GET /v1/{name}/{number}\nat: {began + 2 * number}\n{KEY}" for number in range(2)]
+        exchanges = [f"request: GET /v1/{name}/{number}\nafter: {2 if number else began}\n{KEY}" for number in range(2)]
         tape_of(name, *exchanges)
     (example,) = shown("docs/merge.md", "text")
     assert say("merge", "eu.db", "us.db", "--output", "both.db").startswith(example)
@@ -215,7 +215,7 @@ def test_merge_md_shows_the_new_numbers(say):
 def test_report_md_shows_a_finding(say):
     """The traffic is the vector that breaks the rule."""
     (body,) = (exchange.body for exchange in vectors_of("SEQ001")[0].exchange)
-    head = f"request: GET /v1/sessions/ses_1/events/stream\nat: 1\n{KEY}"
+    head = f"request: GET /v1/sessions/ses_1/events/stream\nafter: 1\n{KEY}"
     tape_of("run.db", f"{head}events:\n- text: {json.dumps(body)}\n")
     assert say("report", "run.db") == shown("docs/report.md", "text")[1]
 

@@ -302,7 +302,7 @@ def recordings(tmp_path_factory):
     tape = ["tape: 1\nstarted: 2025-01-01T00:00:00Z\n"]
     for number in range(1, 7):
         events = [f'- id: e{number}{n}\n  data: {{"sequence": {n}, "type": "run.started"}}\n' for n in (2, 1)]
-        tape.append(f"request: GET /v1/sessions/ses_1/events/stream\nat: {20 * number}\nevents:\n{''.join(events)}")
+        tape.append(f"request: GET /v1/sessions/ses_1/events/stream\nafter: 20\nevents:\n{''.join(events)}")
     (folder / "run.tape").write_text("---\n".join(tape), "utf-8")
     (folder / "stream.sse").write_text("data: {}\n\n", "utf-8")
     run(["import", str(folder / "run.tape"), "--output", str(folder / "run.db")])

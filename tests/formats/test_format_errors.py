@@ -42,9 +42,17 @@ def test_a_hostile_tape_is_reported_in_one_sentence(data, message, tmp_path):
     assert len(str(caught.value)) < 500
 
 
+def test_joined_deltas_that_stand_for_too_much_together_are_refused(tmp_path):
+    joined = f"- deltas: {{a: '', b: {'x' * 2**20}}}\n  at: /a\n  texts:\n  - text: ''\n    sizes: [[0, 40]]\n"
+    path = tmp_path / "run.tape"
+    path.write_text(f"tape: 1\n---\nrequest: GET /\nevents:\n{joined}---\nrequest: GET /\nevents:\n{joined}", "utf-8")
+    with pytest.raises(InputError, match=r"line 16: events\[0\]\.texts\[0\]: the joined deltas of a tape can have"):
+        open_recording(path)
+
+
 BEYOND = {
     "run.tape": [
-        "tape: 1\n---\nrequest: GET /\nat: 999999999\nbody:\n" + "- {after: 999999999, text: x}\n" * 8,
+        "tape: 1\n---\nrequest: GET /\nafter: 999999999\nbody:\n" + "- {after: 999999999, text: x}\n" * 8,
         f"tape: 1\n---\nrequest: GET /\nbody:\n- lost: {2**62}\n- lost: {2**62}\n",
     ],
 }

@@ -88,7 +88,8 @@ def test_everything_that_a_tape_omits_has_a_default(tape):
 
 def test_exchanges_follow_each_other_unless_they_have_times(tape):
     text = HEAD + "---\nrequest: POST /a\nbody: {x: 1}\nresponse: 204\n"
-    text += "---\nrequest: GET /b\n---\nrequest: GET /c\nat: 1\n---\nrequest: GET /d\nat: 1.000000001\nresponse: null\n"
+    text += "---\nrequest: GET /b\n---\nrequest: GET /c\nafter: 0.994\n"
+    text += "---\nrequest: GET /d\nafter: 0.000000001\nresponse: null\n"
     seen = observed(tape(text))
     assert [each.time_ns for each in seen if isinstance(each, RequestStarted)] == [MS, 6 * MS, S, S + 1]
     assert [each.exchange for each in seen] == [1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4, 3, 4, 3, 4, 3]
@@ -120,6 +121,59 @@ def test_a_stream_has_one_framing(tape):
 def test_cut_splits_an_element_into_chunks(tape):
     text = f"{HEAD}---\nrequest: POST /\nbody:\n- text: abcdef\n  cut: [[2, 0.5], [2, 0.25], [5, 1]]\n"
     assert chunks(tape(text), Side.REQUEST) == [(1.0, b"ab"), (501.0, b""), (751.0, b"cde"), (1751.0, b"f")]
+
+
+JOINED = """\
+- deltas: {"type": "message.delta", "run_id": "run_1", "sequence": 9, "delta": {"text": ""}}
+  at: /delta/text
+  counts: [/sequence, id]
+  id: "4"
+  texts:
+  - text: 'Hi, you. '
+    sizes: [2, 2, 5]
+    after: [0.5, 0.25, 0.25]
+  - text: |
+      a b
+    sizes: [[1, 4]]
+"""
+
+
+def test_joined_deltas_are_events_of_their_own(tape):
+    """An export joins them as well."""
+    first = tape(f"{HEAD}---\nrequest: GET /v1/sessions/s/events/stream?event_deltas=true\nevents:\n{JOINED}")
+    data = '{{"type":"message.delta","run_id":"run_1","sequence":{},"delta":{{"text":"{}"}}}}'
+    form = f"event: message.delta\nid: {{}}\ndata: {data}\n\n"
+    texts = ["Hi", ", ", "you. ", "a", " ", "b", "\\n"]
+    times = [500, 750, 1000, 1001, 1002, 1003, 1004]
+    assert chunks(first) == [
+        (time, form.format(4 + index, 9 + index, text).encode())
+        for index, (time, text) in enumerate(zip(times, texts, strict=True))
+    ]
+    assert JOINED in exported(first)
+
+
+def test_deltas_are_joined_only_if_they_are_exact(tape):
+    """One has another run, one another JSON style, and one arrived in two chunks."""
+    deltas = [f'- data: {{"type": "message.delta", "run_id": "r", "delta": {{"text": "{text}"}}}}\n' for text in "abcd"]
+    odd = [
+        deltas[0].replace('"r"', '"s"'),
+        '- text: "event: message.delta\\ndata: {\\"type\\": \\"message.delta\\"}\\n\\n"\n',
+        deltas[0] + "  cut: [[1, 0.1]]\n",
+    ]
+    head = f"{HEAD}---\nrequest: GET /v1/sessions/s/events/stream?event_deltas=true\nevents:\n"
+    for each in odd:
+        first = tape(f"{head}{''.join([*deltas, each, *deltas])}")
+        assert exported(first).count("  - text: abcd\n    sizes: [[1, 4]]\n") == 2
+        assert observed(tape(exported(first), "again")) == observed(first)
+
+
+def test_long_base64_is_folded(tape):
+    data = b64encode(bytes(range(256)) * 2).decode()
+    value = f'{{"image": "{data}", "url": "data:image/png;base64,{data}"}}'
+    first = tape(f"{HEAD}---\nrequest: POST /\nbody:\n- json: {value}\n- base64: {data}\n")
+    written = exported(first)
+    assert max(map(len, written.splitlines())) < 120
+    assert observed(tape(written, "again")) == observed(first)
 
 
 def test_lost_bytes_are_an_element(tape):
@@ -188,7 +242,7 @@ def test_an_export_is_readable(tape):
     assert '- data: {"type": "message.delta", "run_id": "run_1", "delta": {"text": "Hi"}}\n' in text
     assert "- after: 15\n  comment: keep-alive\n- after: 0.5\n  data:\n    id: evt_2\n    sequence: 2\n" in text
     assert f"    - type: text\n      text: |-\n        Hi,\n        {'you there, ' * 12}all\n" in text
-    assert "- text: 'event: run.comp'\nending: service-reset\nended: 0.001\n" in text
+    assert "- text: 'event: run.comp'\nending: service-reset\n" in text
 
 
 @pytest.mark.parametrize(
@@ -197,10 +251,9 @@ def test_an_export_is_readable(tape):
 )
 def test_an_export_has_the_form_that_people_write(tape, item, more):
     first = 'data: {"id": "x", "type": "y", "n": [1, 2]}' if more else "data: {}"
-    heads = f"---\nrequest: GET /\nat: 0.001\n{more}request-ended: 0.001\nresponse: 200\nresponded: 0.002\n"
-    text = f"{heads}events:\n- {first}\n- {item}\n"
+    text = f"---\nrequest: GET /\n{more}response: 200\nevents:\n- {first}\n- {item}\n"
     written = exported(tape(f"tape: 1\n{text}"))
-    assert written.partition("---\n")[2] == text.partition("---\n")[2] + "ended: 0.001\n"
+    assert written.partition("---\n")[2] == text.partition("---\n")[2]
 
 
 def test_the_style_of_a_json_body_is_exported_only_if_it_is_unusual(tape):

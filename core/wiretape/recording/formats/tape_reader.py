@@ -25,6 +25,7 @@ from wiretape.observations import (
     reason_phrase,
 )
 from wiretape.recording.formats import FormatReader, SourcePosition
+from wiretape.recording.formats.tape_deltas import JoinedSize, read_deltas
 from wiretape.recording.formats.tape_schema import (
     DEFAULT_HTTP,
     JSON_HEADERS,
@@ -32,7 +33,7 @@ from wiretape.recording.formats.tape_schema import (
     STEP_NS,
     STREAM_HEADERS,
     VERSION,
-    Element,
+    DeltasElement,
     LostElement,
     Seconds,
     TapeExchange,
@@ -82,8 +83,9 @@ def positions(path: Path) -> Iterator[SourcePosition]:
     documents = load_documents(path)
     upstream = split_upstream(_read_header(next(documents)).upstream)
     number = 0
+    joined = JoinedSize()
     for document in documents:
-        exchange = _ExchangeReader(document, upstream)
+        exchange = _ExchangeReader(document, upstream, joined)
         number = exchange.number_after(number)
         yield from exchange.positions(number)
 
@@ -123,22 +125,22 @@ def _observations(documents: Iterator[YamlDocument], upstream: str) -> Iterator[
 def _exchanges(documents: Iterator[YamlDocument], upstream: tuple[str, str]) -> Iterator[list[Observation]]:
     """Yield the observations of each exchange, in time order."""
     number, began_ns, ended_ns = 0, 0, 0
+    joined = JoinedSize()
     for document in documents:
-        exchange = _ExchangeReader(document, upstream)
+        exchange = _ExchangeReader(document, upstream, joined)
         number = exchange.number_after(number)
-        at_ns = ended_ns + STEP_NS if exchange.at_ns is None else exchange.at_ns
-        if at_ns < began_ns:
-            raise document.source.error(("at",), "the exchange starts earlier than the one above it")
-        observations = exchange.observations(number, at_ns)
-        began_ns, ended_ns = at_ns, observations[-1].time_ns
+        began_ns = ended_ns + STEP_NS if exchange.after_ns is None else began_ns + exchange.after_ns
+        observations = exchange.observations(number, began_ns)
+        ended_ns = observations[-1].time_ns
         yield observations
 
 
 class _ExchangeReader:
     """Reads one exchange.  Raises InputError if it is invalid."""
 
-    def __init__(self, document: YamlDocument, upstream: tuple[str, str]) -> None:
+    def __init__(self, document: YamlDocument, upstream: tuple[str, str], joined: JoinedSize) -> None:
         self._document = document
+        self._joined = joined
         self._source = document.source
         self._upstream = upstream
         self._keys = document.value
@@ -147,8 +149,8 @@ class _ExchangeReader:
             raise self._source.error(
                 ("events",), "`events` and `response-body` both set the body of the response: use only one"
             )
-        at = self._record.at
-        self.at_ns = None if at is UNSET else self._nanoseconds("at", at)
+        after = self._record.after
+        self.after_ns = None if after is UNSET else self._nanoseconds("after", after)
 
     def number_after(self, before: int) -> int:
         """Return the number of the exchange; `before` is that of the exchange above."""
@@ -178,9 +180,9 @@ class _ExchangeReader:
                 yield SourcePosition(number, side, 0, *document.position((key,)))
                 continue
             start = 0
-            for path, element, data in self._elements(key, body):
+            for path, element in self._elements(key, body):
                 yield SourcePosition(number, side, start, *document.position(path))
-                start += element.lost if isinstance(element, LostElement) else len(data)
+                start += element.lost if isinstance(element, LostElement) else sum(len(data) for _, data in element)
 
     def observations(self, number: int, at_ns: int) -> list[Observation]:
         """Return the observations of exchange `number`, which begins at `at_ns`, in time order."""
@@ -278,27 +280,32 @@ class _ExchangeReader:
             yield BytesArrived(number, side, 0, data, (len(data),), (now_ns + STEP_NS,))
             return
         start = 0
-        for path, element, encoded in self._elements(key, body):
+        for path, element in self._elements(key, body):
             if isinstance(element, LostElement):
                 now_ns += nanoseconds(element.after, self._source, (*path, "after"), STEP_NS)
                 yield BytesLost(number, now_ns, side, start, element.lost, element.why)
                 start += element.lost
                 continue
-            for after_ns, data in element_chunks(element, encoded, self._source, path):
+            for after_ns, data in element:
                 now_ns += after_ns
                 end = start + len(data)
                 yield BytesArrived(number, side, start, data, (end,), (now_ns,))
                 start = end
 
-    def _elements(self, key: str, body: list[Any]) -> Iterator[tuple[KeyPath, Element | LostElement, bytes]]:
-        """Yield the path, the value and the bytes of each element of a body."""
+    def _elements(
+        self, key: str, body: list[Any]
+    ) -> Iterator[tuple[KeyPath, LostElement | Iterator[tuple[int, bytes]]]]:
+        """Yield each element of a body: its path, and its chunks with the nanoseconds since the chunk before."""
         for index, value in enumerate(body):
             path = (key, index)
             kind, element = read_element(value, self._source, path)
             if isinstance(element, LostElement):
-                yield path, element, b""
+                yield path, element
+            elif isinstance(element, DeltasElement):
+                yield path, read_deltas(element, self._record.framing, self._joined, self._source, path)
             else:
-                yield path, element, element_bytes(element, kind, self._record.framing, self._source, path)
+                encoded = element_bytes(element, kind, self._record.framing, self._source, path)
+                yield path, element_chunks(element, encoded, self._source, path)
 
 
 READER = FormatReader(_BEGINNING.match, read, positions)

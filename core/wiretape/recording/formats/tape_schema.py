@@ -27,6 +27,10 @@ from wiretape.sse import EVENT_STREAM, Frame, FrameKind
 VERSION = 1
 MAX_TAPE_BYTES = 16 * 1024 * 1024
 """Largest tape that is read or written."""
+BASE64_WIDTH = 100
+"""Longer base64 is folded."""
+DEFAULT_STARTED = "1970-01-01T00:00:00Z"
+DEFAULT_TOOL = f"wiretape {__version__}"
 DEFAULT_CLIENT = "127.0.0.1"
 DEFAULT_HTTP = "HTTP/1.1"
 STREAM_HEADERS: Headers = (("Content-Type", EVENT_STREAM),)
@@ -134,9 +138,9 @@ class TapeHeader(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tape: int
     """Version of the format."""
     upstream: str = "http://service.test"
-    started: str = "1970-01-01T00:00:00Z"
+    started: str = DEFAULT_STARTED
     ended: Seconds | None = UNSET
-    tool: str = f"wiretape {__version__}"
+    tool: str = DEFAULT_TOOL
     redacted: Annotated[int, Meta(ge=0, le=MAX_REDACTED)] = 0
     contracts: RecordedContracts = []
 
@@ -146,7 +150,8 @@ class TapeExchange(msgspec.Struct, rename="kebab", forbid_unknown_fields=True, k
 
     request: str
     target: str | UnsetType = UNSET
-    at: Seconds = UNSET
+    after: Seconds = UNSET
+    """Seconds since the exchange above began."""
     number: Annotated[int, Meta(ge=1, le=2**63 - 1)] | UnsetType = UNSET
     client: str = DEFAULT_CLIENT
     scheme: str | UnsetType = UNSET
@@ -274,6 +279,31 @@ class LostElement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=F
     after: Seconds = UNSET
 
 
+class DeltasLine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """A line of the text of joined deltas.  In lists, a value can have the number of its repetitions."""
+
+    text: str
+    # With a minimum, msgspec would crash.
+    sizes: list[int | tuple[int, int]] | UnsetType = UNSET
+    """The number of characters of each delta."""
+    after: list[Decimal | tuple[Decimal, int]] | UnsetType = UNSET
+    """For each delta, the seconds since the observation before."""
+
+
+class DeltasElement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """Events that differ only in their part of a text, each in a chunk of its own."""
+
+    deltas: Any
+    """The data of the first one, with an empty text."""
+    at: str
+    """Where the text is in it: a JSON pointer."""
+    counts: list[str] = []
+    """Numbers that are one more in each of them: JSON pointers, or `id` for the line."""
+    event: Line = UNSET
+    id: Line = UNSET
+    texts: Annotated[list[str | DeltasLine], Meta(min_length=1)]
+
+
 _PIECES: dict[str, type[Element]] = {
     "data": _Data,
     "comment": _Comment,
@@ -282,11 +312,12 @@ _PIECES: dict[str, type[Element]] = {
     "text": _Text,
     "base64": _Base64,
 }
-_KINDS: dict[str, type[Element | LostElement]] = {**_PIECES, "lost": LostElement, "pieces": _Pieces}
+AnyElement = Element | DeltasElement | LostElement
+_KINDS: dict[str, type[AnyElement]] = {**_PIECES, "lost": LostElement, "pieces": _Pieces, "deltas": DeltasElement}
 _KEYS = tuple(dict.fromkeys(name for type_ in _KINDS.values() for name in type_.__struct_encode_fields__))
 
 
-def read_element(value: Any, source: Source, path: KeyPath) -> tuple[str, Element | LostElement]:
+def read_element(value: Any, source: Source, path: KeyPath) -> tuple[str, AnyElement]:
     """Return the kind and the content of an element.  Raises InputError."""
     if not isinstance(value, dict):
         raise source.error(path, 'expected keys and values, for example - data: {"type": "run.started"}')
@@ -411,7 +442,8 @@ def describe_bytes(data: bytes) -> Description:
     try:
         return {"text": data.decode()}
     except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}
+        text = b64encode(data).decode()
+        return {"base64": "\n".join(text[at : at + BASE64_WIDTH] for at in range(0, len(text), BASE64_WIDTH))}
 
 
 def describe_body(data: bytes) -> Description:

@@ -20,7 +20,7 @@ import yaml
 from wiretape.errors import InputError
 from wiretape.files import read_limited
 from wiretape.input_validation import KeyPath, Source
-from wiretape.recording.formats.tape_schema import MAX_TAPE_BYTES
+from wiretape.recording.formats.tape_schema import BASE64_WIDTH, MAX_TAPE_BYTES
 from wiretape.safe_text import escape_json, shorten
 
 MAX_DEPTH = 100
@@ -34,6 +34,9 @@ _WIDTH = 120
 _NO_FOLDING = 2**31 - 1
 _LOOKS_DIFFERENT = frozenset({"", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 """Strings that are read as something else unless they are quoted, here or by other YAML parsers."""
+_LONG_BASE64 = re.compile(r"(?:data:[\w/+.;=-]{1,100},)?[A-Za-z0-9+/_-]{200,}={0,2}")
+_FOLD = r"\x01"
+"""How the mark U+0001 is written.  If a document contains it, nothing is folded."""
 _ESCAPED_ASTRAL = re.compile(r"(?<!\\)((?:\\\\)*)\\U000([0-9A-F]{5})")
 
 # libyaml's parser is ten times as fast; PyYAML's wheels contain it.
@@ -197,6 +200,18 @@ class Plain(str):
     __slots__ = ()
 
 
+def format_seconds(ns: int) -> Plain:
+    """Return nanoseconds as seconds, exact and as short as possible."""
+    text = f"{Decimal(ns).scaleb(-9):f}"
+    return Plain(text.rstrip("0").rstrip(".") if "." in text else text)
+
+
+class OneLine(list[Any]):
+    """List that is written on one line, however long."""
+
+    __slots__ = ()
+
+
 class Items(list[dict[str, Any]]):
     """List that is written with each item, and each of its keys, on a line of its own."""
 
@@ -205,6 +220,25 @@ class Items(list[dict[str, Any]]):
 
 def dump_document(document: dict[str, Any], *, explicit: bool = True) -> str:
     """Return a document of keys and values as YAML, after a line `---` if `explicit`."""
+    text = _dump(document, explicit=explicit)
+    if _FOLD in text or not _LONG_BASE64.search(text):
+        return text
+    lines = _dump(_mark_folds(document), explicit=explicit).split("\n")
+    return "\n".join(line.replace(_FOLD, "\\\n" + " " * (len(line) - len(line.lstrip()) + 4)) for line in lines)
+
+
+def _mark_folds(value: Any) -> Any:
+    """Return a value with marks in long base64, at which double-quoted text can be continued on the next line."""
+    if isinstance(value, dict):
+        return {key: _mark_folds(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return type(value)(map(_mark_folds, value))
+    if isinstance(value, str) and _LONG_BASE64.fullmatch(value):
+        return "\1".join(value[at : at + BASE64_WIDTH] for at in range(0, len(value), BASE64_WIDTH))
+    return value
+
+
+def _dump(document: dict[str, Any], *, explicit: bool) -> str:
     buffer = StringIO()
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)(buffer, allow_unicode=True, width=_NO_FOLDING)
     begin = (yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=explicit))
@@ -243,8 +277,12 @@ def _value(value: Any, column: int, indent: int) -> Iterator[yaml.Event]:
         yield _scalar(value)
     elif not isinstance(value, dict | list):
         yield _plain(value)
-    elif not value or (
-        not isinstance(value, Items) and column + len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) <= _WIDTH
+    elif (
+        not value
+        or isinstance(value, OneLine)
+        or (
+            not isinstance(value, Items) and column + len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) <= _WIDTH
+        )
     ):
         yield from _inline(value)
     elif isinstance(value, dict):
