@@ -1,15 +1,15 @@
 // The times: the waterfall of all exchanges, and below it, on the same axis, the strip of the exchange that is shown:
-// the density of its events, its entities inside another one as bars, its findings as marks, and the cursor.
+// the density of its events, its entities as bars, its findings as marks, and the cursor.
 
 import { clockTime, originOfTimes } from "./clock.js";
 import { element, onNextFrame, svg } from "./dom.js";
 import { formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { TimeAxis } from "./time_axis.js";
-import { innerEntities, labelOf, withFailure } from "./vocabulary.js";
+import { innerEntities, labelOf, vocabularyOf, withFailure } from "./vocabulary.js";
 import { Waterfall, barText } from "./waterfall.js";
 
-const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 14 };
-const TICK = { apart: 140, gap: 16 }; // pixels: the usual distance of times, the smallest gap between their labels
+const STRIP = { least: 60, top: 10, density: 18, lanes: 3, lane: 12, side: 12, times: 14, letter: 6, button: 64 };
+const TICK = { apart: 140, gap: 16, last: 24 }; // pixels: the usual distance of times, the smallest gaps between labels and before the last
 /** A file without times is imported with less: its observations are a nanosecond apart. */
 const SHORTEST_NS = 100000;
 const BIN = 3; // pixels
@@ -168,9 +168,9 @@ export class TimeStrip {
     const { host, axis, isStrip } = this;
     this.waterfall.draw(STRIP.side, this.width, this.findingsOf, this.head);
     const bars = isStrip ? this.bars() : [];
-    // An exchange that is not a stream has an empty strip, so that nothing below it moves.
-    const lanes = isStrip ? this.lanes : 0;
-    this.tall = this.exchanges.some((head) => head.stream) ? Math.max(STRIP.top + STRIP.density + 6 + lanes * (STRIP.lane + 2), STRIP.least) : 0;
+    // The strip never becomes less tall, so that what is below it does not move.
+    const tall = STRIP.top + STRIP.density + 4 + (isStrip ? this.lanes : 0) * (STRIP.lane + 2);
+    this.tall = this.exchanges.some((head) => head.stream) ? Math.max(this.tall || STRIP.least, tall) : 0;
     this.svg.setAttribute("width", host.clientWidth);
     this.svg.setAttribute("height", this.tall);
     this.ticks.setAttribute("width", host.clientWidth);
@@ -182,6 +182,7 @@ export class TimeStrip {
     } else this.svg.replaceChildren();
     this.ticks.replaceChildren(...this.times());
     this.removeLabelsWithoutRoom();
+    this.host.classList.toggle("zoomed", axis.isZoomed);
     this.window.hidden = this.fitButton.hidden = !axis.isZoomed;
     this.window.style.left = `${STRIP.side + axis.from * this.width}px`;
     this.window.style.width = `${Math.max((axis.to - axis.from) * this.width, 3)}px`;
@@ -219,7 +220,7 @@ export class TimeStrip {
     const digits = ended - began < 1e6 ? 6 : 3;
     return [
       this.tick(STRIP.side, clockTime(began, digits), "start"),
-      this.tick(STRIP.side + this.width, clockTime(ended, digits), "end"),
+      this.tick(STRIP.side + this.width - (this.axis.isZoomed ? STRIP.button : 0), clockTime(ended, digits), "end"),
       ...this.roundTimes(began, ended).map(([timeNs, label]) => this.tick(this.place(timeNs), label, "middle")),
     ];
   }
@@ -239,7 +240,7 @@ export class TimeStrip {
     const [[, first], [, last], ...round] = ticks;
     let free = first.right + TICK.gap;
     for (const [node, { left, right }] of round) {
-      if (left < free || right > last.left - TICK.gap) node.remove();
+      if (left < free || right > last.left - TICK.last) node.remove();
       else free = right + TICK.gap;
     }
     for (const [node, text, fold] of folds) if (text.width + 4 > fold.width) node.remove();
@@ -306,29 +307,40 @@ export class TimeStrip {
     }
   }
 
-  /** The entities inside another one, each in a free lane. */
+  /** The entities, each in a free lane: those that are in no other one first. */
   bars() {
-    const number = this.overview.exchange;
-    const free = new Array(STRIP.lanes).fill(-Infinity);
+    const { exchange, began_ns: began, ended_ns: ended, entities } = this.overview;
     const parts = [];
-    const { began_ns: began, ended_ns: ended } = this.overview;
     this.lanes = 0;
-    const shown = innerEntities(this.head).flatMap(({ name }) => (this.overview.entities[name]?.spans || []).map((call) => ({ ...call, label: labelOf(name) })));
-    for (const call of shown) {
-      const from = this.place(call.began && call.began.exchange === number ? call.began.time_ns : began);
-      const to = this.place(call.ended && call.ended.exchange === number ? call.ended.time_ns : ended);
-      if (to < 0 || from > this.host.clientWidth) continue;
-      const lane = free.findIndex((until) => until < from);
-      if (lane < 0) continue;
-      this.lanes = Math.max(this.lanes, lane + 1);
-      free[lane] = Math.max(to, from + 3) + 2;
-      const y = STRIP.top + STRIP.density + 4 + lane * (STRIP.lane + 2);
-      const bar = { class: call.ended ? withFailure("tool", call.outcome, this.head) : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
-      const title = svg("title");
-      title.textContent = `${call.label} ${shorten(call.id, 60)} ${shorten(call.name, 60)} · ${call.ended ? formatDuration(call.ended.time_ns - (call.began || call.ended).time_ns) : "still open"}`;
-      parts.push(svg("rect", bar, title));
+    for (const { name, within } of vocabularyOf(this.head).entities) {
+      const [top, free] = [this.lanes, new Array(STRIP.lanes).fill(-Infinity)];
+      for (const span of entities[name]?.spans || []) {
+        const at = (event, other) => this.place(event && event.exchange === exchange ? event.time_ns : other);
+        const [from, to] = [at(span.began, began), at(span.ended, ended)];
+        const lane = free.findIndex((until) => until < from);
+        if (to < 0 || from > this.host.clientWidth || lane < 0) continue;
+        free[lane] = Math.max(to, from + 3) + 1;
+        this.lanes = Math.max(this.lanes, top + lane + 1);
+        parts.push(...this.bar(span, name, within, [from, to], STRIP.top + STRIP.density + 4 + (top + lane) * (STRIP.lane + 2)));
+      }
     }
     return parts;
+  }
+
+  /** An entity, with its name and duration if they fit. */
+  bar(span, name, within, [from, to], y) {
+    const kind = withFailure(`span ${within === null ? "outer" : "inner"}${span.ended ? "" : " open"}`, span.outcome, this.head);
+    const duration = span.ended ? formatDuration(span.ended.time_ns - (span.began || span.ended).time_ns) : "still open";
+    const sign = kind.endsWith("failure") ? "✕ " : "";
+    const title = shorten(span.name || labelOf(name), 60);
+    const texts = [title, title.replace(/\(.*/, "")].map((one) => `${sign}${one} · ${duration}`);
+    const label = `${labelOf(name)} ${shorten(span.id, 60)} · ${shorten(span.outcome || "open", 60)} · ${texts[0]}`;
+    const bar = svg("rect", { class: kind, x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2, "data-label": label });
+    const begin = Math.max(from, STRIP.side) + 4;
+    const room = (Math.min(to, STRIP.side + this.width) - begin) / STRIP.letter;
+    const words = svg("text", { class: "span-text", x: begin, y: y + STRIP.lane - 3 });
+    words.textContent = [...texts, sign + duration].find((text) => text.length < room) || "";
+    return [bar, words];
   }
 
   marks() {
@@ -341,9 +353,8 @@ export class TimeStrip {
       places.set(x, [...(places.get(x) || []), ...row.findings].slice(0, 20));
     }
     for (const [x, found] of places) {
-      const title = svg("title");
-      title.textContent = found.map((one) => `${printable(one.code)} ${one.severity}`).join(", ");
-      parts.push(svg("path", { class: `finding ${worstSeverity(found)}`, d: `M${x - 4.5} 1.5h9l-4.5 7z` }, title));
+      const label = found.map((one) => `${printable(one.code)} ${one.severity}`).join(", ");
+      parts.push(svg("path", { class: `finding ${worstSeverity(found)}`, d: `M${x - 4.5} 1.5h9l-4.5 7z`, "data-label": label }));
     }
     return parts;
   }
@@ -366,7 +377,7 @@ export class TimeStrip {
   /** The exchange of the waterfall under the pointer. */
   headAt(event) {
     const { top, bottom } = this.waterfall.svg.getBoundingClientRect();
-    if (event.clientY < top || event.clientY > bottom) return null;
+    if (event.clientY < top || event.clientY > bottom || !bottom) return null;
     return this.waterfall.at(this.placeOf(event.clientX), event.clientY - top, 1 / this.width);
   }
 
@@ -382,7 +393,8 @@ export class TimeStrip {
     const head = this.headAt(event);
     const x = event.clientX - this.host.getBoundingClientRect().left;
     const time = clockTime(this.axis.time(this.placeOf(event.clientX)));
-    this.label.textContent = head ? `${barText(head)} · ${time}` : time;
+    const text = head ? barText(head) : event.target.dataset.label;
+    this.label.textContent = text ? `${text} · ${time}` : time;
     const half = this.label.clientWidth / 2;
     this.label.style.left = `${Math.min(Math.max(x, half + 2), this.host.clientWidth - half - 2)}px`;
   }

@@ -1,9 +1,11 @@
 """The waterfall of all exchanges, the strip below it, and how times are shown."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from findings import finding
 from playwright.async_api import expect
 from tables import read_data
 
@@ -12,6 +14,7 @@ from wiretape.recording import open_recording
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # The page redraws the labels at any time, so they are found and measured in one turn.
+COLOURS = read_data(__file__, "colours.js")
 _PLACES = read_data(__file__, "places.js")
 _WIDE = """() => {
     const sheet = new CSSStyleSheet();
@@ -173,3 +176,33 @@ async def test_axis_folds_idle_times_and_keeps_the_order(javascript):
     assert found == pytest.approx(times)
     assert end == 1
     assert quiet < second
+
+
+async def test_strip_names_entities_shows_failures_and_marks_findings_at_their_place(debugging, tape, message):
+    keys = {"run_id": "r1"}
+    call = {"tool_call_id": "t1", "name": "look_up", "input": {"of": "library"}}
+    tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
+    events = (("run.started", 1, {}), ("tool.started", 100, call), ("tool.failed", 500, call), ("run.failed", 400, {}))
+    number = tape.exchange(
+        chunks=[
+            (after, message(type_, id=f"e{at}", sequence=at + 1, **keys, content=content))
+            for at, (type_, after, content) in enumerate(events)
+        ]
+    )
+    tape.find(replace(finding(3, exchange=number), time_ns=tape.now - 400_000_000))
+    async with debugging(tape.close(), "#x=2") as shown:
+        strip = shown.page.locator("#strip")
+        await expect(strip.locator(".span-text")).to_have_text(
+            ["✕ run · 1.0 s", '✕ look_up({"of":"library"}) · 500 ms']
+        )
+        await expect(strip.locator(".span.failure")).to_have_count(2)
+        await strip.locator(".span.inner").hover()
+        await expect(strip.locator(".strip-time")).to_contain_text("tool call t1 · tool.failed · ✕ look_up")
+        error = await shown.page.evaluate(COLOURS)
+        parts = [strip.locator(f".bar.{one}") for one in ("stream", "finding", "request")]
+        fills = [await one.evaluate("bar => getComputedStyle(bar).fill") for one in parts]
+        assert [fill == error["--error"] for fill in fills] == [False, True, False]
+        stream, mark, short = [await one.bounding_box() for one in parts]
+        assert mark["width"] < 9 < stream["width"] / 20
+        assert (mark["x"] - stream["x"]) / stream["width"] == pytest.approx(0.6, abs=0.02)
+        assert short["width"] >= 4
