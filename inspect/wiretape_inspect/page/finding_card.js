@@ -15,8 +15,8 @@ export function showFindings(panel, findings, app, none) {
 /** A finding with the expected and the actual value, its evidence, the clause, why it matters and the usual fix. */
 export function findingCard(finding, app) {
   const card = element("article", { class: `finding-card ${SEVERITY_SIGNS[finding.severity] ? finding.severity : "error"}` });
-  fillCard(card, finding, app.recording);
-  loadEvidence(finding, app).then((found) => { if (found) fillCard(card, found, app.recording); });
+  fillCard(card, finding, app);
+  loadEvidence(finding, app).then((found) => { if (found) fillCard(card, found, app); });
   return card;
 }
 
@@ -29,14 +29,15 @@ async function loadEvidence(finding, { recording, source }) {
   return (await source.findings(finding.exchange, finding.event).catch(() => [])).find(isSame) || null;
 }
 
-function fillCard(card, found, recording) {
-  const rule = recording.rules[found.code];
+function fillCard(card, found, app) {
+  const rule = app.recording.rules[found.code];
   const name = element("span", { class: "dim", text: rule ? printable(rule.name) : "" });
+  const box = (text) => element("span", null, ...linkedText(text, app));
   card.replaceChildren(element("h3", null, severityMark(found.severity), ` ${printable(found.code)} `, name));
   if (found.expected && found.actual) {
-    const values = factList([["expected", textBox(found.expected)], ["got", textBox(found.actual)]]);
+    const values = factList([["expected", box(found.expected)], ["got", box(found.actual)]]);
     card.append(setProperties(values, { class: "facts-list both" }));
-  } else card.append(element("p", { class: "message" }, ...codeText(found.message)));
+  } else card.append(element("p", { class: "message" }, box(found.message)));
   const evidence = evidenceBox(found);
   if (evidence) card.append(evidence);
   if (rule) card.append(explanationList(rule));
@@ -61,6 +62,17 @@ export function explanationList(rule) {
     ["usual fix", line(rule.fix)],
   ]);
   return setProperties(list, { class: "facts-list explanation" });
+}
+
+/** A text whose exchanges are links. */
+function linkedText(text, { recording, navigation }) {
+  const link = (name) => {
+    const number = Number(name.replace(/\D/g, ""));
+    const go = () => navigation.goExchange(number);
+    return recording.exchanges.some((head) => head.exchange === number) ? element("button", { type: "button", class: "link", text: name, onclick: go }) : name;
+  };
+  const parts = (part) => (typeof part === "string" ? part.split(/(\bexchange \d+\b)/).map((each, at) => (at % 2 ? link(each) : each)) : [part]);
+  return codeText(text).flatMap(parts);
 }
 
 function textBox(text) {

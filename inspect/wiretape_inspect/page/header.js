@@ -11,7 +11,7 @@ const BACK = "Back to the timeline";
 const WIDE = 1300; // pixels of a page with room for whole paths
 
 export function showHeader(app) {
-  const { head, timeline, recording } = app;
+  const { head, timeline, recording, view } = app;
   setText(byId("file"), printable(recording.file));
   byId("file").title = `${printable(recording.tool)} · ${printable(recording.upstream)} · ${printable(recording.started)}`;
   document.title = `${head ? `#${head.exchange} · ` : ""}${printable(recording.file)} · wiretape`;
@@ -21,10 +21,15 @@ export function showHeader(app) {
   showCompareButton(app);
   showDiffButton(app);
   byId("exchange").hidden = !head;
-  if (!head) {
+  if (view.findings) {
+    byId("exchange").replaceChildren(element("span", { class: "number", text: "All findings" }));
+    setText(byId("facts"), "");
+  } else if (!head) {
     setText(byId("facts"), `This recording has no exchanges${recording.live ? " yet" : ""}.`);
-    return;
-  }
+  } else showExchange(head, timeline);
+}
+
+function showExchange(head, timeline) {
   byId("exchange").replaceChildren(
     element("span", { class: "number", text: `#${head.exchange}` }), " ",
     element("span", { class: "path", text: shorten(`${head.method} ${shortPath(head, innerWidth < WIDE)}`, 300), title: printable(pathOf(head)) }),

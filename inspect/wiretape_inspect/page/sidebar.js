@@ -86,7 +86,7 @@ export class Sidebar {
     shown.sort((a, b) => compare(keys.get(a), keys.get(b)) * sign || a.exchange - b.exchange);
     list.root.classList.toggle("filtering", isFiltering);
     list.markSorted(this.sort, this.descending);
-    list.show(shown, shown.indexOf(app.head));
+    list.show(shown, shown.indexOf(this.shown));
     this.showCounts(shown, isFiltering);
     this.showNothing(!shown.length && words.length > 0);
   }

@@ -69,10 +69,15 @@ async def test_findings_are_filtered_and_grouped(reading, recording):
         await rows.last.click()
         await expect(shown.panel()).to_contain_text("CLI001")
         await shown.has_hash("x=1", "findings=1")
-        await choose("Side", exact=True).select_option("client")
+        await expect(shown.page.locator("#exchanges .row.chosen .n")).to_have_text("2")
+        await expect(shown.page.locator("#exchange")).to_have_text("All findings")
+        await choose("Side", exact=True).select_option("service")
         await expect(choose("Severity", exact=True).locator("option")).to_have_text(
-            ["all severities", "error (0)", "warning (1)"]
+            ["all severities", "error (2)", "warning (0)"]
         )
+        await expect(shown.panel()).to_contain_text("DUR004")
+        await expect(rows.first).to_have_class(re.compile("chosen"))
+        await choose("Side", exact=True).select_option("client")
         await expect(rows.locator(".rule")).to_have_text([re.compile("^CLI001 ")])
         await choose("Side", exact=True).select_option("")
         await choose("Severity", exact=True).select_option("error")
@@ -82,6 +87,8 @@ async def test_findings_are_filtered_and_grouped(reading, recording):
         await expect(rows.locator(".rule")).to_have_text(
             [re.compile(f"{one} ") for one in ("▾ DUR004", "DUR004", "▾ SEQ001", "SEQ001", "▾ CLI001", "CLI001")]
         )
+        assert [await rows.nth(at).locator(".rule").is_visible() for at in (0, 1)] == [True, False]
+        assert len({(await row.bounding_box())["height"] for row in await rows.all()}) == 1
         await rows.first.click()
         await expect(rows).to_have_count(5)
         await expect(rows.first).to_have_attribute("aria-expanded", "false")
@@ -136,3 +143,17 @@ async def test_event_is_copied_with_its_fields_as_bytes_and_as_a_test(reading, r
         scope["test_event_3_of_exchange_1"]()
         await shown.keys("2")
         assert (await clipboard.press("Copy raw")).encode() == raw
+
+
+async def test_many_findings_are_grouped_and_lead_to_the_exchanges_they_name(debugging, tape, message):
+    """Filters that have only one value to choose from are left out."""
+    numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in range(10)]
+    tape.find(*(finding(1, exchange=n, message=f"Expected a wait of 6 s after exchange {n - 1}.") for n in numbers))
+    async with debugging(tape.close(), "#x=1&findings=1") as shown:
+        rows = shown.page.locator("#findings-pane .list-rows .row:visible")
+        await expect(rows.first.locator(".place")).to_have_text("10 findings")
+        await expect(shown.page.locator(".findings-bar select")).to_have_count(1)
+        await expect(shown.panel().get_by_role("button", name="exchange 0")).to_have_count(0)
+        await shown.keys("j", "j")
+        await shown.panel().get_by_role("button", name="exchange 2", exact=True).click()
+        await shown.has_hash("x=2")
