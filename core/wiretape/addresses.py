@@ -5,12 +5,17 @@ The upstream of a recording is the URL of the service that the user named, or se
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
+from urllib.parse import urlsplit
 
 from wiretape.errors import InputError
 
 _ADDRESS = re.compile(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))?:)?([0-9]{1,5})", re.ASCII)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+_BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
+_WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
+_PORTS = {"http": 80, "https": 443}
 _LAST_PORT = 65535
 _SEPARATOR = ", "
 """Between the URLs of an upstream."""
@@ -74,3 +79,61 @@ def join_upstreams(upstreams: Iterable[str]) -> str:
 def split_upstreams(upstream: str) -> list[str]:
     """Return the URLs of an upstream, which may be any text."""
     return upstream.split(_SEPARATOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The address of a service."""
+
+    scheme: str
+    host: str
+    port: int
+    base: str = ""
+    """The path before all paths of the service, such as `/agents`; may be empty."""
+
+    @property
+    def authority(self) -> str:
+        """Host and port; an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The URL."""
+        return f"{self.origin}{self.base}"
+
+    @property
+    def origin(self) -> str:
+        """The URL without the base path."""
+        return f"{self.scheme}://{self.authority}"
+
+    def contains(self, path: str) -> bool:
+        """Whether a path (or target) is below the base path."""
+        return path == self.base or path.startswith((f"{self.base}/", f"{self.base}?"))
+
+
+def parse_upstream(text: str, name: str = "upstream") -> Upstream:
+    """Parse the URL of a service; messages call it `name`.  Raises ValueError."""
+    example = text if _WITHOUT_SCHEME.fullmatch(text) else "127.0.0.1:9000"
+    expected = f"expected an http or https URL, for example http://{example}"
+    try:
+        parts = urlsplit(text)
+        scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"invalid {name} {text!r} ({error}): {expected}") from None
+    if scheme not in _PORTS or not host or port == 0:
+        raise ValueError(f"invalid {name} {text!r}: {expected}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(f"invalid {name} {scheme}://{host}: remove the user name, query and fragment")
+    base = parts.path.rstrip("/")
+    if not _BASE.fullmatch(base):
+        raise ValueError(f"invalid {name} path {base!r}: percent-encode special characters")
+    return Upstream(scheme, host, port or _PORTS[scheme], base)
+
+
+def require_upstream(text: str) -> Upstream:
+    """Parse the URL of a service that the user named.  Raises InputError."""
+    try:
+        return parse_upstream(text)
+    except ValueError as error:
+        message = str(error)
+        raise InputError(f"{message[0].upper()}{message[1:]}.") from None

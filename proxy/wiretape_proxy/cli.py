@@ -19,7 +19,7 @@ from wiretape import addresses
 from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, path_exists, read_error
 from wiretape_proxy import proxy_options
-from wiretape_proxy.proxy_options import NO_CONFIG, Upstream
+from wiretape_proxy.proxy_options import NO_CONFIG
 
 _ADDONS = "mitmproxy.addons"
 
@@ -116,7 +116,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option(
     "--otlp",
     metavar="ENDPOINT",
-    type=_ValidText("url", partial(proxy_options.parse_upstream, name="endpoint")),
+    type=_ValidText("url", partial(addresses.parse_upstream, name="endpoint")),
     help="Also export the recording to this OTLP/HTTP endpoint, as OpenTelemetry spans.",
 )
 @click.option("--plain", is_flag=True, help="Print plain lines instead of the live view, even on a terminal.")
@@ -176,7 +176,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         raise click.UsageError("--rotate-command needs --rotate.")
     if given["otlp"] is not None and find_spec("opentelemetry") is None:
         raise missing_package_error("opentelemetry", "Exporting OTLP")
-    service = _parse_upstream(upstream) if upstream is not None else None
+    service = addresses.require_upstream(upstream) if upstream is not None else None
     address = addresses.parse_address(given["listen"])
     values = given | {
         "output": given["output"] or proxy_options.dated_name(),
@@ -231,14 +231,6 @@ def supports_live_view(descriptor: int = 2) -> bool:
         return os.isatty(descriptor) and not plain
     except OSError:
         return False
-
-
-def _parse_upstream(text: str) -> Upstream:
-    try:
-        return proxy_options.parse_upstream(text)
-    except ValueError as error:
-        message = str(error)
-        raise InputError(f"{message[0].upper()}{message[1:]}.") from None
 
 
 def _check_output(path: Path, *, append: bool) -> None:

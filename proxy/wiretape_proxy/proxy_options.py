@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
+from wiretape.addresses import Upstream, parse_upstream
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape.observations import is_header_name
@@ -20,60 +20,8 @@ from wiretape.units import parse_duration, parse_size
 FAIL_ON = ("error", "warning", "note", "inconclusive", "never")
 """The values of `--fail-on`: severities, worst first, and two others."""
 NO_CONFIG = "none"
-_BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
-_WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
 _PARAMETER_NAME = re.compile(r"[^=&?#*]+")
 _LEAST_MEMORY = 1 << 20
-_PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """The address that is proxied."""
-
-    scheme: str
-    host: str
-    port: int
-    base: str = ""
-    """The path before all paths of the service, such as `/agents`; may be empty."""
-
-    @property
-    def authority(self) -> str:
-        """Host and port; an IPv6 host in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The URL."""
-        return f"{self.origin}{self.base}"
-
-    @property
-    def origin(self) -> str:
-        """The URL without the base path."""
-        return f"{self.scheme}://{self.authority}"
-
-    def contains(self, path: str) -> bool:
-        """Whether a path (or target) is below the base path."""
-        return path == self.base or path.startswith((f"{self.base}/", f"{self.base}?"))
-
-
-def parse_upstream(text: str, name: str = "upstream") -> Upstream:
-    """Parse the URL of a service; messages call it `name`.  Raises ValueError."""
-    example = text if _WITHOUT_SCHEME.fullmatch(text) else "127.0.0.1:9000"
-    expected = f"expected an http or https URL, for example http://{example}"
-    try:
-        parts = urlsplit(text)
-        scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"invalid {name} {text!r} ({error}): {expected}") from None
-    if scheme not in _PORTS or not host or port == 0:
-        raise ValueError(f"invalid {name} {text!r}: {expected}")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError(f"invalid {name} {scheme}://{host}: remove the user name, query and fragment")
-    base = parts.path.rstrip("/")
-    if not _BASE.fullmatch(base):
-        raise ValueError(f"invalid {name} path {base!r}: percent-encode special characters")
-    return Upstream(scheme, host, port or _PORTS[scheme], base)
 
 
 def parse_base(text: str) -> str:

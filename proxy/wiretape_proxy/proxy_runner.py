@@ -16,14 +16,14 @@ from mitmproxy.certs import CertStore
 from mitmproxy.master import Master
 from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 
-from wiretape.addresses import is_loopback, origin_of
+from wiretape.addresses import Upstream, is_loopback, origin_of
 from wiretape.errors import InputError
 from wiretape.network_errors import describe_connection_error, describe_listen_error
 from wiretape.recording.compressed_file import compressed_name
 from wiretape.side_command import DebuggerProcess, SideCommand
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon import Wiretape
-from wiretape_proxy.proxy_options import FAIL_ON, PREFIX, Upstream
+from wiretape_proxy.proxy_options import FAIL_ON, PREFIX
 from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.stderr_writer import LogHandler, StderrWriter, install_log_handler
 
