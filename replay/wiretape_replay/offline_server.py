@@ -56,13 +56,14 @@ class OfflineServer:
         ids: Callable[[], str],
         bases: Collection[str] = ("",),
         identify: Identify | None = None,
+        keeps_bodies: bool = False,
     ) -> None:
         """`log` receives a line for each request; `token` is the control token, None generates one.
 
         `ids` are the ids of the responses that do not come from a recording.
 
         `bases` are the base paths of the service, under which every request is judged.
-        `identify` is for channels that no path names; see FaultSchedule.
+        `identify` is for channels that no path names; see FaultSchedule.  `keeps_bodies`: see HttpServer.
 
         Raises InputError for a token that cannot be sent in a header.
         """
@@ -76,6 +77,7 @@ class OfflineServer:
         self._log = log
         self._checker = checker
         self._bases = bases
+        self._keeps_bodies = keeps_bodies
 
     @asynccontextmanager
     async def listen(
@@ -106,7 +108,9 @@ class OfflineServer:
             self._checker.on_finding.append(lambda _: control.changes.notify())
         malformed = malformed_request_handler(self._contracts.main.errors, self._ids, allowed_methods)
         api = ControlApi(control, self.token)
-        server = HttpServer(handler, self._log, listener, malformed, control=api.respond)
+        server = HttpServer(
+            handler, self._log, listener, malformed, control=api.respond, keeps_bodies=self._keeps_bodies
+        )
         try:
             url = await server.start(host, port)
             try:

@@ -1,8 +1,8 @@
 """Replay a recording from Python."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
@@ -12,6 +12,7 @@ from wiretape.http_headers import bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.access.contract_errors import count_request_ids
+from wiretape_replay.cassette import Cassette
 from wiretape_replay.channel.channel_log import EntryKind, PlayableChannel, RecordedChannels
 from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
 from wiretape_replay.channel.channel_streams import ChannelStreams
@@ -79,20 +80,27 @@ async def serve_replay(
     log: Callable[[str], None] | None = None,
     checker: ClientChecker | None = None,
     token: str | None = None,
+    cassette: Cassette | None = None,
 ) -> AsyncIterator[Replay]:
     """Replay a recording until the block is left.  Port 0 picks a free port.  `log` receives a line for each request.
 
     `checker` checks the client, and has finished after the block.
     `token` is the control token; None generates one.
+    `cassette` is replayed instead of the recording at the path, and gets the requests that were not recorded; save it
+    after the block.
 
     Raises RecordingError for a file that cannot be replayed, and InputError for an address that cannot be used.
     """
     options = options or ReplayOptions()
     ids = count_request_ids()
-    with open_recording(recording_path) as recording:
+    async with AsyncExitStack() as stack:
+        recording = stack.enter_context(open_recording(recording_path) if cassette is None else cassette.open())
         warnings: list[str] = []
         contracts = options.contracts_for(recording)
-        matching = options.matching_for(contracts)
+        matching = replace(options.matching_for(contracts), always_bodies=cassette is not None)
+        forward = None
+        if cassette is not None and cassette.forwards:
+            forward = await stack.enter_async_context(cassette.serving(contracts))
         has_playheads = options.mode == "channel"
         channels = RecordedChannels()
         if has_playheads:
@@ -105,6 +113,7 @@ async def serve_replay(
             target_of=contracts.comparable_target if has_playheads else attrgetter("target"),
             request_ids=ids,
             errors_of=lambda request: contracts.of(request).errors,
+            forward=forward,
         )
         finder = ChannelFinder(channels, verbatim.queues, contracts)
         server = OfflineServer(
@@ -116,6 +125,7 @@ async def serve_replay(
             ids=ids,
             bases=find_bases(recording, contracts),
             identify=partial(identify_request, contracts, finder=finder),
+            keeps_bodies=forward is not None,
         )
         playheads = Playheads(
             speed=options.speed_factor,

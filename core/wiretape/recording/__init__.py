@@ -5,6 +5,7 @@
 
 from wiretape.recording.body_redaction import BodyRedaction as BodyRedaction
 from wiretape.recording.derived_tables import DerivedTables as DerivedTables
+from wiretape.recording.opener import copy_recording as copy_recording
 from wiretape.recording.opener import open_recording as open_recording
 from wiretape.recording.opener import recording_opener as recording_opener
 from wiretape.recording.recording_builder import MAX_STATUS as MAX_STATUS
@@ -25,6 +26,7 @@ from wiretape.recording.recording_file import delete_journal as delete_journal
 from wiretape.recording.recording_file import delete_recording as delete_recording
 from wiretape.recording.recording_file import lock_for_writing as lock_for_writing
 from wiretape.recording.recording_file import mark_as_probe as mark_as_probe
+from wiretape.recording.recording_file import unlock as unlock
 from wiretape.recording.recording_reader import Gap as Gap
 from wiretape.recording.recording_reader import Recording as Recording
 from wiretape.recording.recording_reader import TailPosition as TailPosition

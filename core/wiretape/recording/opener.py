@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from wiretape.errors import InputError, RecordingError
@@ -11,7 +11,7 @@ from wiretape.recording.compressed_file import decompressed_parts, is_compressed
 from wiretape.recording.formats import detect_format, is_text
 from wiretape.recording.recording_builder import build_recording
 from wiretape.recording.recording_reader import Recording, open_database
-from wiretape.recording.schema import is_sqlite_file
+from wiretape.recording.schema import connect, is_sqlite_file
 
 
 def open_recording(path: Path | str) -> Recording:
@@ -45,6 +45,11 @@ def recording_opener(path: Path | str) -> Iterator[Callable[[], Recording]]:
         yield lambda: open_database(converted, name=path, check_rows=False)
 
 
+def copy_recording(path: Path, to: Path) -> None:
+    """Copy a recording, in any form, to a new SQLite file.  Raises what `open_recording` raises."""
+    (_find_conversion(path) or _copy_database)(path, to)
+
+
 _Conversion = Callable[[Path, Path], None]
 """Makes a SQLite file of a file.  Raises InputError."""
 
@@ -62,6 +67,16 @@ def _converted(path: Path, convert: _Conversion) -> Iterator[Path]:
             message = error.message.replace(str(converted), f"The temporary recording of {path}")
             raise InputError(f"{message.removesuffix('.')}: set TMPDIR to a folder with enough space.") from None
         yield converted
+
+
+def _copy_database(path: Path, to: Path) -> None:
+    open_database(path).close()
+    with (
+        file_errors(to, write_error, RecordingError),
+        closing(connect(path)) as source,
+        closing(connect(to, "rwc")) as copy,
+    ):
+        source.backup(copy)
 
 
 def _decompress(path: Path, converted: Path) -> None:

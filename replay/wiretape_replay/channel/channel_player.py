@@ -102,7 +102,7 @@ class ChannelPlayer:
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Respond to one request."""
-        unknown = self._find_unknown_channel(request)
+        unknown = self._find_unknown_channel(request) if self._others.forward is None else None
         if unknown is not None:
             message = channel_not_found(self._finder.contracts.of(request).noun, unknown)
             await self.streams.refuse(request, writer, ErrorCase.UNKNOWN_CHANNEL, message)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ParamSpec
 from urllib.parse import urlsplit
 
-from wiretape.addresses import join_upstreams
+from wiretape.addresses import Upstream, join_upstreams
 from wiretape.bounded_dict import put_bounded
 from wiretape.checker import Checker, Settings
 from wiretape.contract import Contract
@@ -234,6 +234,16 @@ class ClientChecker:
             create = DeferredWriter if self._deferred else Writer.create
             self._writer = create(self._record, upstream=upstream, contracts=dump_contracts(contracts.checked))
         self._buffer.keeps_request_ends = self._writer is not None
+
+    def record_into(self, writer: Writer, upstream: Upstream, contracts: ReplayedContracts) -> None:
+        """Start, and continue a recording with the traffic of a service.  Its times follow those in the recording."""
+        self._checker = Checker(self._settings_for(contracts.checked), upstream=upstream.url)
+        self._numbers = count(writer.first_exchange)
+        self._began_ns = writer.began_clock_ns - writer.began_ns
+        self._observer = ObservationBuilder(
+            upstream.authority, self._began_ns, scheme=upstream.scheme, last_ns=writer.last_ns
+        )
+        self._writer = writer
 
     def keep(self) -> None:
         """Create the file of a deferred recording.  Raises RecordingError if it cannot be written."""

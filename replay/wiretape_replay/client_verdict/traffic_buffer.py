@@ -91,10 +91,14 @@ class TrafficBuffer:
 class ObservationBuilder:
     """Turns entries into observations, whose times strictly increase."""
 
-    def __init__(self, authority: str, began_ns: int = 0) -> None:
-        """`authority` is `host[:port]` of the replay; `began_ns` is the time of the entries at which times begin."""
-        self.last_ns = 0
+    def __init__(self, authority: str, began_ns: int = 0, *, scheme: str = "http", last_ns: int = 0) -> None:
+        """`authority` is `host[:port]` of the server; `began_ns` is the time of the entries at which times begin.
+
+        `last_ns` is the time of the last observation before.
+        """
+        self.last_ns = last_ns
         """The time of the last observation."""
+        self._scheme = scheme
         self._authority = authority
         self._began_ns = began_ns
         self._request_sizes: dict[int, int] = {}
@@ -108,8 +112,9 @@ class ObservationBuilder:
             case FaultInjected():
                 return exchange, part
             case HttpRequest():
-                head = part.client, part.method, "http", self._authority, part.target, part.http_version, part.headers
-                return RequestStarted(exchange, self._next_ns(time_ns), *head)
+                head = part.target, part.http_version, part.headers
+                where = part.client, part.method, self._scheme, self._authority
+                return RequestStarted(exchange, self._next_ns(time_ns), *where, *head)
             case RequestBodyPart(data):
                 start = self._request_sizes.get(exchange, 0)
                 end = self._request_sizes[exchange] = start + len(data)

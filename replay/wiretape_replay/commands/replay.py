@@ -12,9 +12,10 @@ from click.core import ParameterSource
 
 from wiretape.addresses import parse_address
 from wiretape.errors import InputError
-from wiretape.files import PATH
+from wiretape.files import PATH, path_exists, read_error
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
+from wiretape_replay.cassette import Cassette
 from wiretape_replay.client_verdict.client_report import VerdictOptions, read_config
 from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
@@ -29,7 +30,7 @@ from wiretape_replay.commands.foreground_server import (
 )
 from wiretape_replay.faults.fault_preview import preview_lines
 from wiretape_replay.recording_server import Replay, serve_replay
-from wiretape_replay.server_options import FAULTS, ReplayOptions
+from wiretape_replay.server_options import FAULTS, MATCHING, ReplayOptions
 from wiretape_replay.verbatim.verifier import verify as verify_recording
 
 _MOST_LISTED = 20
@@ -44,6 +45,11 @@ _outcome = option_group("Outcome")
 @click.argument("recording", metavar="FILE", type=PATH)
 @listen_option
 @options_of(ReplayOptions)
+@option_group(MATCHING)(
+    "--record-missing",
+    metavar="UPSTREAM",
+    help="Forward requests without a match to this URL, and add them, with their responses, to FILE.",
+)
 @control_option
 @debug_option
 @_outcome(
@@ -63,6 +69,7 @@ def replay(
     *,
     recording: Path,
     listen: str,
+    record_missing: str | None,
     control_token: str | None,
     debug: bool,
     strict: bool,
@@ -78,7 +85,8 @@ def replay(
     reaches. Any other request gets the next recorded response to a request of the same kind.
     In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded
     ending.
-    A request that was not recorded gets status 501 and the reason.
+    A request that was not recorded gets status 501 and the reason, or with --record-missing the response of the
+    service.
     When you press Ctrl-C, the replay stops and prints what was requested, which recorded requests were never made, and
     which rules the client broke.
     """
@@ -94,17 +102,32 @@ def replay(
             click.echo(line)
         return
     host, port = parse_address(listen)
+    cassette = None
+    if record_missing is not None:
+        if not path_exists(recording):
+            raise InputError(read_error(recording, FileNotFoundError()))
+        cassette = Cassette(recording, record_missing)
     running, failed = serve_until_stopped(
         lambda checker: serve_replay(
-            recording, parsed, host=host, port=port, log=log, checker=checker, token=control_token
+            recording,
+            parsed,
+            host=host,
+            port=port,
+            log=log,
+            checker=checker,
+            token=control_token,
+            cassette=cassette,
         ),
         recording,
         verdict,
-        greeting=lambda running: _greet(running, recording, parsed),
+        greeting=lambda running: _greet(running, recording, parsed, cassette),
         summary=_summarize,
         chosen_token=control_token is not None,
         debug=recording if debug else None,
     )
+    if cassette is not None:
+        cassette.save()
+        log(f"Recorded {count_of(cassette.recorded, 'new exchange')} in {shorten(str(recording))}.")
     failed |= strict and bool(running.misses or running.unconsumed or running.unfollowed or running.faults.unused)
     ctx.exit(int(failed))
 
@@ -125,7 +148,7 @@ def _verify(ctx: click.Context, recording: Path) -> int:
     return int(not result.same)
 
 
-def _greet(running: Replay, recording: Path, options: ReplayOptions) -> Iterator[str]:
+def _greet(running: Replay, recording: Path, options: ReplayOptions, cassette: Cassette | None) -> Iterator[str]:
     exchanges = len(running.verbatim.queues)
     contents = count_of(exchanges, "exchange")
     player = running.player
@@ -133,8 +156,11 @@ def _greet(running: Replay, recording: Path, options: ReplayOptions) -> Iterator
         nouns = Counter(channel.log.noun for channel in player.channels.values()) or {running.contracts.main.noun: 0}
         channels = ", ".join(count_of(count, noun) for noun, count in nouns.items())
         contents = f"{channels} and {count_of(exchanges - len(player.by_exchange), 'other exchange')}"
+    base = "" if cassette is None else cassette.upstream.base
     speed = _describe_speed(options.speed_factor) + (", paused" if options.paused else "")
-    yield f"Replaying {shorten(str(recording))} ({contents}) on {running.url} {speed}; Ctrl-C to stop."
+    yield f"Replaying {shorten(str(recording))} ({contents}) on {running.url}{base} {speed}; Ctrl-C to stop."
+    if cassette is not None:
+        yield f"Requests without a match are forwarded to {cassette.upstream.url}."
     yield from running.warnings
 
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -19,7 +20,7 @@ from wiretape.credential_names import SECRET_HEADERS
 from wiretape.errors import InputError
 from wiretape.listening import listening_url, start_listening, stop_listening
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, HttpResponse
+from wiretape_replay.http_server.http_messages import LARGEST_BODY, NO_BODY, BodyReader, HttpRequest, HttpResponse
 from wiretape_replay.http_server.response_writer import (
     ExchangeListener,
     ExchangePart,
@@ -176,7 +177,7 @@ Handler = Callable[[HttpRequest, ResponseWriter], Awaitable[None]]
 Raises ConnectionError when the client disconnects, or is cancelled then.
 """
 
-_LONGEST_LINE = 256 * 1024
+LONGEST_LINE = 256 * 1024
 """Maximum size of a request line or header in bytes, large enough for everything that services accept."""
 _MOST_HEADERS = 1000
 _LAST_PORT = 65535
@@ -203,13 +204,18 @@ class HttpServer:
         malformed: MalformedRequestHandler = _bad_request,
         *,
         control: RouteHandler | None = None,
+        keeps_bodies: bool = False,
     ) -> None:
-        """`log` receives lines about requests; `malformed` responds to invalid requests."""
+        """`log` receives lines about requests; `malformed` responds to invalid requests.
+
+        `keeps_bodies` says whether requests have their `content`.
+        """
         self._handler = handler
         self._listener = listener or (lambda _: _ignore)
         self._log = log
         self._malformed = malformed
         self._control = control
+        self._keeps_bodies = keeps_bodies
         self._writers: set[ResponseWriter] = set()
         self._listening: asyncio.Server | None = None
         """Between `start` and `stop`."""
@@ -220,8 +226,8 @@ class HttpServer:
             logger=HttpLog(log),
             auto_decompress=False,
             handler_cancellation=True,
-            max_line_size=_LONGEST_LINE,
-            max_field_size=_LONGEST_LINE,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
             max_headers=_MOST_HEADERS,
             lingering_time=LINGER_S,
         )
@@ -265,8 +271,9 @@ class HttpServer:
         listener = self._listener(head)
         writer = ResponseWriter(request, listener, self._log)
         self._writers.add(writer)
+        content = SpooledTemporaryFile(LARGEST_BODY) if self._keeps_bodies and request.body_exists else None  # noqa: SIM115
         try:
-            await self._handler(await _read_request(request, head, listener), writer)
+            await self._handler(await _read_request(request, head, listener, content), writer)
         except InputError as error:
             writer.log(f"Error: {error.message}")
             writer.close()
@@ -278,6 +285,8 @@ class HttpServer:
         finally:
             self._writers.discard(writer)
             writer.report_ending()
+            if content is not None:
+                content.close()
         return _SENT if writer.keep_alive else _SENT_LAST
 
 
@@ -305,14 +314,18 @@ def _request_head(request: web.BaseRequest) -> HttpRequest:
     )
 
 
-async def _read_request(request: web.BaseRequest, head: HttpRequest, listener: ExchangeListener) -> HttpRequest:
-    """Read the request to its end."""
+async def _read_request(
+    request: web.BaseRequest, head: HttpRequest, listener: ExchangeListener, content: IO[bytes] | None
+) -> HttpRequest:
+    """Read the request to its end, and write its body to `content`."""
     if not request.body_exists:
         listener(RequestComplete())
         return head
     body = BodyReader()
     async for data in request.content.iter_any():
         body.feed(data)
+        if content is not None:
+            content.write(data)
         listener(RequestBodyPart(data))
     listener(RequestComplete())
-    return replace(head, body=body.finish())
+    return replace(head, body=body.finish(), content=content)

@@ -5,11 +5,11 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
-from wiretape.observations import Headers, reason_phrase
+from wiretape.observations import Headers, ResponseStarted, header, reason_phrase
 
 LARGEST_BODY = 4 * 1024 * 1024
 """Request bodies over this many bytes are not kept: they are compared by their hash."""
@@ -40,6 +40,8 @@ class HttpRequest:
     http_version: str = "HTTP/1.1"
     client: str = ""
     """The client's address, without its port."""
+    content: IO[bytes] | None = field(default=None, compare=False)
+    """The body as it was sent, until the response ends, if the server keeps bodies; None if there is none."""
 
     def header(self, name: str) -> str | None:
         """The first value of a header, whatever the case of its name; None if it is missing."""
@@ -185,6 +187,20 @@ class ResponseHead:
     """Whether the connection can be reused after a complete response."""
     http_version: str = "HTTP/1.1"
 
+    @classmethod
+    def of(cls, method: str, response: ResponseStarted) -> "ResponseHead":
+        """Return the head with which to send an observed response to a request; those of HTTP/2 become chunked."""
+        headers, framing = response.headers, _framing(method, response)
+        if framing is BodyFraming.CHUNKED and header(headers, "transfer-encoding") is None:
+            headers = (*headers, ("Transfer-Encoding", "chunked"))
+        keep_alive = framing is not BodyFraming.CLOSE and _keeps_alive(response)
+        return cls(response.status, response.reason, headers, framing, keep_alive, response.http_version)
+
+    @property
+    def length(self) -> int | None:
+        """Bytes of the body of a complete response; None if only its end shows that it is complete."""
+        return {BodyFraming.EMPTY: 0, BodyFraming.LENGTH: _content_length(self.headers)}.get(self.framing)
+
     @property
     def raw(self) -> bytes:
         """The bytes on the wire, including the blank line."""
@@ -232,3 +248,29 @@ class HttpResponse:
 def single_line(text: str) -> str:
     """Replace everything that would end a header by spaces."""
     return _LINE_BREAK.sub(" ", text)
+
+
+def _framing(method: str, response: ResponseStarted) -> BodyFraming:
+    """Apply RFC 9112, 6.3."""
+    if method == "HEAD" or response.status in {204, 304} or response.status < 200:
+        return BodyFraming.EMPTY
+    codings = [value for name, value in response.headers if name.lower() == "transfer-encoding"]
+    if codings:
+        return BodyFraming.CHUNKED if codings[-1].lower().rstrip().endswith("chunked") else BodyFraming.CLOSE
+    if _content_length(response.headers) is not None:
+        return BodyFraming.LENGTH
+    return BodyFraming.CHUNKED if response.http_version.startswith("HTTP/2") else BodyFraming.CLOSE
+
+
+def _content_length(headers: Headers) -> int | None:
+    value = (header(headers, "content-length") or "").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
+
+
+def _keeps_alive(response: ResponseStarted) -> bool:
+    options = (header(response.headers, "connection") or "").lower()
+    if response.status < 200:
+        return False  # after a switch of protocols, the connection no longer carries HTTP
+    if response.http_version == "HTTP/1.0":
+        return "keep-alive" in options
+    return "close" not in options

@@ -97,7 +97,8 @@ class ExchangeQueues:
         keys = [self._keep(request) for request in requests]
         compare_bodies = _find_differing_bodies(self.requests, keys)
         for request, key in zip(self.requests, keys, strict=True):
-            if request.body is not None and (key.method, key.path) in compare_bodies:
+            is_compared = self.matching.always_bodies or (key.method, key.path) in compare_bodies
+            if request.body is not None and is_compared:
                 key = with_body(key, request.body)  # noqa: PLW2901 - the same key, more specific
             self._add(request, key)
 

@@ -62,6 +62,8 @@ class Matching:
     """Names of headers to match on, in lower case, without duplicates."""
     order: Order = Order.KIND
     repeat: RepeatMode = RepeatMode.REFUSE
+    always_bodies: bool = False
+    """Whether bodies are compared even if all recorded ones of a method and path are equal."""
 
 
 @dataclass(frozen=True, slots=True)

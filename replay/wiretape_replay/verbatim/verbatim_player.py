@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -13,13 +13,11 @@ from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,
-    Headers,
     RequestStarted,
-    ResponseStarted,
     Side,
-    header,
 )
 from wiretape.recording import Exchange, Recording
+from wiretape.safe_text import shorten
 from wiretape_replay.access.contract_errors import count_request_ids, error_response, plain_response
 from wiretape_replay.http_server.http_messages import (
     NO_BODY,
@@ -37,6 +35,8 @@ from wiretape_replay.verbatim.request_matching import Matching
 _LARGEST_SMALL = 16 * 1024
 """Bytes of a response that is kept in memory."""
 _MOST_SMALL = 1000
+Forward = Callable[[HttpRequest, ResponseWriter], Awaitable[str | None]]
+"""Forwards a request to the service and sends its response, or returns why it could not, to follow "and"."""
 NO_MATCH = "wiretape_no_match"
 """Error code of the response to a request that was not recorded.  No service has such a code."""
 
@@ -118,21 +118,9 @@ def plan_response(exchange: Exchange) -> ResponsePlan:
     if response is None:
         end = Ending.SERVICE_CLOSED if ending is Ending.COMPLETE else ending
         return ResponsePlan(None, 0, None, end, end_ns, origin_ns)
-    framing = _framing(exchange.request, response)
-    headers = response.headers
-    if framing is BodyFraming.CHUNKED and header(headers, "transfer-encoding") is None:
-        headers = (*headers, ("Transfer-Encoding", "chunked"))
-    head = ResponseHead(
-        response.status,
-        response.reason,
-        headers,
-        framing,
-        keep_alive=framing is not BodyFraming.CLOSE and _keeps_alive(response),
-        http_version=response.http_version,
-    )
-    length = {BodyFraming.EMPTY: 0, BodyFraming.LENGTH: _content_length(headers)}.get(framing)
+    head = ResponseHead.of(exchange.request.method, response)
     head_ns = max(0, response.time_ns - origin_ns)
-    return ResponsePlan(head, head_ns, length, ending, end_ns, origin_ns)
+    return ResponsePlan(head, head_ns, head.length, ending, end_ns, origin_ns)
 
 
 def _request_complete_ns(exchange: Exchange) -> int:
@@ -141,32 +129,6 @@ def _request_complete_ns(exchange: Exchange) -> int:
     if ended_ns is None or (exchange.response and exchange.response.time_ns < ended_ns):
         return exchange.request.time_ns
     return ended_ns
-
-
-def _framing(request: RequestStarted, response: ResponseStarted) -> BodyFraming:
-    """Apply RFC 9112, 6.3.  Responses of HTTP/2 become chunked."""
-    if request.method == "HEAD" or response.status in {204, 304} or response.status < 200:
-        return BodyFraming.EMPTY
-    codings = [value for name, value in response.headers if name.lower() == "transfer-encoding"]
-    if codings:
-        return BodyFraming.CHUNKED if codings[-1].lower().rstrip().endswith("chunked") else BodyFraming.CLOSE
-    if _content_length(response.headers) is not None:
-        return BodyFraming.LENGTH
-    return BodyFraming.CHUNKED if response.http_version.startswith("HTTP/2") else BodyFraming.CLOSE
-
-
-def _content_length(headers: Headers) -> int | None:
-    value = (header(headers, "content-length") or "").strip()
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
-
-
-def _keeps_alive(response: ResponseStarted) -> bool:
-    options = (header(response.headers, "connection") or "").lower()
-    if response.status < 200:
-        return False  # after a switch of protocols, the connection no longer carries HTTP
-    if response.http_version == "HTTP/1.0":
-        return "keep-alive" in options
-    return "close" not in options
 
 
 class _PlaybackClock:
@@ -210,11 +172,13 @@ class VerbatimPlayer:
         target_of: Callable[[RequestStarted], str] = attrgetter("target"),
         request_ids: Callable[[], str] | None = None,
         errors_of: Callable[[HttpRequest], ErrorWriter | None] = lambda _: None,
+        forward: Forward | None = None,
     ) -> None:
         """`speed` is a multiple of the recorded speed; infinity: at once.
 
         `includes` selects the exchanges; `target_of` returns the target of a request as it is compared.
         `request_ids` are for responses that were not recorded, and `errors_of` returns their format.
+        `forward` is for requests that were not recorded.
         Raises RecordingError if the recording is damaged.
         """
         self.served: list[ServedRequest] = []
@@ -228,6 +192,7 @@ class VerbatimPlayer:
         """Those of the last exchanges, by number."""
         self._request_ids = request_ids or count_request_ids()
         self._errors_of = errors_of
+        self.forward = forward
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Handle a request."""
@@ -288,13 +253,17 @@ class VerbatimPlayer:
         await writer.end(plan.end_after(sent))
 
     async def respond_no_match(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        """Respond to a request that was not recorded."""
-        recording = self._recording
-        message = explain_no_match(
-            self.queues, request, lambda number: read_request_body(recording, recording.exchange(number))
-        )
-        target = without_secrets(request, self.queues.secret_parameters).target
-        self.missed.append(UnmatchedRequest(request.method, target, message))
+        """Forward a request that was not recorded, or else refuse it."""
+        recording, shown = self._recording, without_secrets(request, self.queues.secret_parameters)
+        if self.forward is None:
+            message = explain_no_match(
+                self.queues, request, lambda number: read_request_body(recording, recording.exchange(number))
+            )
+        elif (problem := await self.forward(request, writer)) is not None:
+            message = f"{shorten(f'{shown.method} {shown.target}')} was not recorded, and {problem}"
+        else:
+            return
+        self.missed.append(UnmatchedRequest(request.method, shown.target, message))
         writer.log_outcome(request, "no match, 501")
         errors, headers, request_id = self._errors_of(request), (("X-Wiretape", "no-match"),), self._request_ids()
         if errors is None:
