@@ -1,6 +1,7 @@
 """Two connections of a session side by side."""
 
 import json
+import re
 
 import pytest
 from tables import read_tables
@@ -25,7 +26,9 @@ def number_of(event):
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_each_id_has_a_status(run, tape, message, case):
     cursor, changed = case.get("cursor"), {f"e{case.get('changed')}": "not as it was"}
-    tape.exchange(chunks=[*events(message, *case["first"]), (1, message("message.delta", id="d1"))])
+    cut = f"event: run.started\nid: e{case.get('cut')}\ndata: {{".encode()
+    last = (1, cut if "cut" in case else message("message.delta", id="d1"))
+    tape.exchange(chunks=[*events(message, *case["first"]), last])
     tape.exchange(
         chunks=events(message, *case["second"], **changed),
         request_headers=(("Last-Event-ID", cursor),) if cursor else (),
@@ -56,8 +59,9 @@ def test_resume_shows_events_that_were_not_known(run, tape, message):
     tape.exchange(chunks=events(message, 3, 6), request_headers=(("Last-Event-ID", "e1"),))
     lines = run("show", tape.close(), "--resume", "1:2").output.splitlines()
     assert lines[0] == "#1 then #2  resumed after e1"
-    assert [line.split()[0] for line in lines[2:]] == ["lost", "same", "new", "missing", "1"]
-    assert lines[2].split() == ["lost", "2", "seq", "2", "run.started", "-", "e2", '{"text":"as', "it", 'was"}']
+    assert [line.split()[0] for line in lines[2:]] == ["known", "lost", "same", "╌╌", "new", "missing", "1"]
+    assert lines[3].split() == ["lost", "2", "seq", "2", "run.started", "e2", '{"text":"as', "it", 'was"}']
     assert {line.index("  e") for line in lines[2:5]} == {lines[1].index("  cursor")}
+    assert re.fullmatch(r" {10}╌╌ #1: service closed at \d\.\d+s ╌╌", lines[5])
     assert lines[-2].strip() == "missing  sequence 4 to 5: on neither connection"
     assert lines[-1] == "1 known · 1 same · 1 lost · 1 new"

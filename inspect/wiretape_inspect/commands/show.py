@@ -16,7 +16,7 @@ from wiretape.json_codec import dump_json
 from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.safe_text import printable
-from wiretape.units import format_delay, format_duration, format_integer
+from wiretape.units import format_delay, format_duration, format_integer, format_time
 from wiretape_inspect.diff.reconnection import (
     ConnectionEvent,
     CursorComparison,
@@ -36,6 +36,8 @@ from wiretape_inspect.view.filters import EVERYTHING, Filter, compile_filter, ma
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"
 _MAX_COLUMN = 40
+_KNOWN = 3
+"""Events before the cursor that a comparison shows."""
 _STYLES: dict[Status, str] = {
     "known": "dim",
     "same": "good",
@@ -45,6 +47,7 @@ _STYLES: dict[Status, str] = {
     "repeated": "gap",
     "lost": "bad",
     "pending": "dim",
+    "cut": "gap",
     "new": "",
 }
 
@@ -262,17 +265,29 @@ def _comparison_lines(view: Reconnection, vocabulary: Vocabulary) -> Iterator[Li
     resumed = "resumed without a cursor" if view.cursor is None else f"resumed after {view.cursor}"
     unknown = "" if view.cursor is None or view.cursor_known else f", which was not on #{view.first}"
     yield labelled((f"#{view.first} then #{view.second}  ", "head"), f"{resumed}{unknown}")
-    shown = [row for row in view.rows if row.status != "known"]
+    known = [row for row in view.rows if row.status == "known"]
+    shown = [*known[-_KNOWN:], *(row for row in view.rows if row.status != "known")]
+    breaks_at = sum(row.first is not None and row.first.event is not None for row in shown)
     first = _column_width([f"#{view.first}", *(_event(row.first) for row in shown)])
     second = _column_width([f"#{view.second}", *(_event(row.second) for row in shown)])
     yield Line([(f"{'':8}  {f'#{view.first}':<{first}}  {f'#{view.second}':<{second}}  cursor", "dim")])
-    for row in shown:
+    for at, row in enumerate(shown):
+        if at == breaks_at:
+            yield _break_line(view)
         yield _cursor_line(row, (first, second), vocabulary)
+    if breaks_at == len(shown):
+        yield _break_line(view)
     for low, high in view.missing:
         gap = format_integer(low) if low == high else f"{format_integer(low)} to {format_integer(high)}"
         yield labelled((f"{'missing':>8}  ", "bad"), f"sequence {gap}: on neither connection")
     counts = [f"{view.count(status):,} {status}" for status in _STYLES if view.count(status)]
     yield wrapped(" · ".join(counts) or "no events with a cursor")
+
+
+def _break_line(view: Reconnection) -> Line:
+    """The line where the first connection ended."""
+    time = "" if view.ended_ns is None else f" at {format_time(view.ended_ns)}"
+    return labelled((f"{'':8}  ╌╌ #{view.first}: {view.ending}{time} ╌╌", "gap"))
 
 
 def _cursor_line(row: CursorComparison, widths: tuple[int, int], vocabulary: Vocabulary) -> Line:
@@ -296,7 +311,9 @@ def _cursor_line(row: CursorComparison, widths: tuple[int, int], vocabulary: Voc
 
 def _event(event: ConnectionEvent | None) -> str:
     if event is None:
-        return "-"
+        return ""
+    if event.event is None:
+        return f"cut off {event.type}"
     sequence = "" if event.sequence is None else f" seq {format_integer(event.sequence)}"
     return f"{event.event}{sequence} {event.type}"
 

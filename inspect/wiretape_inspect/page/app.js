@@ -257,7 +257,7 @@ export class App {
     byId("timeline").hidden = name !== "timeline";
     for (const one of Object.keys(this.panes)) if (byId(`${one}-pane`)) byId(`${one}-pane`).hidden = one !== name;
     byId("bar").classList.toggle("away", name !== "timeline");
-    byId("tabs").parentNode.hidden = ["findings", "diff"].includes(name);
+    byId("tabs").parentNode.hidden = name !== "timeline";
     byId("bar").hidden = view.findings;
     if (name === "timeline") return;
     if (!this.panes[name]) {

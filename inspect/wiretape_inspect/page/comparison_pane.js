@@ -2,11 +2,12 @@
 
 import { element, setClass } from "./dom.js";
 import { formatNumber, printable, shorten, shortenNumber } from "./format.js";
+import { showPayload } from "./payload_tab.js";
 import { ROW_HEIGHT } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
 
 export class ComparisonPane {
-  /** `columns` are `[name, label]`; `fillRow`, `choose` and `open` are methods of the subclass. */
+  /** `columns` are `[name, label]`; `fillRow`, `fillDetails` and `open` are methods of the subclass. */
   constructor(host, app, { id, label, columns }) {
     this.app = app;
     this.summary = element("div", { class: "comparison-summary" });
@@ -16,7 +17,7 @@ export class ComparisonPane {
       label, height: ROW_HEIGHT,
       columns: columns.map(([name, text]) => ({ name, label: text })),
       fill: (cells, row, node) => this.fillRow(cells, row, node),
-      chosen: (index, row) => this.choose(index, row),
+      chosen: (index) => this.choose(index),
       opened: (_index, row) => this.open(row),
     });
     this.list.root.addEventListener("keydown", (event) => {
@@ -25,6 +26,23 @@ export class ComparisonPane {
       event.stopPropagation();
       this.open(row);
     });
+  }
+
+  /** Select a row, and show its details. */
+  choose(index) {
+    this.list.select(index);
+    const row = this.list.items[index];
+    this.app.detail.showContent((panel) => { if (row) this.fillDetails(panel, row); });
+  }
+
+  /** The data of an event of one side, once it is loaded. */
+  eventBox(title, { exchange, event }, source) {
+    const box = element("section", null, element("h3", { text: title }));
+    source.event(exchange, event).then(
+      (detail) => showPayload(box, detail, { source: {} }),
+      (error) => box.append(element("p", { class: "wrong", text: printable(error.message) })),
+    );
+    return box;
   }
 
   /** Show which streams or recordings are compared, in the heads of their columns. */
@@ -39,15 +57,15 @@ export class ComparisonPane {
   }
 }
 
-/** How many differences of a kind there are, and what the kind means: `{sign, name, text, style}`. */
+/** How many differences of a kind there are; the title says what the kind means: `{sign, name, text, style}`. */
 export function tallyItem({ sign, name, text, style }, count) {
-  const label = element("span", { class: `joined ${style}`, text: `${sign} ${formatNumber(count)} ${name}` });
-  return element("li", null, label, element("span", { class: "dim", text: `: ${text}` }));
+  const label = count ? `${sign} ${formatNumber(count)} ${name}` : `0 ${name}`;
+  return element("li", { class: count ? `joined ${style}` : "dim", title: text, text: label });
 }
 
 export function markRow(cells, node, { sign, name, style }) {
   setClass(node, `row joined-row ${style}`);
-  cells.status.textContent = `${sign} ${name}`;
+  cells.status.textContent = `${sign} ${name}`.trim();
 }
 
 /** An event of one side: its place, its sequence, its type and the beginning of its content. */

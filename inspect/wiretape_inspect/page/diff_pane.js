@@ -4,7 +4,6 @@ import { clockTime } from "./clock.js";
 import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
 import { byId, codeText, element, factList, setText } from "./dom.js";
 import { formatCount, formatDelay, formatNumber, printable, shorten } from "./format.js";
-import { showPayload } from "./payload_tab.js";
 
 const KINDS = {
   missing: { sign: "✕", name: "lost", text: "only in the first recording", style: "lost" },
@@ -63,13 +62,7 @@ export class DiffPane extends ComparisonPane {
     [cells.first, cells.second].forEach((cell, at) => setText(cell, sideText(row, at)));
   }
 
-  /** Show the differing values in the details. */
-  choose(index) {
-    this.list.select(index);
-    const row = this.list.items[index];
-    if (row) this.app.detail.showContent((panel) => this.fillDetails(panel, row));
-  }
-
+  /** Show the differing values. */
   fillDetails(panel, row) {
     const { name, text } = KINDS[row.kind];
     panel.append(element("h2", { class: "title", text: `${name}: ${shorten(row.type || row.request, 200)}` }), element("p", { class: "dim", text }));
@@ -83,18 +76,8 @@ export class DiffPane extends ComparisonPane {
       panel.append(element("h3", null, ...codeText(`\`${field.path}\``)), factList([["A", valueText(field, "a")], ["B", valueText(field, "b")]]));
     }
     for (const [side, source] of [["a", this.app.source], ["b", this.app.source.other]]) {
-      if (row[side] && row[side].event !== null) panel.append(this.eventBox(side, row[side], source));
+      if (row[side] && row[side].event !== null) panel.append(this.eventBox(`${side.toUpperCase()} ${placeOf(row[side])}`, row[side], source));
     }
-  }
-
-  /** The data of an event of one recording, once it is loaded. */
-  eventBox(side, location, source) {
-    const box = element("section", null, element("h3", { text: `${side.toUpperCase()} ${placeOf(location)}` }));
-    source.event(location.exchange, location.event).then(
-      (detail) => showPayload(box, detail, { source: {} }),
-      (error) => box.append(element("p", { class: "wrong", text: printable(error.message) })),
-    );
-    return box;
   }
 
   /** Go to the event in the first recording. */
@@ -111,7 +94,7 @@ function placeOf({ exchange, event }) {
 
 function sideText(row, at) {
   const location = at ? row.b : row.a;
-  if (!location) return "–";
+  if (!location) return "";
   const preview = row.previews[at];
   if (!preview) return `${placeOf(location)}  ${shorten(row.request, 200)}`;
   return eventText(placeOf(location), preview);

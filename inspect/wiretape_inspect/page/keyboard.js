@@ -70,7 +70,7 @@ function pressEscape(app, event) {
   const filter = byId("filter");
   event.preventDefault();
   if (document.activeElement === filter && !filter.value) app.focusList();
-  else if (view.findings || view.diff || view.resume !== null) app.go({ findings: false, diff: false, resume: null }, true);
+  else if (view.findings || view.diff || view.resume !== null) app.navigation.leavePane();
   else if (view.q || filter.value) { filter.value = ""; app.go({ q: "" }); }
   else app.focusList();
 }

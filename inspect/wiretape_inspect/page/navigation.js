@@ -182,9 +182,19 @@ export class Navigation {
   compare() {
     const { app } = this;
     const pair = connectionPair(app.recording.exchanges, app.head);
-    if (app.view.resume !== null) app.go({ resume: null }, true);
-    else if (pair) app.go({ x: pair[1].exchange, e: null, r: null, resume: pair[0].exchange, findings: false, diff: false }, true);
-    else announce("There is no other stream of this channel to compare with.");
+    if (app.view.resume !== null) this.leavePane();
+    else if (pair) {
+      const { x, e, r, open } = app.view;
+      this.origin = { x, e, r, open };
+      app.go({ x: pair[1].exchange, e: x === pair[1].exchange ? e : null, r: null, resume: pair[0].exchange, findings: false, diff: false }, true);
+    } else announce("There is no other stream of this channel to compare with.");
+  }
+
+  /** Go back to the timeline; from a comparison, to where it was opened. */
+  leavePane() {
+    const origin = this.app.view.resume === null ? null : this.origin;
+    this.origin = null;
+    this.app.go({ ...origin, resume: null, findings: false, diff: false }, true);
   }
 
   /** Show what differs from the other recording, or go back to the timeline. */

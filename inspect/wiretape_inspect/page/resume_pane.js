@@ -1,10 +1,10 @@
 // Two connections of a channel side by side, by cursor.
 
+import { clockTime } from "./clock.js";
 import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
-import { byId, element, setText } from "./dom.js";
+import { byId, element, factList, setText } from "./dom.js";
 import { connectionsOf } from "./exchange_heads.js";
-import { abbreviateId, formatCount, formatDelay, shorten } from "./format.js";
-import { announce } from "./notices.js";
+import { abbreviateId, formatCount, formatDelay, printable, shorten } from "./format.js";
 
 const STATUSES = {
   known: { sign: "·", text: "on the first connection up to the cursor, and not repeated, as it should be" },
@@ -15,10 +15,12 @@ const STATUSES = {
   repeated: { sign: "↻", text: "sent again, on the same or the second connection, although the client already had it" },
   lost: { sign: "✕", text: "on the first connection, and skipped by the second" },
   pending: { sign: "…", text: "on the first connection; the second ended before it" },
+  cut: { sign: "╌", text: "cut off on the first connection, and complete on the second" },
   new: { sign: "+", text: "only on the second connection" },
 };
 for (const [name, status] of Object.entries(STATUSES)) Object.assign(status, { name, style: name });
 const MOST_HOLES = 20;
+const MOST_KNOWN = 3;
 
 export class ResumePane extends ComparisonPane {
   constructor(host, app) {
@@ -44,7 +46,11 @@ export class ResumePane extends ComparisonPane {
   }
 
   fill(head, rows) {
-    const changed = rows.filter((row) => row.status !== "known");
+    const isKnown = ({ status }) => status === "known";
+    const shown = [...rows.filter(isKnown).slice(-MOST_KNOWN), ...rows.filter((row) => !isKnown(row))];
+    const isAfter = ({ first }) => !first || first.event === null;
+    const at = shown.findIndex(isAfter);
+    shown.splice(at < 0 ? shown.length : at, 0, { status: "end", ...head });
     this.pair = [head.first, head.second];
     this.summary.replaceChildren(this.title(head), tally(rows));
     const holes = head.missing.slice(0, MOST_HOLES).map(([low, high]) => (low === high ? `${low}` : `${low} to ${high}`));
@@ -52,10 +58,12 @@ export class ResumePane extends ComparisonPane {
       const more = head.missing.length > MOST_HOLES ? ", …" : "";
       this.summary.append(element("p", { class: "wrong", text: `On neither connection: sequence ${holes.join(", ")}${more}` }));
     }
-    if (!changed.length) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
+    if (rows.every(isKnown)) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
     this.nameSides(`on #${head.first}`, `on #${head.second}`);
-    this.list.show(changed, changed.findIndex((row) => row.second && row.second.event === this.app.view.e));
-    setText(byId("count"), formatCount(changed.length, "cursor"));
+    const { e } = this.app.view;
+    this.list.show(shown, -1);
+    this.choose(shown.findIndex((row) => e !== null && row.second && row.second.event === e));
+    setText(byId("count"), formatCount(rows.length, "event"));
   }
 
   /** Which connections are compared; with more than two in the channel, to choose from. */
@@ -79,25 +87,43 @@ export class ResumePane extends ComparisonPane {
   }
 
   fillRow(cells, row, node) {
+    const [first, second] = this.pair;
+    if (row.status === "end") {
+      markRow(cells, node, { sign: "", name: "", style: "broke" });
+      for (const name of ["tag", "second"]) setText(cells[name], "");
+      setText(cells.first, endText(row));
+      return;
+    }
+    const isCut = row.status === "cut";
     markRow(cells, node, STATUSES[row.status]);
     setText(cells.tag, abbreviateId(shorten(row.cursor, 100)));
-    setText(cells.first, connectionText(row.first));
-    const later = row.later_ns === null ? "" : `${formatDelay(row.later_ns)}  `;
-    setText(cells.second, later + connectionText(row.second));
+    setText(cells.first, isCut ? `cut off on #${first}  ${shorten(row.first.type, 80)}` : connectionText(row.first));
+    const about = row.later_ns !== null ? `${formatDelay(row.later_ns)}  ` : isCut ? `complete on #${second}  ` : "";
+    setText(cells.second, about + connectionText(row.second));
+  }
+
+  fillDetails(panel, row) {
+    if (row.status === "end") {
+      panel.append(element("h2", { class: "title", text: endText(row) }));
+      return;
+    }
+    const sides = [row.first, row.second].map((event, at) => event && { ...event, exchange: this.pair[at] });
+    const { name, text } = STATUSES[row.status];
+    panel.append(element("h2", { class: "title", text: `${name}: ${shorten((row.second || row.first).type, 200)}` }), element("p", { class: "dim", text }));
+    panel.append(factList(sides.map((side, at) => [
+      `on #${this.pair[at]}`, !side ? "not there" : `${side.event === null ? "cut off" : `event ${side.event}`} at ${clockTime(side.time_ns)}`,
+    ])));
+    for (const side of sides) {
+      if (side && side.event !== null) panel.append(this.eventBox(`${side.exchange}:${side.event}`, side, this.app.source));
+    }
   }
 
   /** Go to the event in the timeline of its connection. */
   open(row) {
     const { navigation } = this.app;
-    if (row.second) navigation.goEvent(this.pair[1], row.second.event);
+    if (row.status === "end") navigation.goExchange(this.pair[0]);
+    else if (row.second) navigation.goEvent(this.pair[1], row.second.event);
     else navigation.goEvent(this.pair[0], row.first.event);
-  }
-
-  /** Show the details of an event of the second connection. */
-  choose(index, row) {
-    this.list.select(index);
-    if (row.second) this.app.go({ e: row.second.event, r: null });
-    else announce(`${row.status}: ${STATUSES[row.status].text}; only on the first connection, event ${row.first.event}`);
   }
 }
 
@@ -115,5 +141,10 @@ function tally(rows) {
 }
 
 function connectionText(event) {
-  return event ? eventText(event.event, { ...event, text: event.preview }) : "–";
+  return event ? eventText(event.event, { ...event, text: event.preview }) : "";
+}
+
+/** Where the first connection ended. */
+function endText({ first, ending, ended_ns: ended }) {
+  return `╌╌ #${first}: ${printable(ending)}${ended === null ? "" : ` at ${clockTime(ended)}`} ╌╌`;
 }

@@ -44,7 +44,7 @@ export class Selection {
     this.item = list.items[index] || null;
     const hidden = this.item ? null : this.hiddenItem();
     if (!this.item && !hidden && e !== null) this.reportMissing(e);
-    if (!app.view.findings && !app.view.diff) app.detail.show(this.item, hidden);
+    if (!app.paneList) app.detail.show(this.item, hidden);
     app.strip.setCursor(this.item ? this.timeOf(this.item) : null);
   }
 

@@ -39,5 +39,6 @@ async def test_findings_and_two_connections_have_the_names_of_the_contract(eithe
         await shown.page.get_by_role("button", name="Compare #1").click()
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_have_text("#1 then #2 resumed after 1")
-        await expect(pane.locator(".list-rows .row:visible .tag")).to_have_text(["2", "3"])
-        await expect(pane.locator(".list-rows .row:visible .status")).to_have_text(["= same", "= same"])
+        await expect(pane.locator(".list-rows .row:visible .tag")).to_have_text(["1", "2", "3", ""])
+        statuses = ["· known", "= same", "= same", ""]
+        await expect(pane.locator(".list-rows .row:visible .status")).to_have_text(statuses)
