@@ -91,6 +91,7 @@ def test_an_encoded_stream_is_decoded_before_it_is_complete(encoding):
 @pytest.mark.parametrize(
     ("body", "encoding"),
     [(gzip.compress(b"data: " + b"x" * 5_000_000 + b"\n\n"), "gzip"), (b"not gzip", "gzip"), (b"... ---", "morse")],
+    ids=["bomb", "not gzip", "unknown"],
 )
 def test_bytes_that_cannot_be_decoded_or_decode_to_too_much_are_reported(body, encoding):
     assert render(body, encoding)[-1].startswith("Not decoded further: ")
