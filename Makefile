@@ -17,7 +17,7 @@ NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=err
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-packages coverage fuzz soak reproductions mutants audit client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
-	screenshots lock build packages clean
+	screenshots lock build release-check test-lowest clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ demo: venv ## record, check and replay a small service on this machine
 test: venv ## run the tests on all cores, but for those of the packages
 	@$(TEST) --ignore=tests/packages $(ARGS)
 
-test-packages: venv ## build, install and use the wheel, the sdist and the recipe of the container, and try a release
+test-packages: venv ## build, install and use the wheel, the sdist and the recipe of the container
 	@$(TEST) tests/packages $(ARGS)
 
 coverage: venv ## run the tests and report branch coverage; takes half as long again
@@ -110,12 +110,20 @@ lock: ## resolve the dependencies into requirements.lock
 
 build: venv ## build the wheel and the sdist in dist
 	@rm -rf dist
-	@$(BIN)/python -m hatchling build --directory dist
+	@env -u SOURCE_DATE_EPOCH $(BIN)/python -m hatchling build --directory dist
 
-packages: venv ## install the wheel and the sdist in every documented way and use them; takes minutes
-	@$(BIN)/python .ci/packages.py build/packages
+release-check: venv ## rehearse a release: build, inspect, install and use the packages, and print what is left to do; takes a quarter of an hour
+	@$(BIN)/python .ci/release_check.py build/release
+
+# With the oldest Python that is supported, because old versions of packages have no wheels for new ones.
+test-lowest: ## run the tests with the lowest versions that pyproject.toml allows
+	@$(PYTHON) -m venv .venv-lowest
+	@.venv-lowest/bin/python -m pip install -qq --disable-pip-version-check uv
+	@.venv-lowest/bin/uv pip compile pyproject.toml --quiet --resolution lowest-direct --extra dev --output-file .venv-lowest/lowest.txt
+	@.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --requirement .venv-lowest/lowest.txt --editable .
+	@.venv-lowest/bin/python -m pytest --numprocesses=auto --dist=worksteal --ignore=tests/packages $(ARGS)
 
 clean: ## remove $(VENV), caches, coverage, builds and the recording of the demo
-	rm -rf $(VENV) .venv-lock .venv-mutants .venv-audit build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
+	rm -rf $(VENV) .venv-lock .venv-lowest .venv-mutants .venv-audit build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
 	rm -rf tests/clients/node_modules benchmarks/peers/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find core contracts proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,19 +1,20 @@
-"""Record, report, replay and debug with an installed wiretape, in an empty folder.
+"""Follow the README with an installed wiretape, in an empty folder.
 
-    python .ci/smoke.py COMMAND...
+    python .ci/smoke.py README.md COMMAND...
 
-COMMAND is how to run wiretape: a path, or `uvx --from … wiretape`.  Needs no packages.
+COMMAND is how to run wiretape: a path, or `uvx --from … wiretape`.  Needs no packages, and no curl.
 """
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Timer
 
@@ -23,17 +24,10 @@ _KEY = "wiretape-key"
 _URL = re.compile(r"http://127\.0\.0\.1:\d+\S*?(?=[,;\s]|$)")
 
 
-def run(command: list[str], folder: Path, *arguments: str) -> str:
-    """Run a command to its end and return its output.  Raises CalledProcessError if it fails."""
-    return subprocess.run(
-        [*command, *arguments], cwd=folder, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S
-    ).stdout
-
-
 @contextmanager
-def running(command: list[str], folder: Path, *arguments: str) -> Iterator[str]:
+def running(command: list[str], folder: Path) -> Iterator[str]:
     """Run a server; yield the first URL that it prints; end it with SIGTERM."""
-    with subprocess.Popen([*command, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         timer = Timer(_TIMEOUT_S, process.kill)
         timer.start()
         try:
@@ -43,12 +37,12 @@ def running(command: list[str], folder: Path, *arguments: str) -> Iterator[str]:
                 if found := _URL.search(line):
                     break
             else:
-                sys.exit(f"{' '.join(arguments)} did not start:\n{''.join(lines)}")
+                sys.exit(f"{shlex.join(command)} did not start:\n{''.join(lines)}")
             yield found.group()
             process.send_signal(signal.SIGTERM)
             rest = process.communicate()[1]
             if process.returncode:
-                sys.exit(f"{' '.join(arguments)} ended with status {process.returncode}:\n{rest}")
+                sys.exit(f"{shlex.join(command)} ended with status {process.returncode}:\n{rest}")
         finally:
             timer.cancel()
             process.kill()
@@ -78,25 +72,54 @@ def _authorized(url: str, method: str = "GET") -> urllib.request.Request:
     return urllib.request.Request(url, method=method, headers={"Authorization": f"Bearer {_KEY}"})
 
 
-def main(command: list[str]) -> None:
-    """Use the command as a new user does."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        listen = ("--listen", "127.0.0.1:0")
-        with (
-            running(command, folder, "serve", "hello", *listen) as service,
-            running(command, folder, "proxy", service, *listen, "--output", "run.db", "--plain") as proxy,
-        ):
-            types = follow_run(proxy)
-        report = run(command, folder, "report", "run.db")
-        run(command, folder, "replay", "run.db", "--verify")
-        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with running(command, folder, "debug", "run.db") as page, browser.open(page, timeout=_TIMEOUT_S) as response:
-            title = re.search(rb"<title>.+</title>", response.read())
-        if title is None or "events in 3 exchanges" not in report:
-            sys.exit(f"The page has no title, or the report does not count the events:\n{report}")
-    print(f"recorded, reported, replayed and debugged {len(types)} events")
+def commands_of(page: str) -> Iterator[list[str]]:
+    """Yield the arguments of each wiretape command in the shell blocks of a page."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            program, *arguments = shlex.split(line, comments=True) or [""]
+            if program == "wiretape":
+                yield arguments
+
+
+def main(page: Path, command: list[str]) -> None:
+    """Run the commands of a page in their order; a client without curl takes the place of curl."""
+    done, servers = 0, ExitStack()
+    service = ""
+    with tempfile.TemporaryDirectory() as made, servers:
+        for arguments in commands_of(page.read_text("utf-8")):
+            words = [*command, *(word for word in arguments if word != "--open")]
+            match arguments[0]:
+                case "serve":
+                    service = servers.enter_context(running([*words, "--listen", "127.0.0.1:0"], Path(made)))
+                case "proxy":
+                    words[len(command) + 1] = service
+                    with running([*words, "--listen", "127.0.0.1:0", "--plain"], Path(made)) as proxy:
+                        follow_run(proxy)
+                case "replay" | "debug":
+                    with running([*words, "--listen", "127.0.0.1:0"], Path(made)) as url:
+                        _open_page(url)
+                case _:
+                    _run(words, Path(made))
+            done += 1
+    print(f"{done} commands of {page.name} work")
+
+
+def _open_page(url: str) -> None:
+    """Read the page of the debugger; a replay has none."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    if "?" not in url:
+        return
+    with browser.open(url, timeout=_TIMEOUT_S) as response:
+        if not re.search(rb"<title>.+</title>", response.read()):
+            sys.exit(f"{url} has no title")
+
+
+def _run(words: list[str], folder: Path) -> None:
+    """Run a command to its end.  Status 1 stands for findings and differences."""
+    process = subprocess.run(words, cwd=folder, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    if process.returncode not in {0, 1} or not process.stdout + process.stderr:
+        sys.exit(f"{shlex.join(words)} ended with status {process.returncode}:\n{process.stderr.decode()[-2000:]}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(Path(sys.argv[1]), sys.argv[2:])

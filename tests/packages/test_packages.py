@@ -1,6 +1,6 @@
 """The wheel and the sdist: complete, reproducible, and usable outside the checkout.
 
-`make packages` installs them with pip, pipx, uv and uvx, on the oldest and the newest Python.
+`make release-check` installs them with pip, pipx, uv and uvx, on every supported Python.
 """
 
 import os
@@ -13,6 +13,7 @@ import tomllib
 import venv
 import zipfile
 from email import message_from_bytes
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ from wiretape import __version__
 from wiretape.errors import MITMPROXY, OTLP
 
 ROOT = Path(__file__).parents[2]
+SPEC = spec_from_file_location("release_check", ROOT / ".ci" / "release_check.py")
+release_check = module_from_spec(SPEC)
+SPEC.loader.exec_module(release_check)
+CHECKOUT = next(path for path, meaning in release_check.names_of_machine().items() if meaning == "the checkout")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 NAME = f"wiretape-{__version__}"
 WHEEL = f"{NAME}-py3-none-any.whl"
@@ -28,16 +33,11 @@ SDIST = f"{NAME}.tar.gz"
 ENV = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "WIRETAPE_"))}
 
 
-def build(source: Path, folder: Path, **options) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "--directory", folder]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=50, **options)
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder with both packages."""
+    """The folder with both packages, which are built twice: from the checkout and from the sdist."""
     folder = tmp_path_factory.mktemp("dist")
-    build(ROOT, folder)
+    release_check.build_twice(ROOT, folder)
     return folder
 
 
@@ -70,22 +70,35 @@ def test_the_sdist_contains_every_file_of_the_repository(built):
     assert names == {*sources(), "PKG-INFO"}
 
 
-def test_a_build_from_the_sdist_produces_identical_packages(built, tmp_path):
-    """Another folder, other times and permissions of files, another time zone and language."""
-    with tarfile.open(built / SDIST) as sdist:
-        # Python 3.11.2 has no filters; the archive is our own.
-        sdist.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # noqa: S202
-    for path in (tmp_path / NAME).rglob("*"):
-        os.utime(path, (1_000_000_000, 1_000_000_000))
-        path.chmod(path.stat().st_mode & 0o700)
+def test_the_packages_pass_the_checks_of_a_release(built):
+    for name in (WHEEL, SDIST):
+        assert release_check.find_problems(built / name, __version__) == []
 
-    again = tmp_path / "again"
-    build(tmp_path / NAME, again, umask=0o077, env={**ENV, "TZ": "Asia/Tokyo", "LC_ALL": "C"})
 
-    assert {name: (again / name).read_bytes() == (built / name).read_bytes() for name in (WHEEL, SDIST)} == {
-        WHEEL: True,
-        SDIST: True,
-    }
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("\nVersion: ", "\nVersion: 9.", f"it is wiretape 9.{__version__}, expected wiretape {__version__}"),
+        ("License-Expression: MIT", "License-Expression: none", "'none' is invalid for 'license-expression'"),
+        ("Summary: ", "Maintainer: ", "no Summary in its metadata"),
+        ("# wiretape", f"# {CHECKOUT}/README", f"METADATA contains {CHECKOUT}, the checkout"),
+        ("# wiretape", "# https://mirror.example/", "METADATA contains mirror.example, a host in the settings"),
+    ],
+)
+def test_a_wrong_package_is_reported(built, tmp_path, monkeypatch, before, after, problem):
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://user:key@mirror.example/simple")
+    with zipfile.ZipFile(built / WHEEL) as wheel, zipfile.ZipFile(tmp_path / WHEEL, "w") as changed:
+        for name in wheel.namelist():
+            data = wheel.read(name)
+            changed.writestr(name, data.replace(before.encode(), after.encode(), 1) if "METADATA" in name else data)
+
+    (found,) = release_check.find_problems(tmp_path / WHEEL, __version__)
+    assert problem in found
+
+
+def test_a_licence_that_asks_for_more_or_is_unknown_is_reported():
+    licences = {"a": ["MIT"], "b": ["", "BSD License"], "c": ["LGPL-3.0"], "d": ["GPL-3.0-only"], "e": [""]}
+    assert release_check.find_licence_problems(licences) == ["d: GPL-3.0-only", "e: no licence stated"]
 
 
 def install(wheel: Path, folder: Path) -> None:
@@ -113,16 +126,17 @@ def installed(built, tmp_path_factory):
 
 
 @pytest.mark.timeout(300)
-def test_the_installed_command_records_reports_replays_and_debugs(installed, tmp_path):
+def test_the_commands_of_the_readme_work_with_the_wheel(installed, tmp_path):
     where = "import wiretape, wiretape_inspect, wiretape_proxy, wiretape_replay as r; print(r.__file__)"
     done = subprocess.run([installed / "python", "-c", where], cwd=tmp_path, env=ENV, capture_output=True, check=True)
     assert Path(done.stdout.decode()).is_relative_to(installed.parent)
 
     smoke = shutil.copy(ROOT / ".ci" / "smoke.py", tmp_path)
-    command = [sys.executable, "-I", smoke, installed / "wiretape"]
+    command = [sys.executable, "-I", smoke, ROOT / "README.md", installed / "wiretape"]
     done = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False, timeout=280)
 
-    assert (done.stdout, done.returncode) == ("recorded, reported, replayed and debugged 4 events\n", 0), done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\d\d commands of README.md work\n", done.stdout)
 
 
 def test_the_version_is_in_one_place():
@@ -160,7 +174,7 @@ def without_service(tmp_path_factory):
     text = (tree / "pyproject.toml").read_text("utf-8")
     assert len(ENTRY_POINT.findall(text)) == 4
     (tree / "pyproject.toml").write_text(ENTRY_POINT.sub("", text), "utf-8")
-    build(tree, tree / "dist")
+    release_check.build(tree, tree / "dist")
     make_environment(folder)
     install(tree / "dist" / WHEEL, folder)
     return tree, folder / "bin"
@@ -206,8 +220,7 @@ version = "1"
 only-include = ["wiretape_contracts/agent_sessions"]
 """
     (tmp_path / "pyproject.toml").write_text(project + "".join(tables), "utf-8")
-    build(tmp_path, tmp_path / "dist")
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    wheel, _ = release_check.build(tmp_path, tmp_path / "dist")
     install(wheel, programs.parent)
 
     command = [programs / "wiretape", "contract", "test", "agent-sessions"]
