@@ -281,9 +281,12 @@ export class App {
 
   fillRow(cells, item, node) {
     fillRow(cells, item, node, this.timeline, this.list.wide);
-    const isNext = this.next && this.next.exchange === this.head.exchange && item.row.event === this.next.event && item.kind !== "delta";
+    const { next } = this;
+    const [first, last] = item.kind === "delta" ? [item.event, item.event] : [item.row.event, item.row.last_event ?? item.row.event];
+    const isNext = next && next.exchange === this.head.exchange && first <= next.event && next.event <= last;
     node.classList.toggle("next", Boolean(isNext));
     node.classList.toggle("unreleased", this.isUnreleased(item));
+    node.classList.toggle("breakpoint", Boolean(this.playhead && item.kind !== "delta" && this.playhead.stopsAt(item.row, this.head)));
   }
 
   /** Whether a replay is still to send an item of the timeline. */
@@ -292,7 +295,7 @@ export class App {
     if (!next || head.exchange < next.exchange || item.kind === "side") return false;
     if (head.exchange > next.exchange) return isSameChannel(head, this.recording.exchanges.find((one) => one.exchange === next.exchange));
     if (item.kind === "delta") return item.event >= next.event;
-    return item.row.event === undefined ? item.at >= this.timeline.rows.findIndex((row) => (row.last_event ?? row.event) >= next.event) : (item.row.last_event ?? item.row.event) >= next.event;
+    return item.row.event === undefined ? item.at >= this.timeline.rows.findIndex((row) => (row.last_event ?? row.event) >= next.event) : item.row.event >= next.event;
   }
 
   /** Mark the row that a replay sends next: `{exchange, event}`, or null. */

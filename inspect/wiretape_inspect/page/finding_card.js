@@ -115,7 +115,7 @@ export function findingList(findings, place, go) {
     const where = element("span", { class: "dim", text: place(one) });
     const text = element("span", { class: "found-words" }, `${printable(one.code)}: `, ...codeText(one.message));
     const button = { type: "button", class: "found-item", onclick: () => go(one) };
-    list.append(element("li", null, element("button", button, severityMark(one.severity), where, text)));
+    list.append(element("li", null, element("button", button, severityMark(one.severity), where, " ", text)));
   }
   return list;
 }

@@ -17,7 +17,7 @@ export function watchKeys(app) {
     if (INPUTS.test(event.target.tagName)) return;
     if (event.key.startsWith("Arrow") && !event.target.closest(".list")) return;
     // Enter and Space press a focused button.
-    if ([" ", "Enter"].includes(event.key) && event.target.closest("button, [role=separator], a")) return;
+    if ([" ", "Enter"].includes(event.key) && event.target.closest("button, summary, [role=separator], a")) return;
     const action = actions[event.key] || (app.playhead && app.playhead.keys()[event.key]);
     if (!action) return;
     event.preventDefault();

@@ -2,11 +2,11 @@
 
 import { bytesOf } from "./recorded_answers.js";
 import { byId, codeText, element, setClass, setText, severityMark } from "./dom.js";
-import { formatDuration, formatNumber, formatSize, printable, shorten, shortenNumber } from "./format.js";
+import { formatCount, formatDuration, formatNumber, formatSize, printable, shorten, shortenNumber } from "./format.js";
 import { parseJson } from "./json.js";
 import { eventLink } from "./navigation.js";
 import { announce, showError } from "./notices.js";
-import { allVocabularies, labelOf } from "./vocabulary.js";
+import { allVocabularies, channelOf, keyOf, labelOf, matchesType } from "./vocabulary.js";
 
 const NEXT_BYTES = 160;
 const MOST_NOTICES = 3;
@@ -29,6 +29,10 @@ export class Playhead {
     const host = byId("playhead");
     host.hidden = false;
     host.replaceChildren(...this.parts());
+    host.addEventListener("keydown", (event) => {
+      const open = event.key === "Escape" && host.querySelector("details[open]");
+      if (open) { event.preventDefault(); open.open = false; open.firstChild.focus(); }
+    });
     this.refresh().catch((error) => showError(error.message));
     const stream = app.source.replay.listen();
     stream.addEventListener("playhead", (event) => this.receive(parseJson(event.data)));
@@ -41,7 +45,6 @@ export class Playhead {
     this.picker = element("select", { "aria-label": "Channel", hidden: true });
     this.picker.addEventListener("change", () => { this.channel = this.picker.value; this.draw(); });
     this.status = element("span", { class: "play-status", role: "status" });
-    this.bar = element("progress", { max: 1, value: 0, "aria-label": "Position of the playhead" });
     this.count = element("span", { class: "count" });
     this.next = element("span", { class: "play-next" });
     this.streams = element("ul", { class: "clients", "aria-label": "Waiting clients" });
@@ -51,17 +54,19 @@ export class Playhead {
     this.runButton = button("▶ Run", "Run or pause (Space)", () => this.runOrPause());
     this.stepButtons = [
       button("Step", "Step: send one event (.)", () => this.step("event")),
-      button("Step durable", "Step to the next durable event (>)", () => this.step("durable")),
-      button("Step finding", "Step to the next event with a finding", () => this.step("finding")),
+      button("to durable", "Step to the next durable event (>)", () => this.step("durable")),
+      button("to finding", "Step to the next event with a finding", () => this.step("finding")),
     ];
     const reset = button("Reset", "Go back to the beginning; breakpoints stay", () => this.post("reset", {}));
     this.breakpoints = element("ul", { class: "breakpoints", "aria-label": "Breakpoints" });
-    const moves = [this.picker, this.runButton, ...this.stepButtons, reset, this.followButton];
-    const state = [this.status, this.bar, this.count, this.next];
+    this.points = element("summary");
+    this.clients = element("summary");
     return [
-      element("div", { class: "play-row" }, ...moves, ...state),
-      element("div", { class: "play-row breaks" }, this.breakpoints, this.breakpointForm()),
-      this.streams,
+      element(
+        "div", { class: "play-row" }, this.picker, this.runButton, ...this.stepButtons, this.followButton, this.status, this.count, this.next,
+        element("details", { name: "play", class: "popover" }, this.points, element("div", null, this.breakpoints, this.breakpointForm())),
+        element("details", { name: "play", class: "popover" }, this.clients, element("div", null, this.streams)), reset,
+      ),
       this.notices,
     ];
   }
@@ -118,7 +123,8 @@ export class Playhead {
     this.update(await this.app.source.replay.state());
   }
 
-  update({ channels = [] }) {
+  update({ channels = [], speed = 1 }) {
+    this.speed = speed === "max" ? "without delays" : `${speed}×`;
     for (const one of channels) this.channels.set(one.channel, one);
     if (!this.state && this.channels.size) this.channel = this.channels.keys().next().value;
     this.isLoaded = true;
@@ -214,9 +220,7 @@ export class Playhead {
     setText(this.runButton, this.isStopped ? "▶ Run" : "❚❚ Pause");
     setText(this.status, STATUSES[state.status] || printable(state.status));
     setClass(this.status, `play-status ${state.status}`);
-    this.bar.max = Math.max(state.length, 1);
-    this.bar.value = state.position;
-    setText(this.count, `${formatNumber(state.position)} / ${formatNumber(state.length)} · ${formatDuration(state.time_ms * 1e6)}`);
+    setText(this.count, `${formatNumber(state.position)} / ${formatNumber(state.length)} · ${formatDuration(state.time_ms * 1e6)} · ${this.speed}`);
     this.drawNext(state.next);
     this.drawStreams(state);
     this.drawBreakpoints(state);
@@ -246,6 +250,7 @@ export class Playhead {
   /** The clients that wait for the playhead, each with the bytes that it receives next. */
   drawStreams({ streams, position, next }) {
     const all = Array.isArray(streams) ? streams : [];
+    setText(this.clients, all.length ? formatCount(all.length, "client") : "no client");
     const name = JSON.stringify([all, position, next]);
     if (this.drawnStreams === name) return;
     this.drawnStreams = name;
@@ -277,9 +282,11 @@ export class Playhead {
 
   drawBreakpoints({ breakpoints, stopped_by: stoppedBy }) {
     const points = Array.isArray(breakpoints) ? breakpoints : [];
+    setText(this.points, points.length ? `● ${formatCount(points.length, "breakpoint")}` : "Breakpoints");
     const name = JSON.stringify([points, stoppedBy]);
     if (this.drawnBreakpoints === name) return;
     this.drawnBreakpoints = name;
+    this.app.list.draw();
     this.breakpoints.replaceChildren(...points.map((point) => {
       const text = conditionsOf(point).map(([name, value]) => `${name} ${shorten(value, 60) || "any"}`).join(", ");
       const isReached = JSON.stringify(stoppedBy) === JSON.stringify(point);
@@ -287,6 +294,18 @@ export class Playhead {
       const remove = element("button", { type: "button", class: "drop", text: "✕", "aria-label": `Remove the breakpoint ${text}`, onclick: () => this.removeBreakpoint(point) });
       return element("li", { class: isReached ? "stopped" : "" }, sign, text, remove);
     }));
+  }
+
+  /** Whether a breakpoint stops before a row. */
+  stopsAt(row, head) {
+    const points = this.state && Array.isArray(this.state.breakpoints) ? this.state.breakpoints : [];
+    if (!row.event || (channelOf(head) ?? this.channel) !== this.channel) return false;
+    return points.some(({ type, sequence, keys, finding }) => (
+      (type === null || matchesType([type], row.type || ""))
+      && (sequence === null || row.sequence === sequence)
+      && (keys === null || Object.entries(keys).every(([name, key]) => keyOf(row, name) === key))
+      && (finding === null || (row.findings || []).some((one) => one.code.startsWith(finding)))
+    ));
   }
 
   /** Mark the next event in the timeline, and go there whenever the playhead stops. */

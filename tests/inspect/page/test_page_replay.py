@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientSession
 from playwright.async_api import expect
+from tables import read_data
 
 from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 from wiretape_replay import ReplayOptions, serve_replay
@@ -80,9 +81,11 @@ async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(
         await expect(shown.page.locator("#timeline .row:visible:not(.unreleased):not(.list-head) .n")).to_have_text("1")
         line = shown.page.locator("#strip .play-cursor")
         assert float(await line.get_attribute("x1")) > 12
+        await bar.get_by_text("Breakpoints", exact=True).click()
         await bar.get_by_role("textbox", name="Break before").fill("message.completed")
         await shown.keys("Enter")
         await expect(bar.locator(".breakpoints li")).to_contain_text("type message.completed")
+        await expect(shown.page.locator("#timeline .row.breakpoint:visible .n")).to_have_text("40")
         await shown.page.locator("#timeline .list").focus()
         await shown.keys(" ")
         await expect(bar.locator(".play-status")).to_have_text("at a breakpoint")
@@ -91,9 +94,24 @@ async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(
         await expect(shown.chosen().locator(".type")).to_have_text("message.completed")
         await bar.get_by_role("button", name="Remove the breakpoint").click()
         await expect(bar.locator(".breakpoints li")).to_have_count(0)
+        await bar.get_by_text("Breakpoints", exact=True).focus()
+        await shown.keys("Escape")
+        await expect(bar.get_by_role("textbox", name="Break before")).to_be_hidden()
         await bar.get_by_role("button", name="Step: send one event").click()
         await client.has(40)
         assert client.events[-1] == "message.completed"
+
+
+async def test_bar_leaves_room_for_the_rows_and_dims_those_to_come(replaying):
+    async with replaying("#x=2&e=1") as (_, shown, bar):
+        await shown.page.set_viewport_size({"width": 1100, "height": 700})
+        await expect(bar.locator(".play-next")).to_contain_text("run.started")
+        await expect(shown.rows()).to_have_count(7)
+        await expect(bar.locator(".count")).to_have_text("0 / 44 · 0.0 ms · without delays")
+        found = await shown.page.evaluate(read_data(__file__, "layout.js"))
+        assert (found["firstRow"] <= 160, found["cut"]) == (True, [])
+        texts = shown.page.locator("#timeline .row.unreleased:visible span")
+        assert len(set(await texts.evaluate_all("all => all.map((one) => getComputedStyle(one).color)"))) == 1
 
 
 async def test_breakpoint_and_seek_use_the_selected_event(replaying):
@@ -140,9 +158,12 @@ async def test_replay_is_stepped_with_the_keyboard_and_has_accessible_names(repl
         await expect(bar.locator(".count")).to_contain_text("1 / ")
         await bar.get_by_role("button", name="Step to the next event with a finding").focus()
         await shown.keys("Tab")
-        await expect(bar.get_by_role("button", name="Go back to the beginning")).to_be_focused()
+        await expect(bar.get_by_role("button", name="Follow")).to_be_focused()
+        await bar.get_by_role("button", name="Go back to the beginning").focus()
         await shown.keys("Enter")
         await expect(bar.locator(".count")).to_contain_text("0 / ")
+        await bar.get_by_text("Breakpoints", exact=True).focus()
+        await shown.keys("Enter")
         await bar.get_by_role("textbox", name="Break before").fill("run.*")
         await shown.keys("Enter")
         await expect(bar.get_by_role("button", name="Remove the breakpoint type run.*")).to_be_visible()
