@@ -30,7 +30,19 @@ FLAGS = (
 VIEWPORT = {"width": 1280, "height": 800}
 TIMEOUT_MS = 45_000
 expect.set_options(timeout=TIMEOUT_MS)
-CONTROLS = {"button", "tab", "searchbox", "textbox", "combobox", "option", "grid", "separator", "tabpanel", "dialog"}
+CONTROLS = {
+    "button",
+    "tab",
+    "searchbox",
+    "textbox",
+    "combobox",
+    "option",
+    "grid",
+    "separator",
+    "tabpanel",
+    "dialog",
+    "DisclosureTriangleGrouped",
+}
 
 
 @dataclass
