@@ -96,6 +96,7 @@ _TABLE = {
         "import": (f"{_INSPECT}.import_recording:import_", "Create a recording from a file in another format."),
         "merge": (f"{_INSPECT}.merge:merge", "Merge several recordings into one."),
         "trim": (f"{_INSPECT}.trim:trim", "Make a smaller or redacted copy of a recording."),
+        "tape": (f"{_INSPECT}.tape:tape", "Rewrite tapes, so that recording again gives a small diff."),
         "recover": (f"{_INSPECT}.recover:recover", "Save whatever can be read from a damaged recording."),
         "datasette": (f"{_INSPECT}.datasette:datasette", "Prepare a recording for datasette."),
     },

@@ -11,10 +11,11 @@ from wiretape.json_path import Difference, JsonPath
 from wiretape.observations import BytesArrived, Headers, Side
 from wiretape.patterns import MISSING
 from wiretape.recording import Exchange, Recording
+from wiretape.recording.varying_values import is_id_name
 from wiretape_inspect.diff.alignment import Key, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff
 from wiretape_inspect.diff.stream_diff import StreamItems, comparable_document, compare_events, compare_texts
-from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, may_be_id, without_fingerprints
+from wiretape_inspect.diff.value_comparison import ValueComparison, may_be_id, without_fingerprints
 
 _DEFAULTS = DiffOptions()
 _RESPONSE_HEADERS = ("content-type", RETRY_AFTER.lower())

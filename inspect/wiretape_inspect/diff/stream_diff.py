@@ -18,10 +18,11 @@ from wiretape.json_codec import UnreadableJson, members_of, read_json
 from wiretape.json_path import Difference, JsonPath
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
+from wiretape.recording.varying_values import is_id_name
 from wiretape.sse import FrameKind
 from wiretape_inspect.diff.alignment import Key, find_delays, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffLocation, DiffOptions, ExchangeDiff, Kind
-from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, is_time
+from wiretape_inspect.diff.value_comparison import ValueComparison, is_time
 from wiretape_inspect.view.timeline_rows import Keys
 
 MAX_TEXT_LENGTH = 1_000_000

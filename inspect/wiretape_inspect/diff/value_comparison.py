@@ -7,6 +7,7 @@ from typing import Any
 from wiretape.http_headers import RETRY_AFTER
 from wiretape.json_path import Difference, differences
 from wiretape.recording import REDACTED_PATTERN
+from wiretape.recording.varying_values import is_id_name
 from wiretape_inspect.diff.diff_model import DiffOptions
 
 _FINGERPRINT = re.compile(REDACTED_PATTERN)
@@ -15,12 +16,6 @@ _WAIT = RETRY_AFTER.lower()
 _TIME_NAMES = frozenset({"time", "timestamp", "date", _WAIT, _WAIT.replace("-", "_")})
 _WORD_BOUNDARY = re.compile(r"([^\w-]+)")
 _WORDS_OR_VERSION = re.compile(r"v\d+|[A-Za-z]+(?:[_.-][A-Za-z]+)*")
-
-
-@lru_cache(4096)
-def is_id_name(name: str) -> bool:
-    """Whether a JSON member of this name holds an id or a list of ids."""
-    return name == "id" or name.endswith(("_id", "_ids"))
 
 
 def may_be_id(segment: str) -> bool:

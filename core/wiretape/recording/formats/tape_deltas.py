@@ -107,9 +107,9 @@ def read_deltas(
             sizes = [len(line.text)] if isinstance(line.sizes, UnsetType) else line.sizes
             count = _count_deltas(line, sizes)
             size.add(count, len(encoder.encode(number, "")))
-            times: list[Any] = [(UNSET, count)] if isinstance(line.after, UnsetType) else line.after
+            times = chain(_expand(() if isinstance(line.after, UnsetType) else line.after), repeat(UNSET))
             begin = 0
-            for characters, after in zip(_expand(sizes), _expand(times), strict=True):
+            for characters, after in zip(_expand(sizes), times, strict=False):
                 after_ns = nanoseconds(after, source, (*at, "after"), STEP_NS)
                 yield after_ns, encoder.encode(number, line.text[begin : begin + characters])
                 begin, number = begin + characters, number + 1
@@ -125,9 +125,9 @@ def _count_deltas(line: DeltasLine, sizes: Iterable[Any]) -> int:
         raise ValueError(
             f"expected sizes of 0 or more with a sum of {len(line.text)}, the length of the text, got {length}"
         )
-    times = count if isinstance(line.after, UnsetType) else sum(max(0, often) for _, often in _counted(line.after))
-    if times != count:
-        raise ValueError(f"expected {count_of(count, 'time')} in `after`, one for each delta, got {times}")
+    times = 0 if isinstance(line.after, UnsetType) else sum(max(0, often) for _, often in _counted(line.after))
+    if times > count:
+        raise ValueError(f"expected up to {count_of(count, 'time')} in `after`, one for each delta, got {times}")
     return count
 
 
@@ -219,8 +219,8 @@ def _describe_line(parts: list[tuple[str, int]]) -> Description:
     line: Description = {"text": "".join(texts)}
     if len(texts) > 1:
         line["sizes"] = _fold(map(len, texts))
-    if set(times) != {STEP_NS}:
-        line["after"] = _fold(map(format_seconds, times))
+    if given := next((times[:end] for end in range(len(times), 0, -1) if times[end - 1] != STEP_NS), ()):
+        line["after"] = _fold(map(format_seconds, given))
     return line
 
 

@@ -84,7 +84,8 @@ def _describe_header(recording: Recording) -> Description:
         "upstream": info.upstream,
     }
     if info.started_unix_ns:
-        header["started"] = Plain(f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z")
+        part = f".{fraction:09d}".rstrip("0") if fraction else ""
+        header["started"] = Plain(f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}{part}Z")
     if info.tool != DEFAULT_TOOL or not _ends_by_default(recording):
         header["ended"] = None if info.ended_ns is None else format_seconds(info.ended_ns)
         header["tool"] = info.tool
