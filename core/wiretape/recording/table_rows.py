@@ -246,7 +246,7 @@ class OpenExchange:
             "ended_ns": ended.time_ns if ended else None,
             "contract": found.contract.name if found else None,
             "operation": found.operation.name if found else None,
-            "channel": found.channel if found else None,
+            "channel": found.channel if found else contracts.channel_in(request.target),
             "cursor": found.operation.cursor.read(request) if found and found.operation.cursor else None,
             **dict(zip(KEY_COLUMNS, keys, strict=True)),
             "request_bytes": self.stored[Side.REQUEST],

@@ -139,6 +139,7 @@ class LiveUpdates:
         self._settled = rows
         self._last_exchange = 0
         self._open: dict[int, Exchange] = {}
+        self._channels: frozenset[str] = frozenset()
         self._codes: set[str] = set()
         self._sent_id = ""
 
@@ -146,8 +147,11 @@ class LiveUpdates:
         """Yield the messages; `is_recording` tells whether a recorder held the lock before the file was opened."""
         until = recording.tail_position()
         watched = recording.exchange(self.number) if self.number is not None else None
-        for exchange in self._changed_exchanges(recording):
-            yield self._message("exchange", dump_json(timeline_json.listed_exchange(recording, exchange)))
+        changed = list(self._changed_exchanges(recording))
+        self._channels |= timeline_json.channels_of(changed)
+        for exchange in changed:
+            listed = timeline_json.listed_exchange(recording, exchange, self._channels)
+            yield self._message("exchange", dump_json(listed))
         yield from self._findings(recording, watched, until)
         self._since = until
         if self._id != self._sent_id:

@@ -157,12 +157,12 @@ export class App {
     const box = byId("elsewhere");
     this.sidebar.changed();
     const { exchanges, matches } = matchCounts.elsewhere(head ? head.exchange : null);
-    box.hidden = !matchCounts.filter || (!exchanges && !matchCounts.isBusy && this.recording.exchanges.length < 2);
+    box.hidden = !matchCounts.filter || (!exchanges && !matchCounts.isBusy);
     if (box.hidden) return;
     const next = matchCounts.after(head.exchange);
     const text = exchanges
       ? `${formatCount(matches, "match")} in ${formatCount(exchanges, "other exchange")}${matchCounts.isBusy ? " so far" : ""}. `
-      : matchCounts.isBusy ? "Searching the other exchanges …" : "No matches in other exchanges.";
+      : "Searching the other exchanges …";
     const go = () => this.navigation.goExchange(next);
     box.replaceChildren(text, ...(next === null ? [] : [element("button", { type: "button", class: "link", text: `Go to #${next}`, onclick: go })]));
   }

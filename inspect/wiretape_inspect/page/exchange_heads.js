@@ -8,13 +8,18 @@ export function pathOf(head) {
   return `${head.method} ${head.target}`;
 }
 
-/** The path without its query, and with `…` in place of ids; with `isNarrow`, only its end: `…/events/stream`. */
-export function shortPath(head, isNarrow) {
-  const ids = [channelOf(head), ...vocabularyOf(head).entities.map((one) => keyOf(head, one.name))].filter((id) => id);
-  const isId = (part) => ids.includes(part) || /^(?=.*\d).{8,}$/.test(part);
-  const parts = head.target.replace(/[?#][^]*$/, "").split("/").map((part) => (isId(part) ? "…" : part));
-  if (!isNarrow || parts.length < 4) return parts.join("/");
-  return `…/${parts.slice(-2).join("/")}`.replace("…/…", "…");
+/** The path without its query, from the channel on, and with the ends of other ids: `/runs/…n_0042/cancel`. */
+export function shortPath(head) {
+  const parts = head.target.replace(/[?#][^]*$/, "").split("/");
+  const ids = vocabularyOf(head).entities.map((one) => keyOf(head, one.name));
+  const isId = (part) => ids.includes(part) || part === channelOf(head) || /^(?=.*\d).{8,}$/.test(part);
+  const at = parts.slice(0, -1).indexOf(channelOf(head));
+  return (at < 0 ? parts : ["", ...parts.slice(at + 1)]).map((part) => (isId(part) ? endOfId(part) : part)).join("/");
+}
+
+/** What distinguishes an id from others of its kind. */
+export function endOfId(id) {
+  return id.length > 7 ? `…${id.slice(-6)}` : id;
 }
 
 /** The cursor of the request; null if it has none. */

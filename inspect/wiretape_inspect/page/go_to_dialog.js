@@ -23,7 +23,7 @@ export function showGoToDialog(app) {
   input.focus();
 }
 
-/** The exchange and the event of `42` (a sequence), `#57` (an event), `2:57` or an SSE id; else a problem. */
+/** The exchange and the event of `42` (a sequence, or else an event), `#57` (an event), `2:57` or an SSE id; else a problem. */
 function findPlace({ recording, timeline, view }, text) {
   if (!text) return { problem: "Enter a sequence, an event or an id." };
   const location = /^(\d{1,12}):(\d{1,12})$/.exec(text);
@@ -34,13 +34,17 @@ function findPlace({ recording, timeline, view }, text) {
   const number = /^#(\d{1,12})$/.exec(text);
   if (number) {
     const event = Number(number[1]);
-    const contains = (row) => row.event <= event && event <= (row.last_event ?? row.event);
-    return allRows.some(contains) ? { exchange: view.x, event } : { problem: missing(`event ${event}`) };
+    return hasEvent(event) ? { exchange: view.x, event } : { problem: missing(`event ${event}`) };
   }
   const rows = allRows.filter((row) => row.row === "event");
   const found = rows.find((row) => row.id === text) || rows.find((row) => row.sequence !== null && String(row.sequence) === text);
   if (found) return { exchange: view.x, event: found.event };
-  return { problem: missing(/^-?\d+$/.test(text) ? `sequence ${text}` : `id ${shorten(text, 60)}`) };
+  if (/^\d{1,12}$/.test(text) && hasEvent(Number(text))) return { exchange: view.x, event: Number(text) };
+  return { problem: missing(/^-?\d+$/.test(text) ? `sequence or event ${text}` : `id ${shorten(text, 60)}`) };
+
+  function hasEvent(event) {
+    return allRows.some((row) => row.event <= event && event <= (row.last_event ?? row.event));
+  }
 
   function missing(name) {
     if (!timeline) return "This recording has no exchanges yet.";

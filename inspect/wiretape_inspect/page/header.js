@@ -32,7 +32,7 @@ export function showHeader(app) {
 function showExchange(head, timeline) {
   byId("exchange").replaceChildren(
     element("span", { class: "number", text: `#${head.exchange}` }), " ",
-    element("span", { class: "path", text: shorten(`${head.method} ${shortPath(head, innerWidth < WIDE)}`, 300), title: printable(pathOf(head)) }),
+    element("span", { class: "path", text: shorten(innerWidth < WIDE ? `${head.method} ${shortPath(head)}` : pathOf(head).replace(/\?.*/s, ""), 300), title: printable(pathOf(head)) }),
   );
   byId("facts").replaceChildren(
     element("span", { class: statusClass(head), text: head.status === null ? "no response" : String(head.status) }),

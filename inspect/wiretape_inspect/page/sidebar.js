@@ -1,7 +1,7 @@
 // The sidebar: all exchanges, to sort, to search and to choose from.
 
 import { byId, element, onNextFrame, setClass, setText } from "./dom.js";
-import { isCutOff, shortPath, statusClass } from "./exchange_heads.js";
+import { endOfId, isCutOff, shortPath, statusClass } from "./exchange_heads.js";
 import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
@@ -21,8 +21,8 @@ const SORTS = {
   channel: [(head) => channelOf(head) || ""],
 };
 const COLUMNS = [
-  ["n", "#"], ["method", "method"], ["path", "path"], ["status", "status"], ["matches", "matches"], ["events", "events"],
-  ["duration", "duration"], ["channel", ""], ["marks", "findings"],
+  ["n", "#"], ["channel", ""], ["method", "method"], ["path", "path"], ["status", "status"], ["matches", "matches"],
+  ["events", "events"], ["duration", "duration"], ["marks", "findings"],
 ];
 
 /** What people call the channels of the recording. */
@@ -37,7 +37,7 @@ export class Sidebar {
     this.list = new VirtualList(host, {
       label: "Exchanges", height: ROW_HEIGHT,
       columns: COLUMNS.map(([name, label]) => ({ name, label: label || channelTitle() })),
-      fill: (cells, head, node) => this.fillRow(cells, head, node),
+      fill: (cells, head, node, index) => this.fillRow(cells, head, node, index),
       chosen: (index) => this.choose(index),
       opened: () => app.focusList(),
       sorted: (name) => this.sortBy(name),
@@ -48,6 +48,8 @@ export class Sidebar {
     this.list.root.addEventListener("keydown", (event) => {
       if (event.key === "Enter") { event.stopPropagation(); app.focusList(); }
     });
+    this.channels = byId("channels");
+    this.channels.addEventListener("change", () => this.update());
     byId("only-matches").addEventListener("click", () => { this.onlyMatches = !this.onlyMatches; this.update(); });
     /** Show exchanges, findings or counts that have changed. */
     this.changed = onNextFrame(() => this.update());
@@ -72,13 +74,15 @@ export class Sidebar {
   update() {
     const { app, list } = this;
     this.byExchange = groupByExchange(app.recording.findings);
-    const longest = app.recording.exchanges.reduce((most, head) => Math.max(most, shortPath(head, true).length), 0);
-    byId("sidebar").style.setProperty("--longest", longest);
+    const longest = app.recording.exchanges.reduce((most, head) => Math.max(most, shortPath(head).length), 0);
     const isFiltering = app.matchCounts.filter !== "";
     const isSelecting = isFiltering && this.onlyMatches && app.matchCounts.counts.size > 0;
     const words = this.search.toLowerCase().split(/\s+/).filter((word) => word);
+    this.listChannels();
+    byId("sidebar").style.setProperty("--longest", longest + (this.channels.hidden ? 0 : 8));
+    const channel = this.channels.value;
     const shown = app.recording.exchanges.filter((head) => (
-      this.meets(head, words) && !(isSelecting && !this.matchesOf(head))
+      this.meets(head, words) && !(isSelecting && !this.matchesOf(head)) && (!channel || channelOf(head) === channel)
     ));
     const [key] = SORTS[this.sort];
     const keys = new Map(shown.map((head) => [head, key(head, this)]));
@@ -87,8 +91,27 @@ export class Sidebar {
     list.root.classList.toggle("filtering", isFiltering);
     list.markSorted(this.sort, this.descending);
     list.show(shown, shown.indexOf(this.shown));
+    // Whoever searches or sorts keeps the exchange that is shown in sight.
+    const order = `${words} ${isSelecting} ${channel} ${this.sort} ${this.descending}`;
+    if (order !== this.order && list.selected >= 0) list.select(list.selected, { middle: true });
+    else if (order !== this.order) list.scroller.scrollTop = 0;
+    this.order = order;
     this.showCounts(shown, isFiltering);
     this.showNothing(!shown.length && words.length > 0);
+  }
+
+  /** The channels to choose from, if there are several, with the number of their exchanges. */
+  listChannels() {
+    const counts = new Map();
+    for (const head of this.app.recording.exchanges) counts.set(channelOf(head), (counts.get(channelOf(head)) || 0) + 1);
+    counts.delete(null);
+    this.channels.hidden = counts.size < 2;
+    this.list.root.classList.toggle("several", counts.size > 1);
+    const options = [["", `All ${formatCount(counts.size, channelTitle())}`], ...[...counts].map(([id, count]) => [id, `${shorten(id, 40)} · ${formatNumber(count)}`])];
+    if (this.options === String(options)) return;
+    this.options = String(options);
+    const chosen = this.channels.value;
+    this.channels.replaceChildren(...options.map(([value, text]) => element("option", { value, text, selected: value === chosen })));
   }
 
   /** What was searched for may be in an event, where only the filter finds it. */
@@ -99,14 +122,14 @@ export class Sidebar {
     const text = this.search.trim();
     const go = () => { this.search = this.input.value = ""; this.onlyMatches = true; this.update(); this.app.go({ q: quoted(text) }, true); };
     const button = element("button", { type: "button", class: "link", text: `Search all events for “${shorten(text, 40)}”`, onclick: go });
-    box.replaceChildren("No exchange has this in its head. ", button);
+    box.replaceChildren(`No exchange matches “${shorten(text, 40)}”. `, button);
   }
 
   showCounts(shown, isFiltering) {
     const all = this.app.recording.exchanges.length;
     setText(byId("exchange-count"), shown.length === all ? formatNumber(all) : `${formatNumber(shown.length)} / ${formatNumber(all)}`);
     const button = byId("only-matches");
-    button.hidden = !isFiltering;
+    button.hidden = !isFiltering || !this.app.matchCounts.counts.size;
     button.setAttribute("aria-pressed", this.onlyMatches);
     setText(button, `Only ${formatCount(this.app.matchCounts.counts.size, "exchange")} with matches`);
   }
@@ -117,17 +140,19 @@ export class Sidebar {
     const text = [
       head.method, head.target, channelOf(head), head.ending_label, head.stream ? "stream" : "", ...found.map((one) => one.code),
     ].join(" ").toLowerCase();
-    return words.every((word) => {
-      if (/^#\d+$/.test(word)) return head.exchange === Number(word.slice(1));
-      return /^[1-5]\d\d$/.test(word) ? head.status === Number(word) : text.includes(word);
-    });
+    // An exchange has one status: several are alternatives.
+    const statuses = words.filter((word) => /^[1-5](\d\d|xx)$/.test(word));
+    const isStatus = (word) => String(head.status) === word || (word.endsWith("xx") && String(head.status).startsWith(word[0]));
+    if (statuses.length && !statuses.some(isStatus)) return false;
+    return words.filter((word) => !statuses.includes(word)).every((word) => (
+      /^#\d+$/.test(word) ? head.exchange === Number(word.slice(1)) : text.includes(word)
+    ));
   }
 
   sortBy(name) {
     this.descending = this.sort === name ? !this.descending : Boolean(SORTS[name][1]);
     this.sort = name;
     this.update();
-    this.list.scroller.scrollTop = 0;
   }
 
   /** Mark the exchange that is shown, and scroll to it. */
@@ -160,21 +185,22 @@ export class Sidebar {
     }
   }
 
-  fillRow(cells, head, node) {
+  fillRow(cells, head, node, index) {
     const isNarrow = this.list.wide < WIDTH_FOR_ALL;
-    setClass(node, `row${head.stream ? " stream" : ""}`);
+    const before = this.sort === "channel" && this.list.items[index - 1];
+    setClass(node, `row${head.stream ? " stream" : ""}${before && channelOf(before) !== channelOf(head) ? " next-group" : ""}`);
     const isCut = isCutOff(head);
     node.title = printable(`${head.method} ${head.target}${isCut ? ` · ${head.ending_label}` : ""}`);
     setText(cells.n, String(head.exchange));
     setText(cells.method, shorten(head.method, 12));
-    setText(cells.path, shorten(shortPath(head, isNarrow), 300));
+    setText(cells.path, shorten(shortPath(head), 300));
     setText(cells.status, `${head.status ?? "---"}${isCut ? "✕" : ""}`);
     setClass(cells.status, isCut ? "status bad" : statusClass(head));
     const matches = this.matchesOf(head);
     setText(cells.matches, matches ? formatNumber(matches) : "");
     setText(cells.events, head.events === null ? "" : formatNumber(head.events));
     setText(cells.duration, durationOf(head) === null ? "open" : formatDuration(durationOf(head)));
-    setText(cells.channel, shorten(channelOf(head) || "", 60));
+    setText(cells.channel, shorten(endOfId(channelOf(head) || ""), 60));
     fillMarks(cells.marks, this.findingsOf(head), isNarrow ? 0 : 1);
   }
 }

@@ -69,7 +69,7 @@ export class Waterfall {
 
 /** What a bar stands for, in one line. */
 export function barText(head) {
-  const parts = [`#${head.exchange} ${head.method} ${shortPath(head, true)}`, head.status === null ? "no response" : String(head.status)];
+  const parts = [`#${head.exchange} ${head.method} ${shortPath(head)}`, head.status === null ? "no response" : String(head.status)];
   if (head.ended_ns !== null) parts.push(formatDuration(head.ended_ns - head.time_ns));
   return printable(parts.join(" · "));
 }

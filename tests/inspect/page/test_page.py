@@ -71,6 +71,7 @@ async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shar
         for place, parts in (
             ("3", ["x=2", "e=40"]),
             ("#20", ["x=2", "e=20", "open=e3"]),
+            ("21", ["x=2", "e=21", "open=e3"]),
             ("e2", ["x=2", "e=2", "open=e3"]),
             ("3:1", ["x=3", "e=1"]),
         ):
@@ -82,7 +83,7 @@ async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shar
         await shown.keys("g")
         await shown.page.keyboard.type("99")
         await shown.keys("Enter")
-        await expect(shown.page.locator("#place-error")).to_have_text("Exchange 3 has no sequence 99.")
+        await expect(shown.page.locator("#place-error")).to_have_text("Exchange 3 has no sequence or event 99.")
 
 
 async def test_going_to_an_event_of_a_closed_run_opens_the_run_at_the_event(debugging, session):

@@ -42,7 +42,15 @@ async def test_sidebar_is_hidden_shown_and_searched_by_status_method_and_finding
         await expect(shown.page.locator("#sidebar")).to_be_hidden()
         await sidebar.find("")
         await sidebar.has("n", "1", "2", "3", "4", "5", "6")
-        for text, numbers in (("429", "3"), ("post", "134"), ("#6", "6"), ("dur004", "5"), ("stream s1", "25")):
+        for text, numbers in (
+            ("429", "3"),
+            ("429 409", "34"),
+            ("4xx", "346"),
+            ("post", "134"),
+            ("#6", "6"),
+            ("dur004", "5"),
+            ("stream s1", "25"),
+        ):
             await sidebar.find(text)
             await sidebar.has("n", *numbers)
         await expect(shown.page.locator("#exchange-count")).to_have_text("2 / 6")
@@ -104,7 +112,7 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
         await shown.page.mouse.up()
         await sidebar.has("events", "", "3", "", "", "1", "")
         await expect(sidebar.rows.nth(4).locator(".duration")).to_have_text("902 ms")
-        await sidebar.has("channel", "", "s1", "", "", "s1", "")
+        await expect(sidebar.rows.nth(1).locator(".channel")).to_have_text("s1")
         await expect(sidebar.rows.nth(4).locator(".marks")).to_contain_text("DUR004")
         grip = await shown.page.locator("#exchanges .list-head .n .grip").bounding_box()
         before = await sidebar.rows.first.locator(".n").bounding_box()
@@ -114,6 +122,25 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
         await shown.page.mouse.up()
         after = await sidebar.rows.first.locator(".n").bounding_box()
         assert 30 < after["width"] - before["width"] < 50
+
+
+async def test_sessions_are_named_grouped_and_chosen(debugging, tape, message):
+    for name in ("s1", "s2"):
+        json_body = {"headers": JSON, "chunks": [(1, b'{"id": "%s"}' % name.encode())], "status": 201}
+        tape.exchange("/v1/sessions", method="POST", **json_body)
+        tape.exchange(f"/v1/sessions/{name}/runs", method="POST", **json_body)
+        tape.exchange(f"/v1/sessions/{name}/events/stream", [(1, message("run.started", id="e1", sequence=1))])
+    async with debugging(tape.close(), "#x=6") as shown:
+        sidebar = Sidebar(shown)
+        await sidebar.has("channel", "s1", "s1", "s1", "s2", "s2", "s2")
+        await sidebar.has("path", "/v1/sessions", "/runs", "/events/stream", "/v1/sessions", "/runs", "/events/stream")
+        await shown.page.get_by_role("combobox", name="Exchanges of").select_option("s2 · 3")
+        await sidebar.has("n", "4", "5", "6")
+        await shown.page.get_by_role("combobox", name="Exchanges of").select_option("All 2 sessions")
+        for _ in range(2):
+            await shown.page.get_by_role("columnheader", name="session").get_by_role("button").click()
+        await sidebar.has("n", "4", "5", "6", "1", "2", "3")
+        await expect(sidebar.rows.nth(3)).to_have_class(re.compile("next-group"))
 
 
 async def test_filter_counts_its_matches_in_each_exchange(either, recording):
@@ -131,7 +158,8 @@ async def test_filter_counts_its_matches_in_each_exchange(either, recording):
         await shown.has_hash("x=2", "q=%22opening%20hours%22")
         await expect(elsewhere).to_have_text("1 match in 1 other exchange. Go to #5")
         await shown.page.locator("#filter").fill("type:nothing")
-        await expect(elsewhere).to_have_text("No matches in other exchanges.")
+        await expect(elsewhere).to_be_hidden()
+        await expect(shown.page.locator("#only-matches")).to_be_hidden()
         await shown.page.locator("#filter").fill("kind:request")
         await expect(elsewhere).to_have_text("4 matches in 4 other exchanges. Go to #3")
         await shown.page.locator("#filter").fill("")
