@@ -250,7 +250,8 @@ def use(packages: tuple[Path, Path], pythons: list[Path], folder: Path) -> dict[
             if python in {pythons[0], pythons[-1]}:
                 began = time.monotonic()
                 for typed, *command in install_otherwise(package, python, tools, made, env):
-                    _print_row(typed, version, run(*command, "--version", env=env).splitlines()[0], began)
+                    printed = run(*command, "--version", env=env).splitlines()
+                    _print_row(typed, version, next(line for line in printed if line.startswith("wiretape ")), began)
                     began = time.monotonic()
             shutil.rmtree(made)
     return licences
