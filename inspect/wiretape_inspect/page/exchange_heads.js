@@ -41,7 +41,7 @@ export function statusClass(head) {
 }
 
 export function endingClass(head) {
-  if (!endedWell(head)) return "ending bad";
+  if (isCutOff(head)) return "ending bad";
   return head.ending === "open" ? "ending open" : "ending";
 }
 

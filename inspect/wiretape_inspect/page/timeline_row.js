@@ -2,7 +2,7 @@
 
 import { clockTime } from "./clock.js";
 import { element, setClass, setText } from "./dom.js";
-import { endedWell } from "./exchange_heads.js";
+import { isCutOff } from "./exchange_heads.js";
 import {
   SEVERITIES, SEVERITY_SIGNS, abbreviateId, formatCount, formatDuration, formatNumber, formatSize, formatTime, printable, shorten,
   shortenNumber, worstSeverity,
@@ -160,7 +160,7 @@ function endTexts(row, timeline) {
   if (row.keep_alives) parts.push(formatCount(row.keep_alives, "keep-alive"));
   if (row.undecodable) parts.push(`cannot be decoded: ${printable(row.undecodable)}`);
   if (row.detail) parts.push(shorten(row.detail, TEXT_LONGEST));
-  const bad = !endedWell(timeline.head);
+  const bad = isCutOff(timeline.head);
   return {
     kind: bad ? "end bad" : "end", n: "end", time: row.time_ns === null ? "" : clockTime(row.time_ns),
     gap: `+${formatTime(row.gap_ns)}`, type: printable(row.ending_label), text: parts.join(" · "),
