@@ -31,11 +31,6 @@ export function clockTime(nanoseconds, digits = 3) {
   return digits ? `${parts.join(":")}.${String(ticks % unit).padStart(digits, "0")}` : parts.join(":");
 }
 
-/** The day of a time, for wall-clock times: `2026-11-22`. */
-export function clockDay(nanoseconds) {
-  return new Date(wallMs(Number(nanoseconds))).toISOString().slice(0, 10);
-}
-
 function wallMs(nanoseconds) {
   const utc = clock.startedMs + nanoseconds / 1e6;
   return clock.mode === "local" ? utc - new Date(utc).getTimezoneOffset() * 60000 : utc;

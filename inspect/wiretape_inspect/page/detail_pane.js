@@ -10,7 +10,6 @@ import {
 } from "./format.js";
 import { eventLink } from "./navigation.js";
 import { longText, showPayload } from "./payload_tab.js";
-import { ruleCard } from "./rules_list.js";
 import { showState } from "./state_tab.js";
 import { findingsOf } from "./timeline.js";
 import { TABS } from "./url_state.js";
@@ -153,9 +152,7 @@ export class DetailPane {
 
   /** Show a finding of the list of all findings. */
   showFinding(found) {
-    this.shown = null;
-    byId("panel").removeAttribute("aria-labelledby");
-    this.fill((panel) => {
+    this.showContent((panel) => {
       if (!found) return;
       panel.append(findingCard(found, this.app));
       const place = found.event === null ? `exchange ${found.exchange}` : `event ${found.event} of exchange ${found.exchange}`;
@@ -166,9 +163,7 @@ export class DetailPane {
 
   /** Show what a group of findings has in common: for a rule, its explanation. */
   showGroup(title, rule) {
-    this.shown = null;
-    byId("panel").removeAttribute("aria-labelledby");
-    this.fill((panel) => panel.append(element("h2", { class: "title", text: title }), ...(rule ? [explanationList(rule)] : [])));
+    this.showContent((panel) => panel.append(element("h2", { class: "title", text: title }), ...(rule ? [explanationList(rule)] : [])));
   }
 
   /** Show what a pane in place of the timeline has selected. */
@@ -176,13 +171,6 @@ export class DetailPane {
     this.shown = null;
     byId("panel").removeAttribute("aria-labelledby");
     this.fill(fill);
-  }
-
-  /** Show a rule of the list of all rules. */
-  showRule(rule) {
-    this.shown = null;
-    byId("panel").removeAttribute("aria-labelledby");
-    this.fill((panel) => panel.append(ruleCard(rule, this.app)));
   }
 
   /** Load what an item needs: an event in full, or the bytes of an unfinished event; null if it needs nothing. */
@@ -288,33 +276,25 @@ function runFacts(row, head) {
   ];
 }
 
+/** The facts of a row that is not a message; those that it does not have are left out. */
 function otherFacts(row) {
-  const time = ["time", row.time_ns === null ? "still open" : clockTime(row.time_ns)];
-  switch (row.row) {
-    case "pause":
-      return [
-        time,
-        ["until", `${clockTime(row.until_ns)}  (${formatDuration(row.until_ns - row.time_ns)})`],
-        ["keep-alives", formatNumber(row.keep_alives)],
-        ["comment", row.comment ? code(row.comment) : null],
-        ["longest silence", formatDuration(row.silence_ns)],
-      ];
-    case "end":
-      return [
-        time,
-        ["ending", printable(row.ending_label)],
-        ["detail", row.detail ? shorten(row.detail, 1000) : null],
-        ["durable", formatNumber(row.durable)],
-        ["deltas", formatNumber(row.deltas)],
-        ["other", formatNumber(row.ephemeral)],
-        ["keep-alives", formatNumber(row.keep_alives)],
-        ["not decoded", row.undecodable ? printable(row.undecodable) : null],
-      ];
-    case "omitted":
-      return [["events", `${formatNumber(row.first)} to ${formatNumber(row.last)}, which are not near a finding`]];
-    case "lost":
-      return [time, ["bytes", formatNumber(row.count)], ["from", formatNumber(row.start)], ["reason", printable(row.why)]];
-    default:
-      return [time, ["bytes", `${formatNumber(row.start)}–${formatNumber(row.end)}`], ["begins with", code(row.preview)]];
-  }
+  if (row.row === "omitted") return [["events", `${formatNumber(row.first)} to ${formatNumber(row.last)}, which are not near a finding`]];
+  const number = (value) => (value === undefined ? null : formatNumber(value));
+  return [
+    ["time", row.time_ns === null ? "still open" : clockTime(row.time_ns)],
+    ["until", row.until_ns && `${clockTime(row.until_ns)}  (${formatDuration(row.until_ns - row.time_ns)})`],
+    ["ending", row.ending_label && printable(row.ending_label)],
+    ["detail", row.detail ? shorten(row.detail, 1000) : null],
+    ["durable", number(row.durable)],
+    ["deltas", number(row.deltas)],
+    ["other", number(row.ephemeral)],
+    ["keep-alives", number(row.keep_alives)],
+    ["comment", row.comment ? code(row.comment) : null],
+    ["longest silence", row.silence_ns === undefined ? null : formatDuration(row.silence_ns)],
+    ["not decoded", row.undecodable ? printable(row.undecodable) : null],
+    ["bytes", row.count === undefined ? row.end && `${formatNumber(row.start)}–${formatNumber(row.end)}` : formatNumber(row.count)],
+    ["from", row.count === undefined ? null : formatNumber(row.start)],
+    ["reason", row.why && printable(row.why)],
+    ["begins with", row.preview ? code(row.preview) : null],
+  ];
 }

@@ -41,24 +41,15 @@ export function showStream(panel, app, tab) {
     ["began", clockTime(head.time_ns)],
     ["ended", head.ended_ns === null ? "still open" : `${clockTime(head.ended_ns)} · ${printable(head.ending_label)}`],
     ["detail", head.detail ? shorten(head.detail, 500) : null],
-    ["longest silence", silenceLinks(app)],
+    ["longest silence", longestSilence(app)],
   ]));
   panel.append(element("h3", { text: found.length ? "Findings" : "No findings" }));
   const place = (one) => (one.event === null ? "" : ` event ${one.event}`);
   panel.append(findingList(found.slice(0, MOST_FINDINGS), place, (one) => navigation.goFinding(one)));
   panel.append(element(
     "p", { class: "empty" }, key("j"), " and ", key("k"), " move between events, ", key("n"),
-    " jumps to the next finding, ", key("?"), " lists all keys.",
+    " jumps to the next finding, ", key("l"), " to the longest silence of the recording, ", key("?"), " lists all keys.",
   ));
-}
-
-/** Buttons that go to the longest silence of the stream, and of the recording if it has other streams. */
-function silenceLinks(app) {
-  const { recording, navigation } = app;
-  const link = { type: "button", class: "link", text: "longest of the recording", title: "Go to it (l)", onclick: () => navigation.goLongestSilence() };
-  const here = longestSilence(app);
-  if (!recording.exchanges.some((one) => one.stream && one.exchange !== app.head.exchange)) return here;
-  return element("span", null, here, here ? " · " : null, element("button", link));
 }
 
 /** A button that goes to the longest time without an event; null if there is only one event. */

@@ -50,12 +50,12 @@ export function abbreviateId(id, [begin, end] = [7, 6]) {
   return id.length > begin + end + 1 ? `${id.slice(0, begin)}…${id.slice(-end)}` : id;
 }
 
-/** A duration: `0.4 ms`, `412 ms`, `1.9 s`, `2 min 3 s`, `1 h 2 min`. */
 /** How much later or earlier something came: `1.2 s later`. */
 export function formatDelay(laterNs) {
   return `${formatDuration(Math.abs(laterNs))} ${laterNs > 0 ? "later" : "earlier"}`;
 }
 
+/** A duration: `0.4 ms`, `412 ms`, `1.9 s`, `2 min 3 s`, `1 h 2 min`. */
 export function formatDuration(nanoseconds) {
   const seconds = Number(nanoseconds) / 1e9;
   if (seconds < 0.0095) return `${(seconds * 1e3).toFixed(1)} ms`;

@@ -3,9 +3,9 @@
 import { byId, element, setText } from "./dom.js";
 import { connectionPair, cursorOf, endingClass, newestStream, pathOf, shortPath, statusClass } from "./exchange_heads.js";
 import {
-  SEVERITIES, SEVERITY_SIGNS, abbreviateId, countSeverities, formatCount, formatDuration, formatNumber, formatSeverities, formatSize,
-  printable, shorten,
+  abbreviateId, countSeverities, formatCount, formatDuration, formatSeverities, formatSize, printable, shorten,
 } from "./format.js";
+import { severityCounts } from "./report_summary.js";
 
 const BACK = "Back to the timeline";
 const WIDE = 1300; // pixels of a page with room for whole paths
@@ -71,11 +71,8 @@ function exchangeFacts(head, timeline) {
 function showFindingCounts({ recording, view }) {
   const button = byId("findings-button");
   const counts = recording.report ? recording.report.severities : countSeverities(recording.findings);
-  const signs = SEVERITIES.filter((one) => counts[one]).flatMap((one) => [
-    " ", element("span", { class: `sign ${one}`, text: SEVERITY_SIGNS[one] }), ` ${formatNumber(counts[one])}`,
-  ]);
   const isBack = view.findings && !recording.report;
-  button.replaceChildren(...(isBack ? [BACK] : ["Findings", ...(signs.length ? signs : [" 0"])]));
+  button.replaceChildren(...(isBack ? [BACK] : ["Findings", ...severityCounts(counts)]));
   button.setAttribute("aria-label", isBack ? BACK : `All findings: ${formatSeverities(counts) || "none"}`);
   button.setAttribute("aria-pressed", view.findings);
 }

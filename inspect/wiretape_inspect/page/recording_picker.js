@@ -16,7 +16,7 @@ export function pickRecording(report, current) {
     if (index + 1 !== current) location.hash = `${index ? `f=${index + 1}&` : ""}findings=1`;
   };
   const list = new VirtualList(host, {
-    label: "Recordings", role: "listbox", height: 46,
+    label: "Recordings", height: 46,
     columns: ["n", "path", "marks", "about"].map((name) => ({ name })),
     fill: (cells, file) => {
       setText(cells.n, String(report.files.indexOf(file) + 1));

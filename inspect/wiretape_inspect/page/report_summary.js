@@ -1,14 +1,13 @@
 // What a report adds to the page: the summary above the findings, and the counts of findings.
 
 import { byId, element } from "./dom.js";
-import { SEVERITIES, SEVERITY_SIGNS, formatCount, formatNumber, formatSeverities, printable } from "./format.js";
+import { SEVERITIES, SEVERITY_SIGNS, formatCount, formatNumber, printable } from "./format.js";
 
-/** The number of findings of each severity, after the sign of the worst. */
+/** The sign of each severity with its number of findings; 0 if there are none. */
 export function severityCounts(counts) {
-  const severity = SEVERITIES.find((one) => counts[one]);
-  if (!severity) return [element("span", null, "no findings")];
-  const sign = element("span", { class: `sign ${severity}`, text: SEVERITY_SIGNS[severity], "aria-hidden": "true" });
-  return [sign, ` ${formatSeverities(counts)}`];
+  const sign = (one) => element("span", { class: `sign ${one}`, text: SEVERITY_SIGNS[one] });
+  const found = SEVERITIES.filter((one) => counts[one]).flatMap((one) => [" ", sign(one), ` ${formatNumber(counts[one])}`]);
+  return found.length ? found : [" 0"];
 }
 
 function totalOf(counts) {

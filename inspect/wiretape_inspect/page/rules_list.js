@@ -37,7 +37,7 @@ export class RulesList {
   preview(index) {
     this.selected = index;
     this.list.select(index);
-    if (this.rules[index]) this.app.detail.showRule(this.rules[index]);
+    if (this.rules[index]) this.app.detail.showContent((panel) => panel.append(ruleCard(this.rules[index], this.app)));
   }
 }
 
@@ -64,7 +64,7 @@ function findingsText({ findings, suppressed }) {
 }
 
 /** A rule with its verdict and its findings. */
-export function ruleCard(rule, { recording, navigation }) {
+function ruleCard(rule, { recording, navigation }) {
   const box = element("article", { class: "rule-card" });
   box.append(element("h3", null, `${printable(rule.code)} `, element("span", { class: "dim", text: printable(rule.name) })));
   box.append(explanationList(rule));

@@ -364,9 +364,7 @@ export class TimeStrip {
     const { overview, timeline } = this;
     const parts = [`${formatDuration(overview.ended_ns - overview.began_ns)}`, formatCount(timeline.events, "event")];
     if (overview.silences.length) parts.push(`${formatCount(overview.silences.length, "pause")} folded, the longest ${formatDuration(Math.max(...overview.silences.map(([since, until]) => until - since)))}`);
-    const inner = innerEntities(this.head);
-    if (overview.partial) parts.push(`${["pauses", ...inner.map(({ name }) => `${labelOf(name)}s`)].join(" and ")} are not known yet`);
-    for (const { name } of overview.partial ? [] : inner) {
+    for (const { name } of overview.partial ? [] : innerEntities(this.head)) {
       const { count, open_count: open } = overview.entities[name];
       parts.push(formatCount(count, labelOf(name)) + (open ? `, ${formatNumber(open)} still open` : ""));
     }

@@ -20,39 +20,26 @@ export const EMPTY_VIEW = {
 };
 export const TABS = ["payload", "bytes", "findings", "state", "headers"];
 
+const NUMBERS = ["x", "e", "r", "resume"];
+const FLAGS = ["deltas", "tools", "findings", "diff", "verdicts"];
+
 function parseView(hash) {
   const parameters = new URLSearchParams(hash.replace(/^#/, ""));
-  const number = (name) => (/^\d{1,15}$/.test(parameters.get(name) || "") ? Number(parameters.get(name)) : null);
-  const flag = (name) => parameters.get(name) === "1";
-  return {
-    x: number("x"),
-    e: number("e"),
-    r: number("r"),
-    q: parameters.get("q") || "",
-    tab: TABS.includes(parameters.get("tab")) ? parameters.get("tab") : "payload",
-    deltas: flag("deltas"),
-    tools: flag("tools"),
-    open: parameters.getAll("open").slice(0, 50),
-    resume: number("resume"),
-    findings: flag("findings"),
-    diff: flag("diff"),
-    verdicts: flag("verdicts"),
-    time: Object.hasOwn(TIME_MODES, parameters.get("time")) ? parameters.get("time") : "recording",
-  };
+  const view = { ...EMPTY_VIEW, q: parameters.get("q") || "", open: parameters.getAll("open").slice(0, 50) };
+  for (const name of NUMBERS) if (/^\d{1,15}$/.test(parameters.get(name) || "")) view[name] = Number(parameters.get(name));
+  for (const name of FLAGS) view[name] = parameters.get(name) === "1";
+  if (TABS.includes(parameters.get("tab"))) view.tab = parameters.get("tab");
+  if (Object.hasOwn(TIME_MODES, parameters.get("time"))) view.time = parameters.get("time");
+  return view;
 }
 
 function formatView(view, recording) {
-  const parts = [];
-  const add = (name, value) => parts.push(`${name}=${encodeURIComponent(value).replace(/%3A/g, ":").replace(/%2C/g, ",")}`);
-  if (recording > 1) add("f", recording);
-  for (const name of ["x", "e", "r"]) if (view[name] !== null) add(name, view[name]);
-  if (view.q) add("q", view.q);
-  if (view.tab !== "payload") add("tab", view.tab);
-  for (const name of ["deltas", "tools", "findings", "diff"]) if (view[name]) add(name, 1);
-  if (view.findings && view.verdicts) add("verdicts", 1);
-  if (view.time !== "recording") add("time", view.time);
-  for (const name of view.open) add("open", name);
-  if (view.resume !== null) add("resume", view.resume);
+  const parts = recording > 1 ? [`f=${recording}`] : [];
+  for (const [name, initial] of Object.entries(EMPTY_VIEW)) {
+    const isShown = view[name] !== initial && (name !== "verdicts" || view.findings);
+    const values = !isShown ? [] : name === "open" ? view.open : [view[name] === true ? 1 : view[name]];
+    for (const value of values) parts.push(`${name}=${encodeURIComponent(value).replace(/%3A/g, ":").replace(/%2C/g, ",")}`);
+  }
   return `#${parts.join("&")}`;
 }
 

@@ -14,15 +14,14 @@ export class VirtualList {
    * `chosen(index, item, event)` is called for a click or an arrow key, `opened(index, item)` for a double click, and
    * `sorted(name)` for a click on the head of a column.
    */
-  constructor(host, { label, columns, height, fill, chosen, opened, scrolled, sorted, role }) {
-    Object.assign(this, { columns, height, fill, chosen, opened, scrolled, sorted, items: [], selected: -1, slots: [], top: 0, end: true });
+  constructor(host, { label, columns, height, fill, chosen, opened, sorted }) {
+    Object.assign(this, { columns, height, fill, chosen, opened, sorted, scrolled: null, items: [], selected: -1, slots: [], top: 0, end: true });
     this.id = host.id;
-    this.roles = role === "listbox" ? ["listbox", "option", "presentation"] : ["grid", "row", "gridcell"];
     this.rows = element("div", { class: "list-rows", role: "presentation" });
     this.window = element("div", { class: "list-window", role: "presentation" }, this.rows);
     this.space = element("div", { class: "list-space", role: "presentation" }, this.window);
     this.scroller = element("div", { class: "list-scroller", tabIndex: -1, role: "presentation" }, this.space);
-    this.root = element("div", { class: `list ${host.id}-list`, role: this.roles[0], tabIndex: 0, "aria-label": label });
+    this.root = element("div", { class: `list ${host.id}-list`, role: "grid", tabIndex: 0, "aria-label": label });
     if (columns.some((column) => column.label)) this.root.append(this.head());
     this.root.append(this.scroller);
     host.append(this.root);
@@ -91,7 +90,7 @@ export class VirtualList {
     this.scale = whole > this.tall ? (whole - this.viewHeight) / (this.tall - this.viewHeight) : 1;
     this.space.style.height = `${this.tall}px`;
     this.window.style.height = `${Math.min(this.viewHeight, this.tall)}px`;
-    if (this.roles[0] === "grid") this.root.setAttribute("aria-rowcount", this.items.length + 1);
+    this.root.setAttribute("aria-rowcount", this.items.length + 1);
   }
 
   get offset() {
@@ -144,9 +143,9 @@ export class VirtualList {
 
   slot() {
     const id = `${this.id}-${this.slots.length}`;
-    const node = element("div", { class: "row", role: this.roles[1], id });
+    const node = element("div", { class: "row", role: "row", id });
     const cells = {};
-    for (const { name } of this.columns) node.append(cells[name] = element("span", { class: name, role: this.roles[2] }));
+    for (const { name } of this.columns) node.append(cells[name] = element("span", { class: name, role: "gridcell" }));
     node.style.height = `${this.height}px`;
     this.rows.append(node);
     return { node, cells, index: -1 };
@@ -156,8 +155,7 @@ export class VirtualList {
     const chosen = index === this.selected;
     slot.index = index;
     slot.node.setAttribute("aria-selected", chosen);
-    slot.node.setAttribute(this.roles[0] === "grid" ? "aria-rowindex" : "aria-posinset", index + (this.roles[0] === "grid" ? 2 : 1));
-    if (this.roles[0] === "listbox") slot.node.setAttribute("aria-setsize", this.items.length);
+    slot.node.setAttribute("aria-rowindex", index + 2);
     this.fill(slot.cells, this.items[index], slot.node, index);
     slot.node.classList.toggle("chosen", chosen);
   }
