@@ -42,7 +42,7 @@ export function showBytes(panel, detail) {
 function showLines(host, bytes, across, start, begins) {
   const list = new VirtualList(host, {
     label: "Bytes", height: 20,
-    columns: [{ name: "offset", label: "offset" }, { name: "hex", label: "bytes" }, { name: "text", label: "text" }],
+    columns: [["offset", "offset"], ["hex", "bytes"], ["text", "text"]],
     fill: (cells, line, node) => fillBytes(cells, line, node, bytes, across, start, begins),
     chosen: (index) => list.select(index),
   });

@@ -15,7 +15,7 @@ export class ComparisonPane {
     host.append(this.summary, pane);
     this.list = new VirtualList(pane, {
       label, height: ROW_HEIGHT,
-      columns: columns.map(([name, text]) => ({ name, label: text })),
+      columns,
       fill: (cells, row, node) => this.fillRow(cells, row, node),
       chosen: (index) => this.choose(index),
       opened: (_index, row) => this.open(row),

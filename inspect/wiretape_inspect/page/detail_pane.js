@@ -239,7 +239,7 @@ function itemFacts(item, { timeline }) {
   const box = element("div", { class: "facts-box" });
   box.append(element("h2", { class: withFailure(`title ${row.kind || row.row}`, row.type, timeline.head), text: titleOf(item, row) }));
   if (row.note) box.append(element("p", { class: "wrong", text: printable(row.note) }));
-  box.append(factList(row.row === "event" ? eventFacts(row, timeline.head) : row.row === "deltas" ? runFacts(row, timeline.head) : otherFacts(row)));
+  box.append(factList(rowFacts(row, timeline.head)));
   return box;
 }
 
@@ -251,50 +251,33 @@ function titleOf(item, row) {
   return titles[row.row] || printable(row.row);
 }
 
-/** The entities that a row is about. */
-function keyFacts(row, head) {
-  return vocabularyOf(head).entities.map(({ name }) => [labelOf(name), code(keyOf(row, name))]);
-}
-
-function eventFacts(row, head) {
-  return [
-    ["event", `${row.event} · ${row.kind}`],
-    ["sequence", row.sequence === null ? null : shortenNumber(row.sequence)],
-    ["id", code(row.id)],
-    ...keyFacts(row, head),
-    ["time", `${clockTime(row.time_ns)}  (+${formatDuration(row.gap_ns)})`],
-  ];
-}
-
-function runFacts(row, head) {
-  return [
-    ["events", `${row.event} to ${row.last_event}`],
-    ["characters", formatNumber(row.characters)],
-    ...keyFacts(row, head),
-    ["time", `${clockTime(row.time_ns)} to ${clockTime(row.until_ns)}  (+${formatDuration(row.gap_ns)})`],
-    ["bytes", `${formatNumber(row.start)}–${formatNumber(row.end)}`],
-  ];
-}
-
-/** The facts of a row that is not a message; those that it does not have are left out. */
-function otherFacts(row) {
+/** The facts of a row; those that it does not have are left out. */
+function rowFacts(row, head) {
   if (row.row === "omitted") return [["events", `${formatNumber(row.first)} to ${formatNumber(row.last)}, which are not near a finding`]];
-  const number = (value) => (value === undefined ? null : formatNumber(value));
+  const [number, text] = [formatNumber, printable].map((format) => (value) => (value === undefined || value === null ? null : format(value)));
+  const isRun = row.row === "deltas";
+  const until = row.until_ns ? ` to ${clockTime(row.until_ns)}` : "";
+  const gap = ["event", "deltas"].includes(row.row) ? `  (+${formatDuration(row.gap_ns)})` : until && `  (${formatDuration(row.until_ns - row.time_ns)})`;
+  const size = row.row === "event" || row.end === undefined ? null : `${formatNumber(row.start)}–${formatNumber(row.end)}`;
   return [
-    ["time", row.time_ns === null ? "still open" : clockTime(row.time_ns)],
-    ["until", row.until_ns && `${clockTime(row.until_ns)}  (${formatDuration(row.until_ns - row.time_ns)})`],
-    ["ending", row.ending_label && printable(row.ending_label)],
+    ["event", row.row === "event" ? `${row.event} · ${row.kind}` : null],
+    ["events", isRun ? `${row.event} to ${row.last_event}` : null],
+    ["sequence", row.sequence === undefined || row.sequence === null ? null : shortenNumber(row.sequence)],
+    ["id", code(row.id)],
+    ["characters", number(row.characters)],
+    ...vocabularyOf(head).entities.map(({ name }) => [labelOf(name), code(keyOf(row, name))]),
+    ["time", row.time_ns === null ? "still open" : `${clockTime(row.time_ns)}${until}${gap}`],
+    ["ending", text(row.ending_label)],
     ["detail", row.detail ? shorten(row.detail, 1000) : null],
     ["durable", number(row.durable)],
-    ["deltas", number(row.deltas)],
+    ["deltas", isRun ? null : number(row.deltas)],
     ["other", number(row.ephemeral)],
     ["keep-alives", number(row.keep_alives)],
     ["comment", row.comment ? code(row.comment) : null],
     ["longest silence", row.silence_ns === undefined ? null : formatDuration(row.silence_ns)],
-    ["not decoded", row.undecodable ? printable(row.undecodable) : null],
-    ["bytes", row.count === undefined ? row.end && `${formatNumber(row.start)}–${formatNumber(row.end)}` : formatNumber(row.count)],
-    ["from", row.count === undefined ? null : formatNumber(row.start)],
-    ["reason", row.why && printable(row.why)],
-    ["begins with", row.preview ? code(row.preview) : null],
+    ["not decoded", text(row.undecodable)],
+    ["bytes", row.row === "lost" ? `${formatNumber(row.count)} from ${formatNumber(row.start)}` : size],
+    ["reason", text(row.why)],
+    ["begins with", ["cut", "oversized"].includes(row.row) ? code(row.preview) : null],
   ];
 }

@@ -25,7 +25,7 @@ export class FindingsPane {
     host.append(this.tools);
     this.findings = new VirtualList(host, {
       label: "Findings", height: ROW_HEIGHT,
-      columns: ["severity", "rule", "message", "place"].map((name) => ({ name })),
+      columns: [["severity"], ["rule"], ["message"], ["place"]],
       fill: (cells, item, node) => this.fillRow(cells, item, node),
       chosen: (index, item, event) => (event.type === "click" && item.all ? this.open(index) : this.preview(index)),
       opened: (index) => this.open(index),

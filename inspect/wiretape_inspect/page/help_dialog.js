@@ -19,7 +19,7 @@ const keys = (plural) => [
     ["Enter", "open or close a run of deltas"],
     ["d", "every delta as a row, or runs of deltas"],
     ["t", `${plural} as one row each`],
-    ["1 2 3 4 5", "payload, bytes, findings, client state, headers"],
+    ["1–5", "payload, bytes, findings, client state, headers"],
     ["r", "bytes, and back"],
   ]],
   ["Go", [

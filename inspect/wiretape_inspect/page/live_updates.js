@@ -86,26 +86,25 @@ export class LiveUpdates {
     const isKnown = recording.findings.some(isSame);
     if (!isKnown) recording.findings.push(found);
     if (rule) recording.rules[found.code] = rule;
-    if (!isKnown && app.head && found.exchange === app.head.exchange && !app.reader.isLive) this.readAgain();
-    if (app.view.findings) app.panes.findings.update();
-    app.sidebar.changed();
-    app.redraw();
+    this.showFindings(!isKnown && app.head && found.exchange === app.head.exchange);
   }
 
   /** The recorder replaces all findings; those that hold now follow. */
   dropFindings() {
+    this.app.recording.findings.length = 0;
+    this.showFindings(this.app.head);
+  }
+
+  /** Show findings that have changed; `isHere` if they change rows that are already shown: the exchange is read again. */
+  showFindings(isHere) {
     const { app } = this;
-    app.recording.findings.length = 0;
-    if (app.head && !app.reader.isLive) this.readAgain();
+    if (isHere && !app.reader.isLive) {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => app.reopen(), READ_AGAIN_MS);
+    }
     if (app.view.findings) app.panes.findings.update();
     app.sidebar.changed();
     app.redraw();
-  }
-
-  /** Read the exchange again, because a finding changes rows that are already here. */
-  readAgain() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.app.reopen(), READ_AGAIN_MS);
   }
 
   updateRows({ exchange, first, rows, settled }) {

@@ -5,8 +5,6 @@ import { printable } from "./format.js";
 
 const ERROR_MS = 8000;
 const HINT_MS = 1600;
-let errorTimer = 0;
-let hintTimer = 0;
 
 /** Announce something to screen readers. */
 export function announce(text) {
@@ -14,20 +12,18 @@ export function announce(text) {
 }
 
 export function showError(text) {
-  const box = byId("error-message");
-  box.textContent = printable(text);
-  box.hidden = false;
-  clearTimeout(errorTimer);
-  errorTimer = setTimeout(() => { box.hidden = true; }, ERROR_MS);
+  show(byId("error-message"), text, ERROR_MS);
 }
 
 export function showHint(text) {
-  let box = byId("hint");
-  if (!box) document.body.append(box = element("div", { id: "hint", class: "hint", "aria-hidden": "true" }));
+  show(byId("hint"), text, HINT_MS);
+}
+
+function show(box, text, milliseconds) {
   box.textContent = printable(text);
   box.hidden = false;
-  clearTimeout(hintTimer);
-  hintTimer = setTimeout(() => { box.hidden = true; }, HINT_MS);
+  clearTimeout(Number(box.dataset.timer));
+  box.dataset.timer = setTimeout(() => { box.hidden = true; }, milliseconds);
 }
 
 /** Copy a text to the clipboard; `name` is what the reader calls it. */

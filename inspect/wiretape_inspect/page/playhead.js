@@ -35,7 +35,7 @@ export class Playhead {
     });
     this.refresh().catch((error) => showError(error.message));
     const stream = app.source.replay.listen();
-    stream.addEventListener("playhead", (event) => this.receive(parseJson(event.data)));
+    stream.addEventListener("playhead", () => { this.isStale = true; if (!this.isCatchingUp) this.catchUp(); });
     stream.addEventListener("finding", (event) => this.addFinding(parseJson(event.data)));
     addEventListener("pagehide", () => stream.close());
   }
@@ -131,18 +131,7 @@ export class Playhead {
     this.draw();
   }
 
-  /** Show a change at once, and load the whole state: the message contains only counts in place of lists. */
-  receive(change) {
-    const before = this.channels.get(change.channel);
-    if (before) {
-      const { next, breakpoints, streams } = before;
-      this.channels.set(change.channel, { ...change, next, breakpoints, streams });
-    }
-    this.draw();
-    this.isStale = true;
-    if (!this.isCatchingUp) this.catchUp();
-  }
-
+  /** Load the state again after a change, once if there are many. */
   async catchUp() {
     this.isCatchingUp = true;
     try {

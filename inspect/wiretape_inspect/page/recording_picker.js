@@ -17,7 +17,7 @@ export function pickRecording(report, current) {
   };
   const list = new VirtualList(host, {
     label: "Recordings", height: 46,
-    columns: ["n", "path", "marks", "about"].map((name) => ({ name })),
+    columns: [["n"], ["path"], ["marks"], ["about"]],
     fill: (cells, file) => {
       setText(cells.n, String(report.files.indexOf(file) + 1));
       setText(cells.path, shorten(file.file, 300));

@@ -8,9 +8,7 @@ import { VirtualList } from "./virtual_list.js";
 
 const VERDICTS = ["fail", "inconclusive", "pass", "not-exercised"];
 const VERDICT_SIGNS = { fail: "✕", inconclusive: "?", pass: "✓", "not-exercised": "–" };
-const COLUMNS = [
-  ["verdict", "verdict"], ["rule", "rule"], ["grade", "severity"], ["times", "exercised"], ["found", "findings"],
-];
+const COLUMNS = [["verdict", "verdict"], ["rule", "rule"], ["grade", "severity"], ["times", "exercised"], ["found", "findings"]];
 const MOST_FINDINGS = 100;
 
 export class RulesList {
@@ -20,7 +18,7 @@ export class RulesList {
     this.host = element("div", { id: "verdicts", class: "pane" });
     host.append(this.host);
     this.list = new VirtualList(this.host, {
-      label: "Rules", height: ROW_HEIGHT, columns: COLUMNS.map(([name, label]) => ({ name, label })),
+      label: "Rules", height: ROW_HEIGHT, columns: COLUMNS,
       fill: (cells, rule, node) => fillRow(cells, rule, node),
       chosen: (index) => this.preview(index),
     });

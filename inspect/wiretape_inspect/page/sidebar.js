@@ -36,7 +36,7 @@ export class Sidebar {
     Object.assign(this, { app, search: "", onlyMatches: false, sort: "n", descending: false, byExchange: new Map() });
     this.list = new VirtualList(host, {
       label: "Exchanges", height: ROW_HEIGHT,
-      columns: COLUMNS.map(([name, label]) => ({ name, label: label || channelTitle() })),
+      columns: COLUMNS.map(([name, label]) => [name, label || channelTitle()]),
       fill: (cells, head, node, index) => this.fillRow(cells, head, node, index),
       chosen: (index) => this.choose(index),
       opened: () => app.focusList(),

@@ -12,14 +12,7 @@ import { innerEntities, keyOf, labelOf, matchesType, withFailure } from "./vocab
 
 export const ROW_HEIGHT = 24;
 export const ROW_COLUMNS = [
-  { name: "n", label: "event" },
-  { name: "seq", label: "seq" },
-  { name: "time", label: "time" },
-  { name: "gap", label: "gap" },
-  { name: "type", label: "type" },
-  { name: "id", label: "id" },
-  { name: "what", label: "content" },
-  { name: "marks", label: "" },
+  ["n", "event"], ["seq", "seq"], ["time", "time"], ["gap", "gap"], ["type", "type"], ["id", "id"], ["what", "content"], ["marks", ""],
 ];
 const TEXT_LONGEST = 400;
 /** A list at most so many pixels wide has no ids, or abbreviates them: as in page.css. */

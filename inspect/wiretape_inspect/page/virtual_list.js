@@ -10,7 +10,7 @@ const TALLEST = 15000000; // pixels; browsers have a limit somewhere above
 
 export class VirtualList {
   /**
-   * `columns`: [{name, label}]; `height` of a row in pixels; `fill(cells, item, node, index)` sets the texts of a row;
+   * `columns`: [[name, label]]; `height` of a row in pixels; `fill(cells, item, node, index)` sets the texts of a row;
    * `chosen(index, item, event)` is called for a click or an arrow key, `opened(index, item)` for a double click, and
    * `sorted(name)` for a click on the head of a column.
    */
@@ -22,7 +22,7 @@ export class VirtualList {
     this.space = element("div", { class: "list-space", role: "presentation" }, this.window);
     this.scroller = element("div", { class: "list-scroller", tabIndex: -1, role: "presentation" }, this.space);
     this.root = element("div", { class: `list ${host.id}-list`, role: "grid", tabIndex: 0, "aria-label": label });
-    if (columns.some((column) => column.label)) this.root.append(this.head());
+    if (columns.some(([, text]) => text)) this.root.append(this.head());
     this.root.append(this.scroller);
     host.append(this.root);
     this.draw = onNextFrame(() => this.drawNow());
@@ -34,7 +34,7 @@ export class VirtualList {
   }
 
   head() {
-    this.titles = this.columns.map(({ name, label }) => this.title(name, label));
+    this.titles = this.columns.map(([name, text]) => this.title(name, text));
     return element("div", { class: "list-head row", role: "row" }, ...this.titles);
   }
 
@@ -56,8 +56,8 @@ export class VirtualList {
 
   /** Show by which column the items are sorted. */
   markSorted(name, isDescending) {
-    this.columns.forEach((column, at) => {
-      const isSorted = column.name === name;
+    this.columns.forEach(([column], at) => {
+      const isSorted = column === name;
       if (isSorted) this.titles[at].setAttribute("aria-sort", isDescending ? "descending" : "ascending");
       else this.titles[at].removeAttribute("aria-sort");
     });
@@ -145,7 +145,7 @@ export class VirtualList {
     const id = `${this.id}-${this.slots.length}`;
     const node = element("div", { class: "row", role: "row", id });
     const cells = {};
-    for (const { name } of this.columns) node.append(cells[name] = element("span", { class: name, role: "gridcell" }));
+    for (const [name] of this.columns) node.append(cells[name] = element("span", { class: name, role: "gridcell" }));
     node.style.height = `${this.height}px`;
     this.rows.append(node);
     return { node, cells, index: -1 };

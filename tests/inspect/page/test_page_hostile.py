@@ -123,6 +123,7 @@ async def test_malicious_text_stays_text_beside_a_replay(debugging, tape, messag
     ):
         bar = shown.page.locator("#playhead")
         await expect(bar.locator(".play-next")).to_contain_text("</script>")
+        await bar.get_by_text("Breakpoints", exact=True).click()
         await bar.get_by_role("textbox", name="Break before").fill(EVIL)
         await shown.keys("Enter")
         await expect(bar.locator(".breakpoints li")).to_contain_text("</script>")
