@@ -78,6 +78,7 @@ _TABLE = {
     "Record and replay": {
         "proxy": ("wiretape_proxy.cli:proxy", "Record the traffic between clients and a service."),
         "replay": (f"{_REPLAY}.replay:replay", "Replay a recording as an offline service."),
+        "cassette": (f"{_REPLAY}.cassette:cassette", "Run tests with a tape, and record what it lacks."),
         "serve": (f"{_REPLAY}.serve:serve", "Simulate the whole service from a scenario."),
         "control": (f"{_REPLAY}.control:control", "Move the playheads of a replay or stand-in."),
     },

@@ -96,6 +96,8 @@ class Cassette:
         self._recorder: ClientChecker | None = None
         self.recorded = 0
         """The number of requests that were forwarded."""
+        self.is_saved = False
+        """Whether the tape was written."""
         if self._starts_empty:
             with file_errors(file, write_error):
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +108,7 @@ class Cassette:
     @property
     def missing_hint(self) -> str:
         """How to record what the tape lacks; empty if that was tried."""
-        return "" if self.forwards else f"Record it with `{self.command(RecordMode.MISSING)}`."
+        return "" if self.forwards else f"Record what is missing with `{self.command(RecordMode.MISSING)}`."
 
     def open(self) -> Recording:
         """Open what is replayed.  Raises InputError."""
@@ -145,6 +147,7 @@ class Cassette:
             return
         try:
             self._replace(self._writer.last_error)
+            self.is_saved = True
         except InputError as error:
             raise InputError(f"{error.message} {self.unsaved()}") from None
 
@@ -165,7 +168,7 @@ class Cassette:
 
     def unsaved(self) -> str:
         """A sentence that names what was recorded but not saved; empty if there is nothing."""
-        if not self.recorded:
+        if not self.recorded or self.is_saved:
             return ""
         recorded = f"{count_of(self.recorded, 'recorded exchange')} {'is' if self.recorded == 1 else 'are'}"
         return f"{printable(str(self.file))} was not written; {recorded} in {printable(str(self.partial))}."

@@ -38,10 +38,16 @@ from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedReq
 class Replay(RunningServer):
     """A recording that is replayed."""
 
+    path: Path
+    """The recording."""
     verbatim: VerbatimPlayer
     """Serves recorded responses: all of them in verbatim mode, those that are not streams in channel mode."""
     player: ChannelPlayer | None
     """Serves streams, in channel mode."""
+    started_unix_ns: int = 0
+    """When the recording began; 0 if it does not say."""
+    cassette: Cassette | None = None
+    """What is recorded; None if the recording is only replayed."""
     warnings: Sequence[str] = ()
     """A sentence for each oddity of a recorded channel, safe to print."""
 
@@ -154,6 +160,9 @@ async def serve_replay(
                     has_playheads=has_playheads,
                     verbatim=verbatim,
                     player=player,
+                    path=Path(recording_path),
+                    started_unix_ns=recording.info.started_unix_ns,
+                    cassette=cassette,
                     warnings=warnings,
                 )
         finally:

@@ -1,4 +1,4 @@
-"""The files of docs/javascript.md for Vitest and Jest, called by node as these programs call them."""
+"""The code of docs/javascript.md, run by node, alone and below `wiretape cassette`."""
 
 import os
 import re
@@ -18,42 +18,53 @@ headers:
 - Authorization: Bearer key
 response-body: {}
 """
-# Jest calls the function before all tests and after them; Vitest calls the one that it imports.
-RUN = """
-const [setup, teardown] = [require("./jest.config.cjs").globalSetup, require("./jest.config.cjs").globalTeardown];
-const fail = (error) => { console.log(error.message); process.exitCode = 1; };
-(async () => {
-  await require(setup)();
-  const headers = process.argv[2] ? { Authorization: `Bearer ${process.argv[2]}` } : {};
-  const url = process.env.WIRETAPE_URL + "/v1/sessions/ses_1/runs/run_1/cancel";
-  const response = await fetch(url, { method: "POST", headers });
-  console.log(response.status);
-  await require(teardown)();
-})().catch(fail);
+TEST = """
+import { startReplay } from "./replay.mjs";
+const [key, upstream] = process.argv.slice(2);
+const replay = upstream ? { url: process.env.WIRETAPE_URL, stop() {} } : await startReplay("run.tape");
+const headers = key ? { Authorization: `Bearer ${key}` } : {};
+const response = await fetch(`${replay.url}/v1/sessions/ses_1/runs/run_1/cancel`, { method: "POST", headers });
+console.log(response.status);
+await replay.stop();
 """
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [("key", (0, ["200"])), ("", (1, ["401", "The client broke a rule: the lines above name it."]))],
-)
-def test_the_replay_judges_the_client(key, expected, tmp_path):
-    files = dict(re.findall(r"^```js\n// (\S+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
-    assert set(files) == {"wiretape.setup.mjs", "vitest.config.mjs", "wiretape.jest.cjs", "jest.config.cjs"}
-    for name, code in {**files, "run.cjs": RUN}.items():
-        (tmp_path / name).write_text(code, "utf-8")
-    (tmp_path / "run.db").write_text(TAPE, "utf-8")
+@pytest.fixture
+def run(tmp_path):
+    (replay,) = re.findall(r"^```js\n// replay.mjs\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    (tmp_path / "replay.mjs").write_text(replay, "utf-8")
+    (tmp_path / "test.mjs").write_text(TEST, "utf-8")
+    (tmp_path / "run.tape").write_text(TAPE, "utf-8")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    node = [find_program("node"), "test.mjs"]
 
-    done = subprocess.run(
-        [find_program("node"), "run.cjs", key],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    def _run(*arguments, cassette=()):
+        return subprocess.run(
+            [*cassette, *(["--"] if cassette else []), *node, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+        )
 
-    assert (done.returncode, done.stdout.splitlines()) == expected, done.stderr
+    return _run
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("key", "status", "response"), [("key", 0, "200"), ("", 1, "401")])
+def test_the_replay_judges_the_client(run, key, status, response):
+    done = run(key)
+    assert (done.returncode, done.stdout) == (status, f"{response}\n"), done.stderr
+    assert ("The client broke a rule: the lines above name it." in done.stderr) == bool(status)
+
+
+@pytest.mark.timeout(300)
+def test_a_script_of_package_json_runs_with_a_tape(run):
+    (script,) = re.findall("^(wiretape cassette .*) -- npx vitest run$", PAGE, re.MULTILINE)
+    cassette = script.replace("tapes/run.tape", "run.tape").split()
+    done = run("key", "upstream", cassette=cassette)
+    assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr
+    assert done.stderr.endswith("The client broke no rules.\n")
+    assert run("", "upstream", cassette=cassette).returncode == 1

@@ -62,7 +62,7 @@ READERS = {
     "docs/testing.md": fault_script,
 }
 """The function that reads the TOML of a page."""
-SERVING = {"proxy", "replay", "serve", "control", "demo", "debug", "probe"}
+SERVING = {"proxy", "replay", "cassette", "serve", "control", "demo", "debug", "probe"}
 """Commands that run until they are stopped, need a running server, or take long: only their options are parsed."""
 BUILTIN = {".", "export", "head", "kill", "mkdir", "trap"}
 """Commands of the shell and of every system."""

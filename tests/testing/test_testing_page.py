@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from wiretape.testing import replay
+
 PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 FILES = {code.partition("\n")[0].removeprefix("# "): code for kind, code in BLOCKS if code.startswith("# ")}
@@ -42,10 +44,19 @@ def test_the_client_fails_as_shown_and_passes_with_the_fix(page):
     page.pytest("test_client.py", subprocess=True).assert_outcomes(passed=1)
 
 
-def test_the_other_examples_pass(page):
+def test_the_other_examples_pass(page, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
     others = [name for name in FILES if name.startswith("test_") and name != "test_client.py"]
-    assert len(others) == 4
-    page.pytest(*others, subprocess=True).assert_outcomes(passed=5)
+    assert len(others) == 6
+    with replay(page.path / "run.db", no_auth=True, repeat="last") as service:
+        for name in others:
+            path = page.path / name
+            path.write_text(path.read_text("utf-8").replace("http://127.0.0.1:8000", service.url), "utf-8")
+        result = page.pytest(*others, subprocess=True)
+    result.assert_outcomes(passed=8)
+    result.stdout.fnmatch_lines(["wiretape: 3 tapes used, 3 written"])
+    named = re.search(r"`(tapes/.*)` beside the file of the test", PAGE)[1]
+    assert (page.path / named).is_file()
 
 
 def test_the_example_for_other_runners_passes(page):

@@ -92,13 +92,19 @@ debug_option = _control(
 )
 
 
-def options_of(type_: type[Any]) -> Callable[[_F], _F]:
-    """Add the options that are declared by the fields of a dataclass; see `server_options.option`."""
+def options_of(type_: type[Any], *, for_tests: bool = False, without: str = "") -> Callable[[_F], _F]:
+    """Add the options that are declared by the fields of a dataclass, `without` one; see `server_options.option`.
+
+    `for_tests`: with the defaults of Python where the command has others.
+    """
 
     def decorate(command: _F) -> _F:
         for each in reversed(fields(type_)):
-            if each.metadata:
-                command = _click_option(each.name, each.default, **each.metadata)(command)
+            if each.metadata and each.name != without:
+                declared = dict(each.metadata)
+                if for_tests:
+                    declared.pop("command_default", None)
+                command = _click_option(each.name, each.default, **declared)(command)
         return command
 
     return decorate
@@ -128,15 +134,16 @@ def _click_option(
     return option_group(group)(flag, name, **attributes)
 
 
-def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the client verdict; the command gets them as `verdict`."""
+def verdict_options(command: Callable[..., Any], *, without: str = "") -> Callable[..., Any]:
+    """Add the options of the client verdict, `without` one; the command gets them as `verdict`."""
+    names = [each.name for each in fields(VerdictOptions) if each.name != without]
 
     @wraps(command)
     def run(*args: Any, **values: Any) -> Any:
-        verdict = VerdictOptions(**{each.name: values.pop(each.name) for each in fields(VerdictOptions)})
+        verdict = VerdictOptions(**{name: values.pop(name) for name in names})
         return command(*args, verdict=verdict, **values)
 
-    return options_of(VerdictOptions)(run)
+    return options_of(VerdictOptions, without=without)(run)
 
 
 def log(line: str) -> None:

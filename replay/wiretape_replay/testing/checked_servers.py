@@ -23,6 +23,7 @@ from wiretape.observations import Ending, Headers
 from wiretape.rules import Finding, Severity
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import is_toml_text
+from wiretape_replay.cassette import Cassette, RecordMode, default_mode
 from wiretape_replay.channel.channel_streams import StreamRequest
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, finding_line, inconclusive_lines, write
@@ -37,7 +38,7 @@ from wiretape_replay.http_server.response_writer import (
 )
 from wiretape_replay.loop_thread import shared_thread, start_replay, start_scenario
 from wiretape_replay.recording_server import Replay
-from wiretape_replay.server_options import ReplayOptions
+from wiretape_replay.server_options import ReplayOptions, check_choice
 from wiretape_replay.stand_in import ServeOptions, Service
 from wiretape_replay.testing.client_criteria import ClientCriteria, select_options
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
@@ -169,6 +170,11 @@ class CheckedServer:
         return []
 
     @property
+    def cassette(self) -> Cassette | None:
+        """What the test records; None if it only replays."""
+        return None
+
+    @property
     def findings(self) -> list[Finding]:
         """The findings about the client so far, whether or not the test fails because of them; at most 10,000."""
 
@@ -230,7 +236,7 @@ class CheckedServer:
         lines += [_CHECKS_FAILED.format(printable(failed))] if failed else []
         # The report has a line about inconclusive rules.
         lines += ["", *report] if report else inconclusive_lines(inconclusive, self._collector.catalogue)
-        return "\n".join([*lines, *_list_misses(misses), recording])
+        return "\n".join([*lines, *_list_misses(misses, self.cassette), recording])
 
     def summary(self) -> Iterator[str]:
         """What the client did, for a test that failed for another reason."""
@@ -247,12 +253,13 @@ class CheckedServer:
         yield from self.lines[-_MOST_LINES:]
 
     def keep_recording(self) -> str:
-        """Record the traffic, and return a sentence that names the recording."""
+        """Record the traffic, and return a line that names the recording, and what a cassette recorded."""
         try:
             self.keep()
         except RecordingError as error:
             return str(error)
-        return f"The traffic is recorded in {printable(str(self.record))}."
+        unsaved = "" if self.cassette is None else self.cassette.unsaved()
+        return f"The traffic is recorded in {printable(str(self.record))}. {unsaved}".rstrip()
 
     def _report(self, findings: Sequence[Finding]) -> list[str]:
         """The lines of the report, none if the baseline has all findings; without a recording, a line for each."""
@@ -278,6 +285,21 @@ class CheckedReplay(CheckedServer):
     """A replay that checks its client."""
 
     _server: Replay
+
+    @property
+    def replay(self) -> Replay:
+        """The replay itself, which runs in the shared thread."""
+        return self._server
+
+    @property
+    def cassette(self) -> Cassette | None:
+        """What the test records; None if it only replays."""
+        return self._server.cassette
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a trailing slash; with the path of the service that a cassette records."""
+        return super().url + ("" if self.cassette is None else self.cassette.upstream.base)
 
     @property
     def streams(self) -> list[StreamRequest]:
@@ -352,12 +374,14 @@ def _name_rules(codes: Sequence[str]) -> str:
     return f"rule{'s' * (len(codes) > 1)} {' and '.join(codes)}"
 
 
-def _list_misses(misses: Sequence[UnmatchedRequest]) -> Iterator[str]:
-    """Each request without a match once, with the recorded requests most similar to it."""
+def _list_misses(misses: Sequence[UnmatchedRequest], cassette: Cassette | None) -> Iterator[str]:
+    """Each request without a match once, with the recorded requests most similar to it, and how to record them."""
     messages = list(dict.fromkeys(printable(missed.message) for missed in misses))
     yield from messages[:_MOST_LISTED]
     if len(messages) > _MOST_LISTED:
         yield f"… and {len(messages) - _MOST_LISTED:,} more"
+    if messages and cassette is not None and cassette.missing_hint:
+        yield cassette.missing_hint
 
 
 class ClientError(AssertionError):
@@ -367,12 +391,24 @@ class ClientError(AssertionError):
 class ServerGroup:
     """Servers that stop together.  Use it from one thread."""
 
-    def __init__(self, folder: Path, config: Config, find: Callable[[Path], Path] = Path) -> None:
-        """`folder` is for recordings; `find` resolves paths."""
+    def __init__(
+        self,
+        folder: Path,
+        config: Config,
+        find: Callable[[Path], Path] = Path,
+        find_tape: Callable[[Path], Path] = Path,
+        **recording: Any,
+    ) -> None:
+        """`folder` is for recordings; `find` resolves paths, and `find_tape` those of tapes that may not exist yet.
+
+        `recording` are arguments of cassettes.
+        """
         self.servers: list[CheckedServer] = []
         self._folder = folder
         self._config = config
         self._find = find
+        self._find_tape = find_tape
+        self._recording = recording
         self._stack = ExitStack()
         self._is_reported = False
 
@@ -380,8 +416,14 @@ class ServerGroup:
         """Start a replay.  Raises InputError."""
         options = {"contract": self._config.contracts} | options
         replay_options = select_options(ReplayOptions, options, self._find, "A replay")
-        path = self._find(Path(recording))
-        return self._start(CheckedReplay, options, partial(start_replay, path, replay_options))
+        path, cassette = Path(recording), None
+        if (upstream := options.get("upstream")) is not None:
+            mode = options.get("record") or default_mode()
+            check_choice("record", mode, tuple(RecordMode))
+            cassette = Cassette(self._find_tape(path), str(upstream), RecordMode(mode), **self._recording)
+        else:
+            path = self._find(path)
+        return self._start(CheckedReplay, options, partial(start_replay, path, replay_options, cassette=cassette))
 
     def serve(self, scenario: Any, options: dict[str, Any]) -> CheckedService:
         """Start a stand-in.  Raises InputError."""
@@ -429,6 +471,19 @@ class ServerGroup:
         """Stop all servers."""
         self._stack.close()
 
+    def save(self) -> None:
+        """Write the tapes of a test that passed, after `stop`.  Raises InputError."""
+        for server in self.servers:
+            if server.cassette is not None:
+                server.cassette.save()
+
+    def recordings(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the path of each recording, whether it was `used` or `written`, and when it began (ns since 1970)."""
+        replays = (server.replay for server in self.servers if isinstance(server, CheckedReplay))
+        for replay in replays:
+            is_written = replay.cassette is not None and replay.cassette.is_saved
+            yield str(replay.path), "written" if is_written else "used", replay.started_unix_ns
+
     def delete_recordings(self) -> None:
         """Delete the recordings of a test that passed."""
         for server in self.servers:
@@ -439,7 +494,8 @@ class ServerGroup:
 def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
     """Replay a recording until the block is left, and check the client.
 
-    Takes the fields of ReplayOptions, and `fail_on`, `allow`, `allow_misses` and `faults_may_miss`.  Paths are
+    Takes the fields of ReplayOptions, and `fail_on`, `allow`, `allow_misses` and `faults_may_miss`.  With `upstream`,
+    the recording is a tape that is recorded from there, as `record` says: see RecordMode.  Paths are
     relative to the current folder.  Raises InputError for invalid options and files, and ClientError at the end if the
     client broke a rule, a request had no match, or a fault never matched.  An exception of the block gets the
     same text as a note.  If anything fails, the traffic stays recorded in a temporary folder.
@@ -470,6 +526,7 @@ def _checked_group() -> Iterator[ServerGroup]:
         finally:
             group.stop()
         group.check()
+        group.save()
         group.delete_recordings()
     except Exception as error:
         if text := group.summary():

@@ -16,7 +16,7 @@ from wiretape_replay.client_verdict.client_report import client_rules
 from wiretape_replay.server_options import ReplayOptions, check_choice, string_list
 from wiretape_replay.stand_in import ServeOptions
 
-CRITERIA = ("fail_on", "allow", "allow_misses", "faults_may_miss")
+CRITERIA = ("fail_on", "allow", "allow_misses", "faults_may_miss", "upstream", "record")
 """The options of a test that `wiretape replay` and `wiretape serve` do not have."""
 _Options = TypeVar("_Options", ReplayOptions, ServeOptions)
 
