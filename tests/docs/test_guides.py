@@ -191,7 +191,7 @@ def test_the_gitlab_job_records_and_writes_the_reports(folder):
     install, *lines = GITLAB["contract"]["script"]
     assert install == f"pip install './wiretape-{__version__}-py3-none-any.whl[proxy]' httpx"
     script = re.sub(r"80[08]0", lambda port, ports={}: ports.setdefault(port[0], str(free_port())), "\n".join(lines))
-    result = run(folder, f"set -m\ntrap 'kill $(jobs -p)' EXIT\n{script}\n" + "\n".join(blocks(SERVICE_PAGE, "sh")[3:]))
+    result = run(folder, f"set -m\ntrap 'kill $(jobs -p)' EXIT\n{script}\n" + "\n".join(blocks(SERVICE_PAGE, "sh")[4:]))
 
     assert result.returncode == 0, result.stderr + (folder / "recorder.log").read_text("utf-8")
     assert "run.completed" in result.stdout
@@ -231,15 +231,15 @@ def test_the_probe_workflow_fails_with_an_annotation_and_writes_the_reports(fold
     steps["Start the service"] = steps["Start the service"].replace("serve probe", with_faults)
     ports = "\n".join(f"export {name}=http://127.0.0.1:{free_port()}" for name in PROBE["env"])
     keys = "\n".join(f"export {name}={value}" for name, value in job["env"].items())
-    begin, describe, repeat, *_ = blocks(SERVICE_PAGE, "sh")
-    install, serve = begin.splitlines()
-    assert steps.pop("Install") == install == f"pip install ./wiretape-{__version__}-py3-none-any.whl"
+    install, serve, describe, repeat, *_ = (block.strip() for block in blocks(SERVICE_PAGE, "sh"))
+    assert steps.pop("Install") == install.splitlines()[-1] == f"pip install ./wiretape-{__version__}-py3-none-any.whl"
     assert serve == f"wiretape serve probe --listen {PROBE['env']['SERVICE'].rpartition(':')[2]}"
-    describe = describe.replace(PROBE["env"]["SERVICE"], "$SERVICE")
+    *describe, probe = describe.replace(PROBE["env"]["SERVICE"], "$SERVICE").splitlines()
+    assert probe == "wiretape probe"  # as the step below
     repeat = repeat.replace("probe ", "probe --no-shrink ")  # shrinking, which the first probe does, is mostly waiting
     *before, probe = steps.values()
 
-    script = ["status=0", ports, keys, "trap 'kill $(jobs -p)' EXIT", *before, describe]
+    script = ["status=0", ports, keys, "trap 'kill $(jobs -p)' EXIT", *before, *describe]
     result = run(folder, "\n".join([*script, f"({probe}) || status=$?", f"({repeat}) || true", "exit $status"]))
 
     assert result.returncode == 1, result.stdout + result.stderr
