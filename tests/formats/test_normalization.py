@@ -8,11 +8,17 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from email.utils import formatdate
 from gzip import compress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from drawn_recordings import conversations, record
+from hypothesis import given
 from invoke import refusal, succeed
 
-MS = 1_000_000
+from wiretape.observations import Observation
+from wiretape.recording import open_recording
+from wiretape.recording.normalization import normalized_tape
 
 
 class Service:
@@ -143,6 +149,17 @@ def test_long_pauses_are_kept_and_short_ones_are_not(tmp_path):
     assert written.endswith(
         "events:\n- comment: ping\n- after: 15\n  comment: ping\n- comment: ping\n- after: 1\n  comment: ping\n"
     )
+
+
+@given(conversations())
+def test_any_recording_can_be_normalized(seen: list[Observation]):
+    with TemporaryDirectory() as folder:
+        path, tape = Path(folder, "run.db"), Path(folder, "run.tape")
+        record(path, seen)
+        with open_recording(path) as recording:
+            tape.write_bytes(normalized_tape(recording))
+        with open_recording(tape) as normalized:
+            assert sum(1 for _ in normalized.exchanges()) == len({each.exchange for each in seen})
 
 
 def test_what_cannot_be_normalized_is_refused(tmp_path, monkeypatch):

@@ -153,11 +153,12 @@ def test_joined_deltas_are_events_of_their_own(tape):
 
 
 def test_deltas_are_joined_only_if_they_are_exact(tape):
-    """One has another run, one another JSON style, and one arrived in two chunks."""
+    """One has another run, one half of a character, and one arrived in two chunks."""
     deltas = [f'- data: {{"type": "message.delta", "run_id": "r", "delta": {{"text": "{text}"}}}}\n' for text in "abcd"]
+    half = '{"type":"message.delta","run_id":"r","delta":{"text":"\\ud83d"}}'
     odd = [
         deltas[0].replace('"r"', '"s"'),
-        '- text: "event: message.delta\\ndata: {\\"type\\": \\"message.delta\\"}\\n\\n"\n',
+        "- text: " + json.dumps(f"event: message.delta\ndata: {half}\n\n") + "\n",
         deltas[0] + "  cut: [[1, 0.1]]\n",
     ]
     head = f"{HEAD}---\nrequest: GET /v1/sessions/s/events/stream?event_deltas=true\nevents:\n"

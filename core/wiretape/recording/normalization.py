@@ -6,9 +6,9 @@ ids are a conversation, which stays together; conversations that overlapped are 
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -69,12 +69,13 @@ def normalize(recording: Recording) -> RecordingSource:
 
 
 @dataclass(slots=True)
-class _Conversed:
+class _ReadExchange:
     """An exchange, with its observations: each chunk is a part that belongs together."""
 
     exchange: Exchange
     seen: list[Observation]
-    conversation: int
+    earlier: "_ReadExchange | None" = None
+    """Another one of its conversation, if it is not the first."""
 
     @property
     def began_ns(self) -> int:
@@ -84,6 +85,16 @@ class _Conversed:
     def ended_ns(self) -> int:
         return self.seen[-1].time_ns
 
+    @property
+    def first(self) -> "_ReadExchange":
+        """The first one of its conversation."""
+        found = self
+        while found.earlier is not None:
+            # The next search takes half as long.
+            found.earlier = found.earlier.earlier or found.earlier
+            found = found.earlier
+        return found
+
 
 class _Normalization:
     def __init__(self, recording: Recording) -> None:
@@ -92,7 +103,7 @@ class _Normalization:
         if sum(each.request_bytes + each.response_bytes for each in exchanges) > MAX_BYTES:
             hint = " Use `wiretape trim` to keep part of it."
             raise InputError(size_error(recording.path, "a normalized tape", MAX_BYTES, hint))
-        self._read = [_Conversed(each, _read_exchange(recording, each), each.number) for each in exchanges]
+        self._read = [_ReadExchange(each, _read_exchange(recording, each)) for each in exchanges]
         self._ids = VaryingIds()
         ended_ns = max((each.ended_ns for each in self._read), default=0)
         self._times = VaryingTimes(self._info.started_unix_ns, self._info.started_unix_ns + ended_ns)
@@ -152,45 +163,36 @@ class _Normalization:
 
     def _find_conversations(self) -> None:
         """Join exchanges whose requests have an id with the one that has it first."""
-        makers: dict[str, _Conversed] = {}
+        makers: dict[str, _ReadExchange] = {}
         by_number = {each.exchange.number: each for each in self._read}
         for seen in self._all_seen():
             own = by_number[seen.exchange]
-            for text in (text for data in _texts(seen) for text in self._ids.find(data)):
+            found = (text for data in _texts(seen) for text in self._ids.find(data))
+            for text in (text for text in found if not _FINGERPRINT.fullmatch(text)):
                 if isinstance(seen, ResponseStarted) or (isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE):
                     makers.setdefault(text, own)
                 elif text in makers:
-                    self._join(own.conversation, makers[text].conversation)
-
-    def _join(self, one: int, other: int) -> None:
-        for each in self._read if one != other else ():
-            if each.conversation == max(one, other):
-                each.conversation = min(one, other)
+                    one, other = sorted((own.first, makers[text].first), key=lambda each: each.exchange.number)
+                    other.earlier = one if one is not other else None
 
     def _all_seen(self) -> list[Observation]:
         return sorted((seen for each in self._read for seen in each.seen), key=lambda seen: seen.time_ns)
 
-    def _conversations(self) -> list[list[_Conversed]]:
+    def _conversations(self) -> list[list[_ReadExchange]]:
         """Return the conversations: in their order, or if any overlapped, by their content."""
-        groups: dict[int, list[_Conversed]] = {}
+        groups: dict[int, list[_ReadExchange]] = {}
         for each in self._read:
-            group = groups.setdefault(each.conversation, [])
-            group.append(each)
-            # Requests that a client sent at once, without waiting for a response, are sorted.
-            at = len(group) - 1
-            while at and _is_race(*group[at - 1 : at + 1]) and self._line(group[at]) < self._line(group[at - 1]):
-                group[at - 1 : at + 1] = reversed(group[at - 1 : at + 1])
-                at -= 1
-        found = list(groups.values())
+            groups.setdefault(each.first.exchange.number, []).append(each)
+        found = [list(chain(*(sorted(race, key=self._line) for race in _races(group)))) for group in groups.values()]
         ends = accumulate((max(each.ended_ns for each in group) for group in found), max)
-        if any(later[0].began_ns < ended for ended, later in zip(ends, found[1:], strict=False)):
+        if any(min(each.began_ns for each in later) < ended for ended, later in zip(ends, found[1:], strict=False)):
             found.sort(key=lambda group: [part for each in group for part in (self._line(each), *self._bodies(each))])
         return found
 
-    def _line(self, each: _Conversed) -> bytes:
-        return self._masked(f"{each.exchange.request.method} {each.exchange.request.target}".encode("latin-1"))
+    def _line(self, each: _ReadExchange) -> bytes:
+        return self._masked(_encode(f"{each.exchange.request.method} {each.exchange.request.target}"))
 
-    def _bodies(self, each: _Conversed) -> Iterator[bytes]:
+    def _bodies(self, each: _ReadExchange) -> Iterator[bytes]:
         return (self._masked(seen.data) for seen in each.seen if isinstance(seen, BytesArrived))
 
     def _masked(self, data: bytes) -> bytes:
@@ -207,53 +209,67 @@ class _Normalization:
                 yield self._rewrite(each, number, times)
                 now = max(now, *times)
 
-    def _rewrite(self, each: _Conversed, number: int, times: list[int]) -> list[Observation]:
-        rewritten, sizes = list[Observation](), dict.fromkeys(Side, 0)
+    def _rewrite(self, each: _ReadExchange, number: int, times: list[int]) -> list[Observation]:
+        rewritten, ends = list[Observation](), dict.fromkeys(Side, 0)
+        read, written = dict.fromkeys(Side, 0), dict.fromkeys(Side, 0)
         for seen, time_ns in zip(each.seen, times, strict=True):
             moved = replace(move_observation(seen, time_ns), exchange=number)
             if isinstance(moved, BytesLost):
-                moved = replace(moved, start=sizes[moved.side])
-                sizes[moved.side] = moved.end
+                moved = replace(moved, start=ends[moved.side])
+                ends[moved.side] = moved.end
             elif isinstance(moved, BytesArrived):
                 data = self._rewrite_bytes(moved.data)
-                start = sizes[moved.side]
-                sizes[moved.side] = end = start + len(data)
+                start = ends[moved.side]
+                ends[moved.side] = end = start + len(data)
+                read[moved.side] += len(moved.data)
+                written[moved.side] += len(data)
                 moved = BytesArrived(number, moved.side, start, data, (end,), moved.times)
             elif isinstance(moved, RequestStarted):
                 target = self._rewrite_text(moved.target)
                 moved = replace(moved, target=target, authority=_LOCAL.sub(_LOCAL_NAME, moved.authority))
             rewritten.append(moved)
-        return [self._rewrite_headers(each.exchange, seen, sizes) for seen in rewritten]
+        recorded = {Side.REQUEST: each.exchange.request_bytes, Side.RESPONSE: each.exchange.response_bytes}
+        return [
+            self._rewrite_headers(seen, written[side] - recorded[side], is_decoded=read[side] != recorded[side])
+            if isinstance(seen, RequestStarted | ResponseStarted)
+            else seen
+            for seen in rewritten
+            for side in [Side.REQUEST if isinstance(seen, RequestStarted) else Side.RESPONSE]
+        ]
 
-    def _rewrite_headers(self, exchange: Exchange, seen: Observation, sizes: Mapping[Side, int]) -> Observation:
-        if not isinstance(seen, RequestStarted | ResponseStarted):
-            return seen
-        side = Side.REQUEST if isinstance(seen, RequestStarted) else Side.RESPONSE
-        before = exchange.request_bytes if side is Side.REQUEST else exchange.response_bytes
-        is_decoded = not is_identity(exchange.encoding_of(side)) and sizes[side] != before
+    def _rewrite_headers(
+        self, seen: RequestStarted | ResponseStarted, longer: int, *, is_decoded: bool
+    ) -> RequestStarted | ResponseStarted:
         headers = list[tuple[str, str]]()
         for name, value in seen.headers:
             if name.lower() == "content-length" and value.isdecimal():
-                headers.append((name, str(max(0, int(value[:18]) + sizes[side] - before))))
+                headers.append((name, str(max(0, int(value[:18]) + longer))))
             elif not (is_decoded and name.lower() == "content-encoding"):
                 headers.append((name, _LOCAL.sub(_LOCAL_NAME, self._rewrite_text(value))))
         return replace(seen, headers=tuple(headers))
 
     def _rewrite_text(self, text: str) -> str:
-        return self._rewrite_bytes(text.encode("latin-1")).decode("latin-1")
+        return self._rewrite_bytes(_encode(text)).decode("utf-8", "surrogatepass")
 
     def _rewrite_bytes(self, data: bytes) -> bytes:
         return self._times.move(self._ids.rename(data))
 
 
-def _is_race(first: _Conversed, second: _Conversed) -> bool:
-    """Whether a client sent both requests without waiting."""
-    response = first.exchange.response
-    waited = response is not None and response.time_ns < second.began_ns
-    return not waited and not round_gap(second.began_ns - first.began_ns)
+def _races(conversation: list[_ReadExchange]) -> Iterator[list[_ReadExchange]]:
+    """Yield requests that a client sent at once, without waiting for a response."""
+    race, until = list[_ReadExchange](), 0
+    for each in conversation:
+        if race and (each.began_ns > until or round_gap(each.began_ns - race[0].began_ns)):
+            yield race
+            race = []
+        response = each.exchange.response
+        answered = each.ended_ns if response is None else response.time_ns
+        until = min(until, answered) if race else answered
+        race.append(each)
+    yield race
 
 
-def _schedule(conversation: list[_Conversed], now: int) -> list[list[int]]:
+def _schedule(conversation: list[_ReadExchange], now: int) -> list[list[int]]:
     """Return the times of the observations of each exchange.
 
     The requests divide a conversation into epochs.  Within one, what came from several exchanges at about the same time
@@ -289,9 +305,14 @@ def _texts(seen: Observation) -> Iterator[bytes]:
     if isinstance(seen, BytesArrived):
         yield seen.data
     elif isinstance(seen, RequestStarted | ResponseStarted):
-        yield from (value.encode("latin-1") for _, value in seen.headers)
+        yield from (_encode(value) for _, value in seen.headers)
         if isinstance(seen, RequestStarted):
-            yield seen.target.encode("latin-1")
+            yield _encode(seen.target)
+
+
+def _encode(text: str) -> bytes:
+    """Return the text of a head as bytes, from which it can be decoded again."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _read_exchange(recording: Recording, exchange: Exchange) -> list[Observation]:

@@ -30,7 +30,7 @@ from wiretape.recording.formats.tape_yaml import Items, OneLine, Plain, format_s
 
 MAX_JOINED_BYTES = 4 * MAX_TAPE_BYTES
 """Bytes that the joined deltas of a tape may stand for."""
-MAX_JOINED = 1_000_000
+MAX_JOINED = 200_000
 """Joined deltas of a tape."""
 _FEWEST = 3
 """Fewer deltas are not joined."""
@@ -158,7 +158,7 @@ class DeltaJoiner:
             yield from self.close()
             yield item
             return
-        if not (self._items and self._encoder.encode(len(self._items), text) == delta.raw):
+        if not (self._items and self._encodes(text, delta.raw)):
             yield from self.close()
             if not self._begin(item, delta):
                 yield item
@@ -177,6 +177,13 @@ class DeltaJoiner:
             texts = Items(map(_describe_line, _split_lines(self._parts)))
             yield {"deltas": self._element.deltas, "at": self._element.at, **counts, **lines, "texts": texts}
         self._items, self._parts = [], []
+
+    def _encodes(self, text: str, raw: bytes) -> bool:
+        """Whether the next delta is encoded to these bytes."""
+        try:
+            return self._encoder.encode(len(self._items), text) == raw
+        except ValueError:  # half of a character
+            return False
 
     def _has_room(self) -> bool:
         try:
