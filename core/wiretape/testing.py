@@ -12,6 +12,7 @@ _MODULES = {
     "ReceivedRequest": "wiretape_replay.testing.checked_servers",
     "replay": "wiretape_replay.testing.checked_servers",
     "serve": "wiretape_replay.testing.checked_servers",
+    "stream": "wiretape_replay.testing.checked_servers",
 }
 
 

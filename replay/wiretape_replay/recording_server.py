@@ -26,6 +26,7 @@ from wiretape_replay.channel.recorded_connection import read_event
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.faults.fault_actions import FaultActions
 from wiretape_replay.faults.fault_schedule import identify_request
 from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.replayed_contracts import ReplayedContracts
@@ -121,7 +122,7 @@ async def serve_replay(
             errors_of=lambda request: contracts.of(request).errors,
             forward=forward,
         )
-        finder = ChannelFinder(channels, verbatim.queues, contracts)
+        finder = ChannelFinder(channels, verbatim.queues, contracts, () if has_playheads else verbatim.streams)
         server = OfflineServer(
             options.script,
             contracts,
@@ -133,6 +134,7 @@ async def serve_replay(
             identify=partial(identify_request, contracts, finder=finder),
             keeps_bodies=forward is not None,
         )
+        verbatim.frame_sender = server.fault_actions.frame_sender
         playheads = Playheads(
             speed=options.speed_factor,
             paused=options.paused,
@@ -141,13 +143,13 @@ async def serve_replay(
         )
         player = None
         if has_playheads:
-            streams = ChannelStreams(playheads, ids, contracts, server.faulty_sender)
+            streams = ChannelStreams(playheads, ids, contracts, server.fault_actions.sender)
             player = ChannelPlayer(finder, verbatim, streams, known=find_known_channels(recording, contracts))
         access = None
         policy = options.access_policy(contracts, recorded_keys=_required_keys(recording, contracts))
         if policy is not None:
             access = AccessControl(policy, contracts, ids, _workspaces_of(channels.by_name, contracts))
-        control = replay_control(playheads, verbatim, player, contracts)
+        control = replay_control(playheads, verbatim, player, contracts, server.fault_actions)
         handler = verbatim.respond if player is None else player.respond
         try:
             async with server.listen(handler, control, host, port, access=access) as url:
@@ -191,13 +193,18 @@ def _required_keys(recording: Recording, contracts: ReplayedContracts) -> bool:
 
 
 def replay_control(
-    playheads: Playheads, verbatim: VerbatimPlayer, player: ChannelPlayer | None, contracts: ReplayedContracts
+    playheads: Playheads,
+    verbatim: VerbatimPlayer,
+    player: ChannelPlayer | None,
+    contracts: ReplayedContracts,
+    faults: FaultActions,
 ) -> PlayheadControl:
     """Control of a replay's playheads; `player` is None in verbatim mode, which has none."""
     return PlayheadControl(
         playheads,
         {} if player is None else {name: channel.log for name, channel in player.channels.items()},
         contracts,
+        faults=faults,
         connected=() if player is None else player.streams.connected,
         requests=lambda: _summarise_requests(verbatim, player),
         on_reset=[verbatim.queues.reset],

@@ -152,7 +152,6 @@ class ReplayOptions:
         service = self.service
         is_file = service is not None and not isinstance(service, AccessPolicy)
         script, source = _read_faults(self.faults)
-        script.check_mode(self.mode)
         given = self.contract if isinstance(self.contract, list | tuple) else [self.contract] if self.contract else []
         parsed = {
             "loaded_contracts": tuple(map(_load_contract, given)),

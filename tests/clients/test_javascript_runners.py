@@ -23,7 +23,11 @@ import { startReplay } from "./replay.mjs";
 const [key, upstream] = process.argv.slice(2);
 const replay = upstream ? { url: process.env.WIRETAPE_URL, stop() {} } : await startReplay("run.tape");
 const headers = key ? { Authorization: `Bearer ${key}` } : {};
-const response = await fetch(`${replay.url}/v1/sessions/ses_1/runs/run_1/cancel`, { method: "POST", headers });
+const { fault } = (await replay.control?.("fault", { fault: { do: "hold", operation: "cancel" } })) ?? {};
+const responding = fetch(`${replay.url}/v1/sessions/ses_1/runs/run_1/cancel`, { method: "POST", headers });
+await replay.control?.("wait", { until: "held", fault });
+await replay.control?.("release", { fault });
+const response = await responding;
 console.log(response.status);
 await replay.stop();
 """

@@ -45,7 +45,8 @@ async def test_state_contains_the_playhead_and_the_connected_streams(play, entri
 
     (session,) = state.pop("channels")
     assert status == 200
-    assert state == {"speed": "max", "requests": {"streams": 1, "refused": 1, "recorded": 0, "misses": []}}
+    requests = {"streams": 1, "refused": 1, "recorded": 0, "misses": []}
+    assert state == {"speed": "max", "requests": requests, "held": []}
     assert session.pop("next") == {
         "position": 0,
         "kind": "durable",
@@ -142,7 +143,7 @@ async def test_seek_goes_just_after_its_target(play, entries, body, position, ti
         (
             "wait",
             b'{"until": "christmas"}',
-            "wait: until: expected one of stopped, breakpoint, end, connected, got 'christmas'.",
+            "wait: until: expected one of stopped, breakpoint, end, connected, held, got 'christmas'.",
         ),
         ("wait", b'{"timeout_s": -1}', "wait: timeout_s: expected a number of at least 0, got -1."),
         ("wait", b'{"timeout_s": 601}', "wait: timeout_s: expected a number of at most 600, got 601."),

@@ -295,5 +295,6 @@ def test_help_lists_the_subcommands_in_order_with_whole_sentences():
     listed = CliRunner().invoke(wiretape, ["control", "--help"]).output.partition("Commands:\n")[2].partition("\n\n")[0]
 
     names = re.findall(r"^  (\w+)", listed, re.MULTILINE)
-    assert names == ["state", "pause", "resume", "step", "seek", "break", "reset", "wait", "advance"]
+    steering = ["fault", "release", "send", "cut"]
+    assert names == ["state", "pause", "resume", "step", "seek", "break", "reset", "wait", "advance", *steering]
     assert "..." not in listed

@@ -29,7 +29,6 @@ from wiretape_replay.faults.fault_script import (
     Reset,
     Split,
     SplitPoint,
-    Stall,
 )
 from wiretape_replay.faults.frame_damage import (
     EndResponse,
@@ -46,7 +45,6 @@ from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 
 SECOND = 1_000_000_000
 CLOSED, RESET = EndResponse(Ending.SERVICE_CLOSED), EndResponse(Ending.SERVICE_RESET)
-HELD = EndResponse(Ending.CLIENT_CLOSED)
 COMMENT = LogEntry(EntryKind.EPHEMERAL, 0, b": keep-alive\n\n")
 END = LogEntry(EntryKind.ENDING, 0, ending=Ending.SERVICE_CLOSED)
 
@@ -129,7 +127,7 @@ def test_a_tool_call_is_matched_by_its_id():
 
 
 def test_a_stream_continues_after_a_pause():
-    assert play_one(Stall(seconds=5, after=events(sequence=1))) == [
+    assert play_one(Delay(seconds=5, after=events(sequence=1))) == [
         SendBytes(LOG[0].data),
         PauseSending(5 * SECOND),
         *sends(LOG[1:]),
@@ -287,9 +285,9 @@ mutations = st.one_of(
     built(Duplicate, copies=st.integers(1, 3)),
     built(Reorder, by=st.integers(1, 3)),
     built(Oversize, bytes=st.integers(50, 300)),
-    built(Stall, seconds=st.integers(1, 5)),
+    built(Delay, seconds=st.integers(1, 5)),
 )
-insertions = built(Stall, seconds=st.integers(1, 5)) | st.sampled_from(
+insertions = built(Delay, seconds=st.integers(1, 5)) | st.sampled_from(
     [(Insert, {"type": "stream.resync"}), (Drop, {}), (Reset, {})]
 )
 filters = st.builds(

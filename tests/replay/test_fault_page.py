@@ -12,7 +12,7 @@ from service_contracts import SERVICE
 
 from wiretape.errors import InputError
 from wiretape.observations import Ending
-from wiretape_replay.faults.fault_script import Fault
+from wiretape_replay.faults.fault_script import Fault, Hold
 from wiretape_replay.server_options import fault_script
 
 PAGE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text("utf-8")
@@ -44,6 +44,9 @@ def test_every_example_is_applied(recording, serve, call, tmp_path, text):
     path.write_text(text, "utf-8")
     script = fault_script(path, SERVICE)
     replay = serve(recording, mode="channel", playhead="connection", faults=script)
+    for fault in script.faults:
+        if isinstance(fault, Hold):
+            replay.control.release(fault=fault.name)
     for cursor in ("", "", "Last-Event-ID: evt_12\r\n"):
         client = call(replay.url)
         client.ask(extra=KEY + cursor)

@@ -7,7 +7,7 @@ from service_contracts import SERVICE
 from tables import read_tables
 
 from wiretape.errors import InputError
-from wiretape_replay.faults.fault_script import Drop, Error, EventFilter, Fault, FaultScript, Stall
+from wiretape_replay.faults.fault_script import Delay, Drop, Error, EventFilter, Fault, FaultScript, Hold
 from wiretape_replay.server_options import fault_script
 
 BAD = read_tables(__file__)
@@ -38,7 +38,7 @@ skip = 3
 times = 1
 probability = 0.5
 [[fault]]
-do = "stall"
+do = "delay"
 operation = ["cancel", "POST /v1/sessions/{id}/runs"]
 seconds = 1.5
 """)
@@ -51,10 +51,10 @@ seconds = 1.5
         times=1,
         probability=0.5,
     )
-    stall = Stall(name="fault-2", operation=("cancel", "POST /v1/sessions/{id}/runs"), seconds=1.5)
-    assert script == FaultScript(faults=(drop, stall), seed=7)
+    delay = Delay(name="fault-2", operation=("cancel", "POST /v1/sessions/{id}/runs"), seconds=1.5)
+    assert script == FaultScript(faults=(drop, delay), seed=7)
     assert drop.requests == ("stream",)
-    assert stall.requests == ("cancel", "POST /v1/sessions/{id}/runs")
+    assert delay.requests == ("cancel", "POST /v1/sessions/{id}/runs")
 
 
 def test_an_empty_file_is_a_script_without_faults(read):
@@ -103,7 +103,7 @@ def test_a_syntax_error_is_explained(read):
 
 
 def test_a_script_can_be_written_in_python():
-    script = FaultScript(faults=(Drop(after=EventFilter(type="tool.*")), Stall()))
+    script = FaultScript(faults=(Drop(after=EventFilter(type="tool.*")), Hold()))
     assert [fault.name for fault in script.faults] == ["fault-1", "fault-2"]
     with pytest.raises(TypeError):
         Drop("drop")

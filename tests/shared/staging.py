@@ -20,6 +20,9 @@ from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.faults.fault_actions import FaultActions
+from wiretape_replay.faults.fault_schedule import FaultSchedule
+from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.http_server.aiohttp_server import HttpServer
 from wiretape_replay.http_server.http_messages import BodyFraming, ResponseHead
 from wiretape_replay.recording_server import replay_control
@@ -182,7 +185,8 @@ async def playing(
         by_path = {("agent-sessions", name): session for name, session in sessions.items()}
         finder = ChannelFinder(RecordedChannels(sessions, by_path), others.queues, SERVICE)
         player = ChannelPlayer(finder, others, streams, known=frozenset([*sessions, *known]))
-        control = replay_control(playheads, others, player, SERVICE)
+        faults = FaultActions(FaultSchedule(FaultScript(), SERVICE), str)
+        control = replay_control(playheads, others, player, SERVICE, faults)
         server = HttpServer(player.respond, print, control=ControlApi(control, TOKEN).respond)
         stage = Stage(await server.start("127.0.0.1", 0), player, others, control)
         try:

@@ -316,7 +316,7 @@ def test_fail_on_inconclusive_fails_for_a_client_that_ignores_a_resync_and_leave
         @pytest.mark.parametrize("fail_on", ["note", "inconclusive"])
         def test_leaves(wiretape_replay, fail_on):
             resync = {"do": "insert", "type": "stream.resync", "after": {"sequence": 2}}
-            faults = [resync, {"do": "stall", "after": {"sequence": 3}}]
+            faults = [resync, {"do": "hold", "after": {"sequence": 3}}]
             read(wiretape_replay("run.db", faults=faults, fail_on=fail_on).url)
     """)
     result.assert_outcomes(passed=2, errors=1)

@@ -47,13 +47,13 @@ def test_the_client_fails_as_shown_and_passes_with_the_fix(page):
 def test_the_other_examples_pass(page, monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     others = [name for name in FILES if name.startswith("test_") and name != "test_client.py"]
-    assert len(others) == 6
+    assert len(others) == 8
     with replay(page.path / "run.db", no_auth=True, repeat="last") as service:
         for name in others:
             path = page.path / name
             path.write_text(path.read_text("utf-8").replace("http://127.0.0.1:8000", service.url), "utf-8")
         result = page.pytest(*others, subprocess=True)
-    result.assert_outcomes(passed=8)
+    result.assert_outcomes(passed=10)
     result.stdout.fnmatch_lines(["wiretape: 3 tapes used, 3 written"])
     named = re.search(r"`(tapes/.*)` beside the file of the test", PAGE)[1]
     assert (page.path / named).is_file()

@@ -1,6 +1,6 @@
 """The request handler of channel mode: finds the channel whose stream a request opens, and passes on all others."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from wiretape.contract.contract_tables import ErrorCase
@@ -20,20 +20,33 @@ class ChannelFinder:
     Like recorded responses, the channels of like requests come in recorded order; after the last one, it comes again.
     """
 
-    def __init__(self, channels: RecordedChannels, queues: ExchangeQueues, contracts: ReplayedContracts) -> None:
+    def __init__(
+        self,
+        channels: RecordedChannels,
+        queues: ExchangeQueues,
+        contracts: ReplayedContracts,
+        streams: Collection[int] = (),
+    ) -> None:
+        """`streams` are the exchanges whose streams are served as recorded."""
         self.channels = channels
         self._queues = queues
+        self._streams = streams
         self.contracts = contracts
 
-    def find(self, request: HttpRequest, opening: StreamOpening) -> tuple[PlayableChannel | None, str]:
-        """Return the channel of a request, which stays the next of its kind, and what its kind is called."""
+    def find(self, request: HttpRequest, opening: StreamOpening) -> tuple[PlayableChannel | None, str | None]:
+        """Return the channel of a request, which stays the next of its kind, and what its kind is called.
+
+        The kind is None if the response is not a stream.
+        """
         channel = self._find_named(request, opening)
         if channel is not None:
             return channel, f"channel {channel.log.name}"
         queues = self._queues.find(replace(request, target=opening.target))
         following = self._queues.following(queues)
         channel = self._last(queues) if following is None else self._channel_of(following)
-        return channel, f"exchange {queues[0].first.number}" if queues else ""
+        number = queues[-1].requests[-1].number if queues and following is None else following and following.number
+        is_stream = channel is not None or number in self._streams
+        return channel, f"exchange {queues[0].first.number}" if is_stream else None
 
     def take(self, request: HttpRequest) -> PlayableChannel | RecordedRequest | None:
         """Return the channel whose stream a request opens, or the recorded request that it is like."""

@@ -1,9 +1,10 @@
 """The streams of channels: which client requested which, who is connected, and what is sent as the playhead moves."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
+from typing import Protocol
 
 from wiretape.contract.contract_tables import ErrorCase
 from wiretape.safe_text import shorten
@@ -46,11 +47,24 @@ class ConnectedStream:
     deltas: bool
 
 
-FaultySender = Callable[[LogEntry | None], Awaitable[bool]]
-"""Sends an event or comment with faults; None sends what is held back, because nothing follows it.
+class FaultySender(Protocol):
+    """Sends a stream that faults can hit."""
 
-Returns True if a fault ended the stream.  Raises ConnectionError.
-"""
+    @property
+    def is_active(self) -> bool:
+        """Whether a fault can hit it now: entries have to be sent with `send`, one at a time."""
+        ...
+
+    def skip(self, entries: Iterable[LogEntry]) -> None:
+        """Note that entries were sent without faults."""
+        ...
+
+    async def send(self, entry: LogEntry | None) -> bool:
+        """Send an event or comment with faults; None sends what is held back, because nothing follows it.
+
+        Return True if a fault ended the stream.  Raises ConnectionError.
+        """
+        ...
 
 
 class ChannelStreams:
@@ -161,7 +175,7 @@ async def _send_entries(
         before = reader.position
         due = reader.read(playhead.position)
         has_sent = False
-        while batch := list(islice(due, 1 if faulty is not None else CHUNKS_PER_TURN)):
+        while batch := list(islice(due, 1 if faulty is not None and faulty.is_active else CHUNKS_PER_TURN)):
             has_sent = True
             if await _send_batch(batch, writer, faulty):
                 return
@@ -176,7 +190,7 @@ async def _send_entries(
             # But while the playhead moves through a recorded silence, only the recorded keep-alives are sent.
             idle.start()
         if not await clock.wait_for_move(idle):
-            if faulty is not None and await faulty(None):
+            if faulty is not None and await faulty.send(None):
                 return
             await writer.write(keep_alive)
             idle.stop()
@@ -186,11 +200,13 @@ async def _send_entries(
 async def _send_batch(batch: Sequence[LogEntry], writer: ResponseWriter, faulty: FaultySender | None) -> bool:
     """Send entries, one at a time if there are faults; return True if that ended the stream."""
     ending = next((entry.ending for entry in batch if entry.ending is not None), None)
-    if faulty is not None:
-        if await faulty(batch[0] if ending is None else None):
+    if faulty is not None and faulty.is_active:
+        if await faulty.send(batch[0] if ending is None else None):
             return True
     else:
         await writer.write_all([entry.data for entry in takewhile(lambda entry: entry.ending is None, batch)])
+        if faulty is not None:
+            faulty.skip(batch)
     if ending is not None:
         await writer.end(ending)
     return ending is not None

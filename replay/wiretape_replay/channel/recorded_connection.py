@@ -6,7 +6,8 @@ A durable event belongs into the log once, however often it was replayed.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wiretape.event import Event, Shape, TimedFrame
+from wiretape.event import Event, Shape, TimedFrame, make_event
+from wiretape.event_format import PLAIN, EventFormat
 from wiretape.json_equality import json_hash
 from wiretape.observations import BytesArrived, BytesLost, Ending
 from wiretape.recording import Exchange
@@ -71,6 +72,11 @@ _OF_COPY = ("time_ns", "data", "source", "type", "sequence", "keys", "is_optiona
 """What the event takes over from a copy that arrived earlier."""
 
 
+def other_entry(seen: TimedFrame) -> LogEntry:
+    """The entry of a frame that is not an event."""
+    return LogEntry(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, source=(seen.exchange, None))
+
+
 def _content(raw: bytes) -> object:
     """The content of a frame in a comparable form: JSON as values."""
     event = read_event(raw)
@@ -78,10 +84,11 @@ def _content(raw: bytes) -> object:
     return event.event_line, event.data if value is None else value
 
 
-def read_event(raw: bytes) -> Event:
+def read_event(raw: bytes, event_format: EventFormat = PLAIN) -> Event:
     """The event of a frame; without fields, if the frame has none."""
     frames = Parser(limit=len(raw), start=1).feed(raw + _NEXT_FRAME)
-    return Event(0, next((frame for frame in frames if frame.kind is FrameKind.MESSAGE), _NO_FRAME), 0, 1)
+    frame = next((frame for frame in frames if frame.kind is FrameKind.MESSAGE), _NO_FRAME)
+    return make_event(0, frame, 0, 1, event_format)
 
 
 _NEXT_FRAME = b":"
@@ -204,7 +211,7 @@ class ConnectionReader:
             if isinstance(seen, Event):
                 self._add_event(seen)
             elif kind is FrameKind.TAIL:
-                self._tail = self._entry(seen)
+                self._tail = other_entry(seen)
             elif kind is not FrameKind.BOM:
                 self._add_comment(seen)
 
@@ -233,21 +240,18 @@ class ConnectionReader:
         if self._comment is not None and seen.frame.kind is FrameKind.BLANK:
             self._comment.data += seen.frame.raw
             return
-        self._comment = self._entry(seen)
+        self._comment = other_entry(seen)
         self._current_stretch().comments.append(self._comment)
 
     def _add_oversized(self, seen: TimedFrame) -> None:
         if self._oversized is None:
-            self._oversized = self._entry(seen)
+            self._oversized = other_entry(seen)
             self._current_stretch().events.append(self._oversized)
             self._warnings.oversized.append(0)
         else:
             self._oversized.data += seen.frame.raw
             self._oversized.time_ns = seen.time_ns
         self._warnings.oversized[-1] = len(self._oversized.data)
-
-    def _entry(self, seen: TimedFrame) -> LogEntry:
-        return LogEntry(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, source=(self._number, None))
 
     def _current_stretch(self) -> Stretch:
         """The stretch since the last durable event."""
@@ -274,15 +278,11 @@ class ConnectionReader:
 
     def _unfinished_message(self) -> LogEntry | None:
         """The bytes of the message that the end of the connection cut off."""
-        if (
-            self._oversized is not None
-            and not self._oversized.data.endswith(_BLANK_LINES)
-            and self._stretch is not None
-        ):
+        if self._oversized is not None and not self._oversized.data.endswith(BLANK_LINES) and self._stretch is not None:
             self._stretch.events.remove(self._oversized)
             return self._oversized
         # After a gap, the tail may belong to a message whose beginning was lost.
         return None if self._warnings.lost[self._number] else self._tail
 
 
-_BLANK_LINES = (b"\n\n", b"\r\r", b"\n\r", b"\n\r\n")
+BLANK_LINES = (b"\n\n", b"\r\r", b"\n\r", b"\n\r\n")

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, get_args, get_origin
@@ -118,7 +119,7 @@ class _OrderedGroup(click.Group):
 @click.argument("url")
 @click.pass_context
 def control(ctx: click.Context, *, url: str) -> None:
-    """Move and inspect the playheads of a `wiretape replay` or `wiretape serve` process at URL.
+    """Move and inspect the playheads of a `wiretape replay` or `wiretape serve` process at URL, and hold responses.
 
     Every command prints the resulting state.
     """
@@ -164,7 +165,8 @@ def _add_command(name: str, method: str, operation: Operation) -> None:
         click.echo(json.dumps(document, indent=2) if as_json else "\n".join(_format_response(document)))
         if document.get("reached") is False:
             until = WaitCondition(parameters["until"])
-            raise InputError(not_reached_message(document["channels"][0]["channel"], until, takes_s))
+            waited = next((each["channel"] for each in document["channels"]), "")
+            raise InputError(not_reached_message(waited, until, takes_s))
 
     options = [_parameter(key, *declared) for key, declared in operation.parameters.items()]
     options += [*(_BREAK_OPTIONS if name == _BREAKPOINTS else []), *_SHARED_OPTIONS]
@@ -202,10 +204,27 @@ class _KeyType(click.ParamType[dict[str, str]]):
         return {name: key}
 
 
+class _TableType(click.ParamType[dict[str, Any]]):
+    """The keys of a table of TOML, on one line."""
+
+    name = "KEY=VALUE,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click.ParamType."""
+        if isinstance(value, dict):
+            return value
+        try:
+            return tomllib.loads(f"table = {{ {value} }}")["table"]
+        except ValueError:
+            self.fail(
+                f'expected keys and values such as do = "drop", after = {{ event = 3 }}, got {value!r}', param, ctx
+            )
+
+
 def _plain_type(hint: Any) -> type | click.ParamType[Any]:
     """The type of a value: `int` for `Annotated[int, …] | None`."""
     if get_origin(hint) is dict:
-        return _KeyType()
+        return _KeyType() if get_args(hint)[1] is str else _TableType()
     return hint if isinstance(hint, type) else _plain_type(get_args(hint)[0])
 
 
@@ -243,8 +262,13 @@ def _format_response(document: _Document) -> Iterator[str]:
         yield f"passed: {_format_entry(document['stepped'])}"
     elif "found" in document:
         yield f"reached the end of the log after {count_of(document['found'], 'step')}"
+    if "fault" in document:
+        yield f"fault: {shorten(document['fault'])}"
     for channel in document["channels"]:
         yield from _format_channel(channel)
+    for held in document["held"]:
+        where = [held["channel"], held["connection"] and f"connection {held['connection']}"]
+        yield shorten(", ".join(filter(None, ["held by " + held["fault"], *where])))
     requests = document["requests"]
     is_replay = requests["recorded"] is not None
     if not document["channels"]:

@@ -86,6 +86,15 @@ class RequestSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldState:
+    """A response that a fault holds."""
+
+    fault: str
+    channel: str | None
+    connection: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayState:
     """The state of a replay."""
 
@@ -93,6 +102,7 @@ class ReplayState:
     """A multiple of the recorded speed, or `max`."""
     channels: Sequence[PlayheadState]
     requests: RequestSummary
+    held: Sequence[HeldState]
 
 
 def describe_speed(speed: float) -> float | str:

@@ -2,19 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import asdict
 from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from msgspec import Meta
 
 from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
 from wiretape.errors import InputError
+from wiretape.input_validation import Source
+from wiretape.observations import Ending
+from wiretape.recording.formats.tape_schema import DEFAULT_FRAMING, piece_bytes
 from wiretape.rules import Finding
 from wiretape.safe_text import closest_match, shorten
 from wiretape_replay.channel.channel_log import ChannelLog, LogEntry
@@ -23,6 +26,7 @@ from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget
 from wiretape_replay.channel.playhead_clock import PlayheadClock, Playheads
 from wiretape_replay.control.control_operations import OPERATIONS, CommandOption, operation
 from wiretape_replay.control.control_state import (
+    HeldState,
     PlayheadState,
     ReplayState,
     RequestSummary,
@@ -30,6 +34,7 @@ from wiretape_replay.control.control_state import (
     describe_entry,
     describe_speed,
 )
+from wiretape_replay.faults.fault_actions import FaultActions
 from wiretape_replay.replayed_contracts import ReplayedContracts
 
 _MOST_LISTED = 10
@@ -49,6 +54,15 @@ class WaitCondition(StrEnum):
     END = "end"
     CONNECTED = "connected"
     """A stream is connected."""
+    HELD = "held"
+    """A response is held."""
+
+
+class Cut(StrEnum):
+    """How a response that is held ends."""
+
+    DROP = "drop"
+    RESET = "reset"
 
 
 _NOT_REACHED = {
@@ -57,6 +71,12 @@ _NOT_REACHED = {
     WaitCondition.END: "was not at the end",
     WaitCondition.CONNECTED: "had no stream",
 }
+
+
+_CUTS = {Cut.DROP: Ending.SERVICE_CLOSED, Cut.RESET: Ending.SERVICE_RESET}
+_Holding = Annotated[
+    str | None, CommandOption("--fault", "Name of the fault that holds them.  [default: all that are held]", "NAME")
+]
 
 
 class UnknownChannelError(InputError):
@@ -152,6 +172,7 @@ class PlayheadControl:
         logs: Mapping[str, ChannelLog],
         contracts: ReplayedContracts,
         *,
+        faults: FaultActions,
         connected: Collection[ConnectedStream] = (),
         requests: Callable[[], RequestSummary] = RequestSummary,
         on_reset: Collection[Callable[[], object]] = (),
@@ -170,6 +191,7 @@ class PlayheadControl:
         self._advance = advance
         self.name: str | None = None
         """The channel that it controls; None: all channels."""
+        self._faults = faults
         self._playheads = playheads
         self._logs = logs
         self._contracts = contracts
@@ -197,7 +219,11 @@ class PlayheadControl:
         """Show where the playheads are, what is ahead, and who is connected."""
         logs = self._logs.values() if self.name is None else [self._log()]
         channels = tuple(self._describe(log) for log in logs)
-        return ReplayState(describe_speed(self._playheads.speed), channels, self._requests())
+        held = tuple(
+            HeldState(each.fault.name, each.request.channel, each.request.connection)
+            for each in self._faults.find_held(channel=self.name)
+        )
+        return ReplayState(describe_speed(self._playheads.speed), channels, self._requests(), held)
 
     @_in_loop
     def channel_state(self) -> PlayheadState:
@@ -342,14 +368,17 @@ class PlayheadControl:
     def reset(self) -> None:
         """Start over: return playheads and responses to the beginning, reset faults, and close connected streams.
 
-        Breakpoints stay.  With a channel, only its playhead and its streams are reset.
+        Faults that were added are removed, and breakpoints stay.  With a channel, only its playhead and its streams
+        are reset.
         """
         if self.name is not None:
+            self._faults.cut(self.name)
             for clock in self._clocks():
                 clock.move(Playhead.reset)
             return
         for reset in self.on_reset:
             reset()
+        self._faults.reset()
         self._playheads.reset()
 
     @operation("wait", result=lambda _, reached: {"reached": reached})
@@ -363,17 +392,34 @@ class PlayheadControl:
             Meta(ge=0, le=LONGEST_WAIT_S),
             CommandOption("--timeout", f"Fail after this many seconds, {LONGEST_WAIT_S:g} at most.", "SECONDS"),
         ] = DEFAULT_WAIT_S,
+        fault: Annotated[
+            str | None, CommandOption("--fault", "Wait until this fault holds a response (with held).", "NAME")
+        ] = None,
     ) -> bool:
-        """Wait until the playhead stops, reaches a breakpoint or reaches the end, or until a stream connects.
+        """Wait until the playhead stops, is at a breakpoint or at the end, a stream connects, or a response is held.
 
         Return whether that happened in time.
         """
-        log, condition = self._log(), WaitCondition(until)
+        condition = WaitCondition(until)
+        log = None if condition is WaitCondition.HELD else self._log()
+        if fault is not None and log is not None:
+            raise InputError(f"A fault holds responses, and is never {condition}: wait until held.")
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while not self._is_reached(log, condition) and not self.changes.is_closed:
+                while not self._is_reached(log, condition, fault) and not self.changes.is_closed:
                     await self.changes.wait(self.changes.count)
-        return self._is_reached(log, condition)
+        return self._is_reached(log, condition, fault)
+
+    @_from_any_loop
+    async def async_wait_held(self, fault: str | None = None, *, timeout_s: float = DEFAULT_WAIT_S) -> None:
+        """Wait until a response is held, by a certain fault if there is a name.
+
+        Raises TimeoutError if that does not happen in time.
+        """
+        if not await self.is_reached_in_time(WaitCondition.HELD, fault=fault, timeout_s=timeout_s):
+            raise TimeoutError(not_reached_message("", WaitCondition.HELD, timeout_s))
+
+    wait_held = _blocking(async_wait_held)
 
     @_from_any_loop
     async def async_wait(
@@ -402,7 +448,56 @@ class PlayheadControl:
 
     advance = _blocking(async_advance)
 
-    def _is_reached(self, log: ChannelLog, until: WaitCondition) -> bool:
+    @operation("fault", result=lambda _, name: {"fault": name})
+    @_in_loop
+    def add_fault(self, fault: Annotated[dict[str, Any], CommandOption(None, metavar="FAULT")]) -> str:
+        """Add a fault, with the keys of a fault script, until the next reset.  It applies once, unless it has `times`.
+
+        Return its name.
+        """
+        return self._faults.add(fault if self.name is None else {"channel": self.name} | fault)
+
+    @operation("fault", "DELETE")
+    @_in_loop
+    def remove_fault(self, fault: str) -> None:
+        """Remove a fault by its name; what it holds goes on."""
+        self._faults.remove(fault)
+
+    @contextmanager
+    def hold(self, **fault: Any) -> "Iterator[StreamHold]":
+        """Hold the response that a fault selects, `hold(after={"type": "message.*"})`, during the block."""
+        name = self.add_fault({"do": "hold"} | fault)
+        try:
+            yield StreamHold(self, name)
+        finally:
+            with suppress(InputError):  # it was removed, or everything was reset
+                self.remove_fault(name)
+
+    @operation("release")
+    @_in_loop
+    def release(self, *, fault: _Holding = None) -> None:
+        """Let responses go on that are held."""
+        self._faults.proceed(None, fault, self.name)
+
+    @operation("send")
+    @_in_loop
+    def send(
+        self, event: Annotated[str | dict[str, Any], CommandOption(None, metavar="EVENT")], *, fault: _Holding = None
+    ) -> None:
+        """Send an event, as its lines or as the element of a tape, to the streams that are held."""
+        self._faults.proceed(piece_bytes(tape_element(event), DEFAULT_FRAMING, Source("event"), ()), fault, self.name)
+
+    @operation("cut")
+    @_in_loop
+    def cut(
+        self, how: Annotated[Cut | str, CommandOption(None, choices=Cut)] = Cut.DROP, *, fault: _Holding = None
+    ) -> None:
+        """Close the connections of responses that are held, cleanly (drop) or not (reset)."""
+        self._faults.proceed(_CUTS[Cut(how)], fault, self.name)
+
+    def _is_reached(self, log: ChannelLog | None, until: WaitCondition, fault: str | None) -> bool:
+        if log is None:
+            return bool(self._faults.find_held(fault, self.name))
         if until is WaitCondition.CONNECTED:
             return any(stream.clock.playhead.log is log for stream in self._connected)
         status = self._playheads.latest(log).playhead.status
@@ -441,8 +536,31 @@ class PlayheadControl:
         return ", ".join(ids[:_MOST_LISTED]) + more
 
 
+class StreamHold:
+    """A fault that holds a response.
+
+    What is done before it holds one happens as soon as it does.
+    """
+
+    def __init__(self, control: PlayheadControl, name: str) -> None:
+        self.name = name
+        """The name of the fault."""
+        self.release = partial(control.release, fault=name)
+        self.send = partial(control.send, fault=name)
+        self.cut = partial(control.cut, fault=name)
+        self.wait = partial(control.wait_held, name)
+        self.async_wait = partial(control.async_wait_held, name)
+
+
+def tape_element(event: object) -> object:
+    """Return an event as the element of a tape."""
+    return {"lines": event.rstrip("\r\n")} if isinstance(event, str) else event
+
+
 def not_reached_message(name: str, until: WaitCondition, timeout_s: float) -> str:
     """The message for a wait that took too long."""
+    if until is WaitCondition.HELD:
+        return f"No response was held after {timeout_s:g} s."
     return f"Channel {name} {_NOT_REACHED[until]} after {timeout_s:g} s."
 
 

@@ -12,6 +12,7 @@ from wiretape_replay.faults.fault_schedule import action_label, position_label, 
 from wiretape_replay.faults.fault_script import (
     STREAMS,
     EventFilter,
+    EventSelector,
     Fault,
     FaultRequest,
     FaultScript,
@@ -83,10 +84,10 @@ def _event_hits(
         request = FaultRequest(*opened_by, described, channel=channel, stream=channel, connection=number)
         if not fault.matches(request):
             continue
-        number = 0
+        number, selector = 0, EventSelector(events, described.facts.contract.format)
         for place, entry in enumerate(log.entries):
             number += entry.is_event
-            if not entry.is_event or not events.matches(entry, number) or not _can_hit(fault, entry.data):
+            if not entry.is_event or not selector.selects(entry, number) or not _can_hit(fault, entry.data):
                 continue
             where = f"{position_label(position, entry)}{_connections_label(fault)}"
             yield f"{log.noun} {shorten(channel, 60)}, position {place}: {where}"

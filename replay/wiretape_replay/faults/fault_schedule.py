@@ -5,14 +5,20 @@ do meanwhile.  Only `skip` and `times`, which count over all connections, depend
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from random import Random
+from typing import Any
+
+import msgspec
 
 from wiretape.contract.contract_tables import ErrorCase
 from wiretape.contract.service_terms import ErrorWriter
+from wiretape.errors import InputError
 from wiretape.http_headers import RETRY_AFTER
+from wiretape.input_validation import choices_hint
 from wiretape.labels import count_of
 from wiretape.observations import reason_phrase
 from wiretape.safe_text import shorten
@@ -27,18 +33,20 @@ from wiretape_replay.faults.fault_script import (
     Drop,
     Duplicate,
     Error,
+    EventSelector,
     ExpireCursor,
     Fault,
     FaultRequest,
     FaultScript,
+    Hold,
     Insert,
     Oversize,
     Position,
     Reorder,
     Reset,
     Split,
-    Stall,
     as_tuple,
+    decode_fault,
 )
 from wiretape_replay.faults.frame_damage import (
     Instruction,
@@ -95,22 +103,44 @@ class FaultCounter:
         return Random(repr((self._seed, fault.name, *where)))  # noqa: S311 - not used for security
 
 
-_ORDER: dict[type, int] = {Corrupt: 0, Oversize: 1, Split: 2, Drop: 3, Reset: 3, Stall: 4, Delay: 4, Duplicate: 5}
+_ORDER: dict[type, int] = {Corrupt: 0, Oversize: 1, Split: 2, Drop: 3, Reset: 3, Hold: 4, Delay: 4, Duplicate: 5}
 """The order in which the faults of one event are applied, whatever the script's order: bytes change before cuts."""
 
 
-class StreamFaults:
-    """The faults of one stream."""
+def _order(fault: Fault) -> int:
+    return _ORDER.get(type(fault), len(_ORDER))
 
-    def __init__(self, counter: FaultCounter, request: FaultRequest, faults: tuple[Fault, ...]) -> None:
-        """`faults` are those that apply to events of this stream."""
-        self._counter = counter
+
+class StreamFaults:
+    """The faults of one stream, also those that are added while it is connected."""
+
+    def __init__(self, schedule: "FaultSchedule", request: FaultRequest) -> None:
+        self._schedule = schedule
+        self._counter = schedule.counter
         self._request = request
-        self._at = {position: [fault for fault in faults if fault.position is position] for position in Position}
-        self._at[Position.AT].sort(key=lambda fault: _ORDER.get(type(fault), len(_ORDER)))
+        self._selectors: list[tuple[Fault, EventSelector]] = []
+        """The faults that apply to its events, in order."""
+        self._version = -1
         self._number = 0
         self._delayed: list[_DelayedEvent] = []
         self._is_over = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether events have to be passed to `apply`; if not, count them with `skip`."""
+        if self._version != self._schedule.version:
+            self._version, known = self._schedule.version, {id(fault): each for fault, each in self._selectors}
+            event_format = self._request.described.facts.contract.format
+            self._selectors = [
+                (fault, known.get(id(fault)) or EventSelector(fault.events, event_format))
+                for fault in self._schedule.active
+                if fault.events is not None and fault.matches(self._request)
+            ]
+        return bool(self._selectors or self._delayed)
+
+    def skip(self, entries: Iterable[LogEntry]) -> None:
+        """Count the events among entries that are sent without faults."""
+        self._number += sum(entry.is_event for entry in entries)
 
     def apply(self, entry: LogEntry) -> Iterator[Instruction]:
         """What to send instead of an event or comment of the log; nothing once an instruction ended the stream.
@@ -132,25 +162,27 @@ class StreamFaults:
             yield instruction
 
     def _apply(self, entry: LogEntry) -> Iterator[Instruction]:
-        if not entry.is_event:
+        if not entry.is_event or not self.is_active:
+            self.skip([entry])
             yield SendBytes(entry.data)
             return
         self._number += 1
-        for fault in self._matching(Position.BEFORE, entry):
+        faults = [fault for fault, selector in self._selectors if selector.selects(entry, self._number)]
+        for fault in self._ready(faults, Position.BEFORE):
             yield from self._insert(fault, entry)
-        reorder = self._reorder_fault(entry)
+        reorder = self._reorder_fault(faults)
         if reorder is not None:
             yield self._log(reorder, entry)
-            instructions = tuple(until_final(self._event(entry)))
+            instructions = tuple(until_final(self._event(faults, entry)))
             self._delayed.append(_DelayedEvent(reorder, reorder.by, instructions))
             return
-        yield from self._event(entry)
+        yield from self._event(faults, entry)
         yield from self._due_events()
 
-    def _event(self, entry: LogEntry) -> Iterator[Instruction]:
+    def _event(self, faults: Sequence[Fault], entry: LogEntry) -> Iterator[Instruction]:
         """The event, and the faults after it."""
         instructions: list[Instruction] = [SendBytes(entry.data)]
-        for fault in self._matching(Position.AT, entry):
+        for fault in self._ready(sorted(faults, key=_order), Position.AT):
             if isinstance(fault, Reorder) or any(is_final(instruction) for instruction in instructions):
                 continue
             if can_mutate(fault, instructions) and self._should_apply(fault):
@@ -159,7 +191,7 @@ class StreamFaults:
                 instructions = mutate(fault, instructions, random) or instructions
         yield from instructions
         if not any(is_final(instruction) for instruction in instructions):
-            for fault in self._matching(Position.AFTER, entry):
+            for fault in self._ready(faults, Position.AFTER):
                 yield from self._insert(fault, entry)
 
     def _insert(self, fault: Fault, entry: LogEntry) -> Iterator[Instruction]:
@@ -168,16 +200,16 @@ class StreamFaults:
             yield self._log(fault, entry)
             if isinstance(fault, Insert):
                 yield SendBytes(insert_frame(fault, entry, self._request))
-            elif isinstance(fault, Drop | Reset | Stall | Delay):
+            elif isinstance(fault, Drop | Reset | Hold | Delay):
                 yield interruption(fault)
 
-    def _reorder_fault(self, entry: LogEntry) -> Reorder | None:
+    def _reorder_fault(self, faults: Iterable[Fault]) -> Reorder | None:
         """The fault that delays this event.
 
         A fault that delays another event already does not: the two would keep their order.
         """
         busy = {event.fault.name for event in self._delayed}
-        for fault in self._matching(Position.AT, entry):
+        for fault in self._ready(faults, Position.AT):
             if isinstance(fault, Reorder) and fault.name not in busy and self._should_apply(fault):
                 return fault
         return None
@@ -191,11 +223,8 @@ class StreamFaults:
         for event in due:
             yield from event.instructions
 
-    def _matching(self, position: Position, entry: LogEntry) -> Iterator[Fault]:
-        for fault in self._at[position]:
-            events = fault.events
-            if events is not None and events.matches(entry, self._number) and not self._counter.is_spent(fault):
-                yield fault
+    def _ready(self, faults: Iterable[Fault], position: Position) -> Iterator[Fault]:
+        return (fault for fault in faults if fault.position is position and not self._counter.is_spent(fault))
 
     def _should_apply(self, fault: Fault) -> bool:
         return self._counter.should_apply(fault, *self._where)
@@ -223,10 +252,11 @@ class _DelayedEvent:
 class Injection:
     """The faults that apply to one request."""
 
+    request: FaultRequest
     before: tuple[Instruction, ...] = ()
     """What to do before the response; if the last instruction is final, there is no other response."""
     stream: StreamFaults | None = None
-    """What to do to the events of a stream; None if no fault can hit them."""
+    """What to do to the events of its stream; None if it opens none."""
 
 
 Identify = Callable[[HttpRequest], FaultRequest]
@@ -243,8 +273,8 @@ def identify_request(
     if opening is not None:
         found, stream = (None, None) if finder is None else finder.find(request, opening)
         channel = opening.channel if found is None else found.log.name
-        if found is None:
-            stream = None if channel is None else f"channel {channel}"
+        if found is None and channel is not None:
+            stream = f"channel {channel}"
     cursor = None if opening is None else opening.cursor
     return FaultRequest(request.method, request.target, described, channel, stream, cursor=cursor)
 
@@ -254,18 +284,24 @@ class FaultSchedule:
 
     def __init__(self, script: FaultScript, contracts: ReplayedContracts, identify: Identify | None = None) -> None:
         """`identify` is for channels that no path names."""
-        self.script = script
-        self._contracts = contracts
+        self.contracts = contracts
+        self.counter = FaultCounter(script.seed)
+        self.active: list[Fault] = [*script.faults]
+        """Those of the script, and those that were added, in this order."""
+        self.version = 0
+        """Counts the changes of `active`."""
+        self._script = script
+        self._all = {fault.name: fault for fault in script.faults}
+        """Also those that were removed."""
+        self._numbers = count(1)
         self._identify = identify or partial(identify_request, contracts)
-        self._event_faults = tuple(fault for fault in script.faults if fault.events is not None)
-        self._counter = FaultCounter(script.seed)
         self._connections: Counter[str] = Counter()
         self._requests = 0
 
     @property
     def counts(self) -> dict[str, int]:
         """How often each fault was applied so far, also before a `rewind`, by its name, in the script's order."""
-        return {fault.name: self._counter.applied[fault.name] for fault in self.script.faults}
+        return {name: self.counter.applied[name] for name in self._all}
 
     @property
     def unused(self) -> list[str]:
@@ -273,11 +309,40 @@ class FaultSchedule:
 
         A fault that matched, but was left out because of its probability, is not among them.
         """
-        return [fault.name for fault in self.script.faults if fault.name not in self._counter.considered]
+        return [name for name in self._all if name not in self.counter.considered]
+
+    def find(self, name: str) -> Fault:
+        """Return an active fault by its name.  Raises InputError."""
+        found = {fault.name: fault for fault in self.active}
+        if name not in found:
+            hint = choices_hint(name, found) if found else ": there is no fault now"
+            raise InputError(f"Unknown fault {shorten(name, 60)}{hint}".rstrip(".") + ("" if hint[-1] == "?" else "."))
+        return found[name]
+
+    def add(self, document: Mapping[str, Any]) -> Fault:
+        """Add a fault, which applies once unless it has `times`, until the next `rewind`.  Raises InputError."""
+        fault = decode_fault(document, self.contracts)
+        names = {each.name for each in self.active}
+        if fault.name in names:
+            raise InputError(f"There is a fault {shorten(fault.name, 60)} already: choose another name.")
+        generated = (f"{fault.action}-{number}" for number in self._numbers)
+        name = fault.name or next(each for each in generated if each not in self._all)
+        fault = msgspec.structs.replace(fault, name=name)
+        self._all[name] = fault
+        self._change([*self.active, fault])
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """Remove a fault, if it is active."""
+        self._change([each for each in self.active if each is not fault])
+
+    def _change(self, active: list[Fault]) -> None:
+        self.active = active
+        self.version += 1
 
     def summary_lines(self) -> Iterator[str]:
         """How often each fault was applied, and which never matched; nothing if the script has no faults."""
-        if not self.script.faults:
+        if not self._all:
             return
         counts = (f"{shorten(name, 60)} {count_of(count, 'time')}" for name, count in self.counts.items())
         yield f"Faults injected: {', '.join(counts)}."
@@ -286,8 +351,9 @@ class FaultSchedule:
             yield f"Faults that never matched: {', '.join(names)}."
 
     def rewind(self) -> None:
-        """Start over, so that the same happens again."""
-        self._counter.rewind()
+        """Start over, without the faults that were added, so that the same happens again."""
+        self._change([*self._script.faults])
+        self.counter.rewind()
         self._connections.clear()
         self._requests = 0
 
@@ -296,10 +362,9 @@ class FaultSchedule:
         self._requests += 1
         request = self._request(asked)
         before = tuple(until_final(self._before(request)))
-        of_stream = tuple(fault for fault in self._event_faults if fault.matches(request))
-        if not of_stream or (before and is_final(before[-1])):
-            return Injection(before)
-        return Injection(before, StreamFaults(self._counter, request, of_stream))
+        is_over = bool(before) and is_final(before[-1])
+        stream = StreamFaults(self, request) if request.stream is not None and not is_over else None
+        return Injection(request, before, stream)
 
     def _request(self, asked: HttpRequest) -> FaultRequest:
         request = self._identify(asked)
@@ -309,11 +374,11 @@ class FaultSchedule:
         return replace(request, connection=self._connections[request.stream])
 
     def _before(self, request: FaultRequest) -> Iterator[Instruction]:
-        for fault in self.script.faults:
+        for fault in self.active:
             if fault.events is not None or not fault.matches(request):
                 continue
             instruction = self._response_instruction(fault, request)
-            if instruction is not None and self._counter.should_apply(fault, "request", self._requests):
+            if instruction is not None and self.counter.should_apply(fault, "request", self._requests):
                 yield LogFault(fault.name, response_fault_line(fault, request))
                 yield instruction
 
@@ -327,11 +392,11 @@ class FaultSchedule:
             facts = request.described.facts
             status, message = facts.contract.unknown_cursor_status, f"The cursor {request.cursor} has expired."
             return SendError(partial(refuse, facts.errors, ErrorCase.UNKNOWN_CURSOR, message, status=status))
-        return interruption(fault) if isinstance(fault, Drop | Reset | Stall | Delay) else None
+        return interruption(fault) if isinstance(fault, Drop | Reset | Hold | Delay) else None
 
     def _error(self, fault: Error, request: FaultRequest) -> SendError:
         values: dict[str, object] = {**request.described.parameters, "base": request.described.base}
-        limits, counted = self._contracts.limits, self._contracts.counts.get(request.described.operation_name or "")
+        limits, counted = self.contracts.limits, self.contracts.counts.get(request.described.operation_name or "")
         name = fault.limit or counted or next(reversed([*limits]), None)
         if name is not None:
             values |= limit_values(limits[name], limits[name].window_seconds)
@@ -345,7 +410,7 @@ class FaultSchedule:
     def _errors_with(self, code: str | None, request: FaultRequest) -> ErrorWriter | None:
         """The errors with a code: of the contract of the request, or of the first one that has it."""
         own = request.described.facts.errors
-        return next((each for each in (own, *self._contracts.errors) if each is not None and code in each.codes), None)
+        return next((each for each in (own, *self.contracts.errors) if each is not None and code in each.codes), None)
 
 
 def _coded_error(fault: Error, errors: ErrorWriter, values: Mapping[str, object], request_id: str) -> HttpResponse:
@@ -385,7 +450,8 @@ def position_label(position: Position, entry: LogEntry, number: int | None = Non
 
 def event_fault_line(fault: Fault, request: FaultRequest, position: Position, entry: LogEntry, number: int) -> str:
     """The line of the log for a fault that is applied to an event."""
-    where = f"{request.described.facts.noun} {_short(request.channel or '')}, connection {request.connection}"
+    channel = request.channel and f"{request.described.facts.noun} {_short(request.channel)}"
+    where = f"{channel or _path_label(request)}, connection {request.connection}"
     return f"Fault {_short(fault.name)}: {action_label(fault)} {position_label(position, entry, number)} ({where})"
 
 
@@ -393,9 +459,12 @@ def response_fault_line(fault: Fault, request: FaultRequest) -> str:
     """The line of the log for a fault that is applied to a whole response."""
     connection = f", connection {request.connection}" if request.connection is not None else ""
     when = "instead of the response" if isinstance(fault, Error | ExpireCursor) else "before the response"
+    return f"Fault {_short(fault.name)}: {action_label(fault)} {when} ({_path_label(request)}{connection})"
+
+
+def _path_label(request: FaultRequest) -> str:
     path = request.target.partition("?")[0]  # the query may hold secrets
-    where = f"{shorten(f'{request.method} {path}')}{connection}"
-    return f"Fault {_short(fault.name)}: {action_label(fault)} {when} ({where})"
+    return shorten(f"{request.method} {path}")
 
 
 def requests_label(fault: Fault) -> str:

@@ -5,17 +5,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import chain
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta, field
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_tables import ErrorCase
-from wiretape.errors import InputError
+from wiretape.event_format import EventFormat
 from wiretape.input_validation import Problem, Source, choices_hint, validate
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import require_table_lists
 from wiretape_replay.channel.channel_log import LogEntry
+from wiretape_replay.channel.recorded_connection import read_event
 from wiretape_replay.http_server.http_messages import RequestPattern
 from wiretape_replay.replayed_contracts import DescribedRequest, ReplayedContracts
 
@@ -32,6 +35,8 @@ Number = Annotated[int, Meta(ge=1, le=_LARGEST_INT)]
 Counts = Count | Annotated[tuple[Count, ...], Meta(min_length=1)]
 Numbers = Number | Annotated[tuple[Number, ...], Meta(min_length=1)]
 TOO_MANY = 429
+_MOST_TEXTS = 1000
+"""Texts of one stream in which a text is searched."""
 Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
 
 
@@ -93,17 +98,24 @@ class EventFilter(_Table, frozen=True, kw_only=True):
     sequence: Counts = ()
     event: Numbers = ()
     """The number of the event on its connection, from 1; comments are not counted."""
+    nth: Numbers = ()
+    """The number among the events of its connection that match the other keys, from 1."""
     type: Texts = ()
     """Event types, with `*` for any characters."""
     id: Texts = ()
     keys: dict[str, Texts] = {}
     """Keys of entities, by the names of the entities."""
+    text: Texts = ()
+    """What the joined texts of deltas contain with this event, or the data of any other event."""
+    time: Annotated[float, Meta(ge=0, le=1_000_000_000)] = 0
+    """Seconds in the log from which on events match; in verbatim mode, since the request began."""
 
     def matches(self, entry: LogEntry, number: int) -> bool:
-        """Whether an event, the `number`-th of its connection, is one of these."""
+        """Whether an event, the `number`-th of its connection, is one of these, whatever its `text` and `nth`."""
         return (
             _includes(self.sequence, entry.sequence)
             and _includes(self.event, number)
+            and entry.time_ns >= self.time * 1_000_000_000
             and (not self.type or any(fnmatchcase(entry.type or "", pattern) for pattern in as_tuple(self.type)))
             and _includes(self.id, entry.id)
             and all(_includes(keys, entry.keys.get(name)) for name, keys in self.keys.items())
@@ -279,10 +291,8 @@ class Reset(_Interruption, frozen=True, kw_only=True, tag="reset"):
     """Reset the connection."""
 
 
-class Stall(_Interruption, frozen=True, kw_only=True, tag="stall"):
-    """Send nothing for a while; without `seconds`, until the client leaves."""
-
-    seconds: Seconds | None = None
+class Hold(_Interruption, frozen=True, kw_only=True, tag="hold"):
+    """Send nothing until the stream is released or cut, or the client leaves."""
 
 
 class Delay(_Interruption, frozen=True, kw_only=True, tag="delay"):
@@ -429,7 +439,7 @@ class Error(BaseFault, frozen=True, kw_only=True, tag="error"):
             yield ("limit",), f"unknown limit {shorten(self.limit, 60)}{choices_hint(self.limit, contracts.limits)}"
 
 
-Fault = Drop | Reset | Stall | Delay | Duplicate | Reorder | Corrupt | Split | Oversize | Insert | ExpireCursor | Error
+Fault = Drop | Reset | Hold | Delay | Duplicate | Reorder | Corrupt | Split | Oversize | Insert | ExpireCursor | Error
 
 
 class FaultScript(_Table, frozen=True, kw_only=True):
@@ -461,17 +471,6 @@ class FaultScript(_Table, frozen=True, kw_only=True):
             for path, problem in fault.contract_problems(contracts):
                 raise source.error(("fault", index, *path), problem)
 
-    def check_mode(self, mode: str) -> None:
-        """Raises InputError if a fault cannot be applied in this mode of replay."""
-        if mode != "verbatim":
-            return
-        for fault in self.faults:
-            if fault.events is not None:
-                raise InputError(
-                    f"The fault {shorten(fault.name, 60)} applies to stream events, but verbatim mode sends "
-                    "recorded responses unchanged: choose --mode channel."
-                )
-
 
 def decode_fault_script(document: Any, source: Source) -> FaultScript:
     """Decode the document of a fault script, which may be for any contract.  Raises InputError."""
@@ -480,6 +479,46 @@ def decode_fault_script(document: Any, source: Source) -> FaultScript:
     for path, problem in script.problems():
         raise source.error(path, problem)
     return script
+
+
+def decode_fault(document: Any, contracts: ReplayedContracts) -> Fault:
+    """Decode a single fault, which applies once unless it says how often.  Raises InputError."""
+    source = Source("fault")
+    fault: Fault = validate({"times": 1} | document, Fault, source)  # type: ignore[arg-type]
+    for path, problem in chain(fault.problems(), fault.contract_problems(contracts)):
+        raise source.error(path, problem)
+    return fault
+
+
+class EventSelector:
+    """Finds the events of one stream that a filter selects.  Feed it all events, in order."""
+
+    def __init__(self, events: EventFilter, event_format: EventFormat) -> None:
+        self._events = events
+        self._format = event_format
+        self._matches = 0
+        self._ends: dict[tuple[object, ...], str] = {}
+        """The ends of the texts so far, which the searched text may begin with, by the type and the keys of deltas."""
+
+    def selects(self, entry: LogEntry, number: int) -> bool:
+        """Whether an event, the `number`-th of its connection, is one of these."""
+        if not self._events.matches(entry, number) or (self._events.text and not self._completes_text(entry)):
+            return False
+        self._matches += 1
+        return _includes(self._events.nth, self._matches)
+
+    def _completes_text(self, entry: LogEntry) -> bool:
+        event = read_event(entry.data, self._format)
+        texts = as_tuple(self._events.text)
+        if event.text is None:
+            data = event.data.decode("utf-8", "replace")
+            return any(text in data for text in texts)
+        key = (entry.type, *entry.keys.items())
+        joined = self._ends.get(key, "") + event.text
+        found = any(text in joined for text in texts)
+        longest = max(map(len, texts)) - 1
+        put_bounded(self._ends, key, "" if found or not longest else joined[-longest:], _MOST_TEXTS)
+        return found
 
 
 def as_tuple(wanted: _T | tuple[_T, ...]) -> tuple[_T, ...]:

@@ -24,12 +24,12 @@ from wiretape_replay.faults.fault_script import (
     Duplicate,
     Fault,
     FaultRequest,
+    Hold,
     Insert,
     Oversize,
     Reset,
     Split,
     SplitPoint,
-    Stall,
     as_tuple,
 )
 from wiretape_replay.http_server.http_messages import HttpResponse
@@ -60,8 +60,15 @@ class PauseSending:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldResponse:
+    """Send nothing until somebody says how to go on, or the client leaves."""
+
+    fault: Hold
+
+
+@dataclass(frozen=True, slots=True)
 class EndResponse:
-    """End the response as the service would (SERVICE_CLOSED or SERVICE_RESET), or leave that to the client."""
+    """End the response as the service would: SERVICE_CLOSED or SERVICE_RESET."""
 
     ending: Ending
 
@@ -74,7 +81,7 @@ class SendError:
     """Returns the response with a request id."""
 
 
-Instruction = LogFault | SendBytes | PauseSending | EndResponse | SendError
+Instruction = LogFault | SendBytes | PauseSending | HoldResponse | EndResponse | SendError
 
 
 def is_final(instruction: Instruction) -> bool:
@@ -109,7 +116,7 @@ def mutate(fault: Fault, instructions: list[Instruction], random: Random) -> lis
     """Apply a fault to the instructions for an event."""
     if isinstance(fault, Duplicate):
         return instructions * (fault.copies + 1)
-    if isinstance(fault, Drop | Reset | Stall | Delay):
+    if isinstance(fault, Drop | Reset | Hold | Delay):
         return _interrupt(instructions, fault.offset, interruption(fault))
     if len(instructions) != 1 or not isinstance(instructions[0], SendBytes):
         return None
@@ -121,13 +128,13 @@ def mutate(fault: Fault, instructions: list[Instruction], random: Random) -> lis
     return None if changed is None else [SendBytes(changed)]
 
 
-def interruption(fault: Drop | Reset | Stall | Delay) -> Instruction:
+def interruption(fault: Drop | Reset | Hold | Delay) -> Instruction:
     """The instruction of a fault that ends or pauses a response."""
-    if isinstance(fault, Stall | Delay) and fault.seconds is not None:
+    if isinstance(fault, Hold):
+        return HoldResponse(fault)
+    if isinstance(fault, Delay):
         return PauseSending(round(fault.seconds * 1_000_000_000))
-    if isinstance(fault, Reset):
-        return EndResponse(Ending.SERVICE_RESET)
-    return EndResponse(Ending.SERVICE_CLOSED if isinstance(fault, Drop) else Ending.CLIENT_CLOSED)
+    return EndResponse(Ending.SERVICE_RESET if isinstance(fault, Reset) else Ending.SERVICE_CLOSED)
 
 
 def corrupt_frame(frame: bytes, fault: Corrupt, random: Random) -> bytes | None:

@@ -6,18 +6,20 @@ Those of one test stop together, and their recordings are kept if the test fails
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
+
 from wiretape import observations
 from wiretape.checker import Settings
 from wiretape.config import INCONCLUSIVE, NEVER, Config, find_config, threshold_of
 from wiretape.contract import Contract
-from wiretape.errors import RecordingError
+from wiretape.errors import InputError, RecordingError
 from wiretape.labels import count_of
 from wiretape.observations import Ending, Headers
 from wiretape.rules import Finding, Severity
@@ -27,7 +29,7 @@ from wiretape_replay.cassette import Cassette, RecordMode, default_mode
 from wiretape_replay.channel.channel_streams import StreamRequest
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, finding_line, inconclusive_lines, write
-from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.control.playhead_control import PlayheadControl, StreamHold, tape_element
 from wiretape_replay.http_server.http_messages import HttpRequest, ResponseHead
 from wiretape_replay.http_server.response_writer import (
     OWN_RESPONSE,
@@ -153,6 +155,10 @@ class CheckedServer:
     def control(self) -> PlayheadControl:
         """Moves the playheads."""
         return self._server.control
+
+    def hold(self, **fault: Any) -> AbstractContextManager[StreamHold]:
+        """Hold the response that a fault selects, `hold(after={"type": "message.*"})`, during the block."""
+        return self.control.hold(**fault)
 
     @property
     def requests(self) -> list[ReceivedRequest]:
@@ -425,6 +431,17 @@ class ServerGroup:
             path = self._find(path)
         return self._start(CheckedReplay, options, partial(start_replay, path, replay_options, cassette=cassette))
 
+    def stream(self, events: Iterable[object], request: str, options: dict[str, Any]) -> CheckedReplay:
+        """Start a replay of a stream with these events.  Raises InputError."""
+        exchange = {"request": request, "events": [tape_element(event) for event in events]}
+        with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+            path = Path(folder) / "stream"
+            try:
+                path.write_bytes(b"tape: 1\n---\n" + orjson.dumps(exchange))
+            except TypeError as error:
+                raise InputError(f"Invalid events: {printable(str(error))}.") from None
+            return self.replay(path, options)
+
     def serve(self, scenario: Any, options: dict[str, Any]) -> CheckedService:
         """Start a stand-in.  Raises InputError."""
         serve_options = select_options(ServeOptions, {"clock": "virtual"} | options, self._find, "A service")
@@ -502,6 +519,16 @@ def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
     """
     with _checked_group() as group:
         yield group.replay(recording, options)
+
+
+@contextmanager
+def stream(events: Iterable[object], request: str = "GET /", **options: Any) -> Iterator[CheckedReplay]:
+    """Serve a stream with these events until the block is left, and check the client.
+
+    An event is its lines, or an element of a tape.  Everything else is as with `replay`.
+    """
+    with _checked_group() as group:
+        yield group.stream(events, request, options)
 
 
 @contextmanager

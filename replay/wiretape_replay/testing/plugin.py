@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixtures `wiretape_replay`, `wiretape` and `wiretape_service`, and the marker `wiretape`.
+"""The pytest plugin: the marker `wiretape`, and the fixtures `wiretape_replay`, `wiretape_stream`, `wiretape_service`.
 
 pytest imports this module at every start, so all other modules are imported when a test starts a replay.
 """
@@ -9,7 +9,7 @@ import re
 import shlex
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,20 @@ def wiretape_replay(request: pytest.FixtureRequest, _wiretape_servers: "ServerGr
     def start(recording: "Path | str | None" = None, **options: Any) -> "CheckedReplay":
         with _in_one_sentence():
             return _wiretape_servers.replay(*_merge_markers(request.node, recording, options))
+
+    return start
+
+
+@pytest.fixture
+def wiretape_stream(_wiretape_servers: "ServerGroup") -> "Callable[..., CheckedReplay]":
+    """Serve a stream without a recording: `wiretape_stream(["data: one", {"data": {"n": 2}}], "POST /v1/chat")`.
+
+    An event is its lines, or an element of a tape.  Takes the options of `wiretape replay`, and returns a replay.
+    """
+
+    def start(events: "Iterable[object]", request: str = "GET /", **options: Any) -> "CheckedReplay":
+        with _in_one_sentence():
+            return _wiretape_servers.stream(events, request, options)
 
     return start
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Protocol
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.service_terms import ErrorWriter
@@ -15,9 +16,11 @@ from wiretape.observations import (
     Ending,
     RequestStarted,
     Side,
+    header,
 )
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
+from wiretape.sse import is_event_stream
 from wiretape_replay.access.contract_errors import count_request_ids, error_response, plain_response
 from wiretape_replay.http_server.http_messages import (
     NO_BODY,
@@ -159,6 +162,22 @@ class _SmallResponse:
     outcome: str
 
 
+class FrameSender(Protocol):
+    """Sends the chunks of one stream as frames, from the first beginning of a frame on where a fault can hit it."""
+
+    def takes(self, data: bytes) -> bool:
+        """Whether the next chunk has to be sent with `send`."""
+        ...
+
+    async def send(self, time_ns: int, data: bytes) -> bool:
+        """Send what a chunk completes; return True if a fault ended the stream.  Raises ConnectionError."""
+        ...
+
+    async def finish(self) -> bool:
+        """Send the rest, at the end of the body; return True if a fault ended the stream.  Raises ConnectionError."""
+        ...
+
+
 class VerbatimPlayer:
     """Responds to each request with the next recorded exchange of its kind."""
 
@@ -183,16 +202,25 @@ class VerbatimPlayer:
         """
         self.served: list[ServedRequest] = []
         self.missed: list[UnmatchedRequest] = []
-        exchanges = (exchange for exchange in recording.exchanges() if includes(exchange))
-        recorded = (_recorded_request(recording, exchange, target_of(exchange.request)) for exchange in exchanges)
-        self.queues = ExchangeQueues(recorded, matching)
+        self.frame_sender: Callable[[ResponseWriter], FrameSender | None] = lambda _: None
+        """Returns the sender of a stream that faults can hit."""
+        self.streams: set[int] = set()
+        """The exchanges whose events faults can hit."""
         self._recording = recording
+        exchanges = (exchange for exchange in recording.exchanges() if includes(exchange))
+        recorded = (self._read_request(exchange, target_of(exchange.request)) for exchange in exchanges)
+        self.queues = ExchangeQueues(recorded, matching)
         self._speed = speed
         self._small: dict[int, _SmallResponse] = {}
         """Those of the last exchanges, by number."""
         self._request_ids = request_ids or count_request_ids()
         self._errors_of = errors_of
         self.forward = forward
+
+    def _read_request(self, exchange: Exchange, target: str) -> RecordedRequest:
+        if _has_readable_events(exchange):
+            self.streams.add(exchange.number)
+        return _recorded_request(self._recording, exchange, target)
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Handle a request."""
@@ -216,7 +244,8 @@ class VerbatimPlayer:
         writer.log_outcome(request, f"exchange {recorded.number}, {_outcome(exchange)}")
         plan = plan_response(exchange)
         self._keep_small(exchange, plan)
-        await self._send(exchange, plan, writer)
+        frames = self.frame_sender(writer) if recorded.number in self.streams else None
+        await self._send(exchange, plan, writer, frames)
 
     def _keep_small(self, exchange: Exchange, plan: ResponsePlan) -> None:
         """Keep a small response that is complete and sent at once, so that it need not be read again."""
@@ -232,8 +261,10 @@ class VerbatimPlayer:
             small = _SmallResponse(head, chunks, raw, f"exchange {exchange.number}, {_outcome(exchange)}")
             put_bounded(self._small, exchange.number, small, _MOST_SMALL)
 
-    async def _send(self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter) -> None:
-        clock = _PlaybackClock(self._speed)
+    async def _send(
+        self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter, frames: "FrameSender | None"
+    ) -> None:
+        clock, origin_ns = _PlaybackClock(self._speed), plan.origin_ns - exchange.request.time_ns
         sent = 0
         if plan.head is not None:
             await clock.wait_until(plan.head_ns)
@@ -246,9 +277,17 @@ class VerbatimPlayer:
                 due = []
             if waits:
                 await clock.wait_until(delay_ns)
-            due.append(data)
+            if frames is not None and frames.takes(data):
+                await writer.write_all(due)
+                due = []
+                if await frames.send(origin_ns + delay_ns, data):
+                    return
+            else:
+                due.append(data)
             sent += len(data)
         await writer.write_all(due)
+        if frames is not None and await frames.finish():
+            return
         await clock.wait_until(plan.end_ns)
         await writer.end(plan.end_after(sent))
 
@@ -270,6 +309,13 @@ class VerbatimPlayer:
             await writer.respond(plain_response(501, message, headers))
         else:
             await writer.respond(error_response(errors, NO_MATCH, message, request_id, headers=headers, status=501))
+
+
+def _has_readable_events(exchange: Exchange) -> bool:
+    """Whether a response is an event stream whose bytes can change, because it is not encoded and has no length."""
+    headers = exchange.response.headers if exchange.response is not None else ()
+    has_form = header(headers, "content-encoding") is not None or header(headers, "content-length") is not None
+    return is_event_stream(header(headers, "content-type")) and not has_form
 
 
 def _outcome(exchange: Exchange) -> str:

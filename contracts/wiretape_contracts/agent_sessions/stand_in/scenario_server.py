@@ -20,6 +20,7 @@ from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.faults.fault_actions import FaultActions
 from wiretape_replay.offline_server import OfflineServer
 from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.service_clock import Clock, VirtualClock
@@ -53,10 +54,10 @@ async def serve_scenario(
     ids = count_request_ids("req")
     contracts, settings = options.contracts, options.settings
     server = OfflineServer(options.script, contracts, log=log, checker=checker, token=token, ids=ids)
-    streams = ChannelStreams(playheads, ids, contracts, server.faulty_sender)
+    streams = ChannelStreams(playheads, ids, contracts, server.fault_actions.sender)
     access = AccessControl(settings.access, contracts, ids)
     operations = ServiceOperations(sessions, streams, access, settings.assumed, errors=_errors_of(contracts), ids=ids)
-    control = _control(sessions, streams, contracts)
+    control = _control(sessions, streams, contracts, server.fault_actions)
     if checker is not None:
         checker.use_clock(clock.checker_ns)
     try:
@@ -103,7 +104,9 @@ def _valid_key(settings: ServiceSettings) -> str:
     return next((text for text, key in keys.items() if key.scopes is None), next(iter(keys)))
 
 
-def _control(sessions: LiveSessions, streams: ChannelStreams, contracts: ReplayedContracts) -> PlayheadControl:
+def _control(
+    sessions: LiveSessions, streams: ChannelStreams, contracts: ReplayedContracts, faults: FaultActions
+) -> PlayheadControl:
     """The control of the playheads."""
 
     def requests() -> RequestSummary:
@@ -118,6 +121,7 @@ def _control(sessions: LiveSessions, streams: ChannelStreams, contracts: Replaye
         sessions.playheads,
         sessions.logs,
         contracts,
+        faults=faults,
         connected=streams.connected,
         requests=requests,
         # Sessions keep their events: a reset ends streams and moves playheads back.

@@ -335,7 +335,7 @@ def element_bytes(element: Element, kind: str, framing: Framing, source: Source,
     """Return the bytes of an element.  Raises InputError."""
     if isinstance(element, _Pieces):
         return b"".join(
-            _piece_bytes(piece, framing, source, (*path, "pieces", index)) for index, piece in enumerate(element.pieces)
+            piece_bytes(piece, framing, source, (*path, "pieces", index)) for index, piece in enumerate(element.pieces)
         )
     if key := _find_line_end(element):
         raise source.error((*path, key), "expected a single line")
@@ -351,7 +351,8 @@ def _find_line_end(element: Element) -> str | None:
     return next((key for key, line in lines if isinstance(line, str) and has_line_end(line)), None)
 
 
-def _piece_bytes(value: Any, framing: Framing, source: Source, path: KeyPath) -> bytes:
+def piece_bytes(value: Any, framing: Framing, source: Source, path: KeyPath) -> bytes:
+    """Return the bytes of an element without times.  Raises InputError."""
     kind, piece = read_element(value, source, path)
     if kind not in _PIECES or not isinstance(piece, Element):
         raise source.error((*path, kind), f"{kind} cannot be a piece: it needs an element of its own")
