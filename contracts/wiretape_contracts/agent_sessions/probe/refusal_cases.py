@@ -185,7 +185,7 @@ async def unknown_run(probe: Prober) -> None:
 
 @_error_case("errors/unknown-path")
 async def unknown_path(probe: Prober) -> None:
-    """An unknown path gets an error envelope.
+    """An unknown path is answered with an error envelope.
 
     Request a path that does not exist.
     """
@@ -194,7 +194,7 @@ async def unknown_path(probe: Prober) -> None:
 
 @_error_case("errors/wrong-method")
 async def wrong_method(probe: Prober) -> None:
-    """A method that a path does not support gets an error envelope.
+    """A method that a path does not support is answered with an error envelope.
 
     Send DELETE to the stream's path.
     """
@@ -219,7 +219,7 @@ async def malformed_json(probe: Prober) -> None:
 
 @_error_case("errors/invalid-parameter", clause='Endpoints, query event_deltas: "boolean"')
 async def invalid_parameter(probe: Prober) -> None:
-    """A parameter that is not a boolean gets an error envelope.
+    """A parameter that is not a boolean is answered with an error envelope.
 
     Request a stream with `event_deltas=perhaps`.
     """

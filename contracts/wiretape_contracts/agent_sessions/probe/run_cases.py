@@ -184,7 +184,7 @@ async def two_runs_at_once(probe: Prober) -> None:
 
 @case("concurrency/sessions-side-by-side", _ORDER, rules="EVT009 EVT010 SEQ001", leaves="two sessions")
 async def sessions_side_by_side(probe: Prober) -> None:
-    """Sessions do not disturb each other.
+    """Sessions do not interfere with each other.
 
     Create a run in each of two sessions at the same time, and read both to their ends.
     """
@@ -199,7 +199,7 @@ async def sessions_side_by_side(probe: Prober) -> None:
 
 @_idempotency_case("idempotency/same-retry")
 async def same_retry(probe: Prober) -> None:
-    """A retry gets the run that the first request created.
+    """A retry returns the run that the first request created.
 
     Create a run twice with the same key and payload.
     """

@@ -101,7 +101,7 @@ async def keep_alive_during_run(probe: Prober) -> None:
 
 @case("streams/two-readers", _PERSISTED, rules="RES003 SEQ002 EVT010")
 async def two_readers(probe: Prober) -> None:
-    """Two readers get the same durable events in the same order.
+    """Two readers receive the same durable events in the same order.
 
     Open two streams of one session, create a run, and read both until the run ends.
     """
@@ -112,7 +112,7 @@ async def two_readers(probe: Prober) -> None:
 
 @case("streams/slow-reader", _PERSISTED, rules="RES003")
 async def slow_reader(probe: Prober) -> None:
-    """A slow reader gets every durable event, and does not delay another reader.
+    """A slow reader receives every durable event, and does not delay another reader.
 
     During a run, read one stream at 50 kB per second and another at full speed.
     """
@@ -168,7 +168,7 @@ async def deltas_are_not_replayed(probe: Prober) -> None:
 
 @case("concurrency/readers-come-and-go", _ORDER, rules="SEQ001 RES003")
 async def readers_come_and_go(probe: Prober) -> None:
-    """All readers get the same events in the same order.
+    """All readers receive the same events in the same order.
 
     During a run, open four streams with the cursor of its first durable event, and read all that follows it.
     """
