@@ -8,7 +8,6 @@ const FILTER_KINDS = [
   "message", "durable", "delta", "ephemeral", "comment", "pause", "cut", "oversized", "lost", "end", "request",
 ];
 const QUOTE_ESCAPES = { '"': '"', "\\": "\\", n: "\n", t: "\t", r: "\r" };
-const SPACES = " \t\n\r\f\v";
 const DURATION_UNITS = { ns: 1n, us: 1000n, ms: 1000000n, s: 1000000000n, min: 60000000000n, h: 3600000000000n };
 
 class FilterError extends Error {}
@@ -34,46 +33,32 @@ export function parseFilter(text) {
   return new FilterParser(text).parse();
 }
 
+/** Recursive descent over the text, from left to right. */
 class FilterParser {
   constructor(text) {
-    this.text = text;
-    this.at = 0;
-    this.fields = filterFields();
+    Object.assign(this, { text, at: 0, fields: filterFields() });
   }
 
   parse() {
-    const groups = [];
-    let group = [];
-    while (this.skipSpace()) {
-      if (!this.takeOr()) {
-        group.push(this.condition());
-        continue;
-      }
-      if (!group.length) throw this.error(this.at - 2, "`or` needs a condition before it.");
-      groups.push(group);
-      group = [];
+    const groups = [[]];
+    while (this.take(/[ \t\n\r\f\v]*/y) && this.at < this.text.length) {
+      const begin = this.at;
+      if (!this.take(/or(?=[ \t\n\r\f\v]|$)/y)) groups.at(-1).push(this.condition());
+      else if (groups.at(-1).length) groups.push([]);
+      else throw this.error(begin, "`or` needs a condition before it.");
     }
-    if (!group.length && groups.length) throw this.error(this.text.length, "`or` needs a condition after it.");
-    return group.length ? [...groups, group] : groups;
-  }
-
-  takeOr() {
-    if (!/^or([ \t\n\r\f\v]|$)/.test(this.text.slice(this.at, this.at + 3))) return false;
-    this.at += 2;
-    return true;
+    if (groups.length > 1 && !groups.at(-1).length) throw this.error(this.text.length, "`or` needs a condition after it.");
+    return groups.filter((group) => group.length);
   }
 
   condition() {
-    const negated = this.peek() === "-";
-    if (negated) this.at += 1;
+    const negated = Boolean(this.take(/-/y));
     if (negated && this.atSpace()) throw this.error(this.at - 1, "`-` needs a condition after it.");
     const begin = this.at;
-    const field = this.field() || "text";
+    const [, field] = this.take(/([^ \t\n\r\f\v,":/]*):/y) || ["", "text"];
+    if (!this.fields.includes(field)) throw this.error(begin, unknown("field", field, this.fields));
     const values = [this.value(field)];
-    while (this.peek() === ",") {
-      this.at += 1;
-      values.push(this.value(field));
-    }
+    while (this.take(/,/y)) values.push(this.value(field));
     if (!this.atSpace()) {
       throw this.error(this.at, `expected a space after ${shortened(this.text.slice(begin, this.at))}.`);
     }
@@ -82,22 +67,10 @@ class FilterParser {
     return { field: isChannel ? "channel" : field, negated, entities, values };
   }
 
-  /** Read a field name and its colon; return "" if there is none here. */
-  field() {
-    let end = this.at;
-    while (end < this.text.length && !`${SPACES},":/`.includes(this.text[end])) end += 1;
-    if (this.text[end] !== ":") return "";
-    const name = this.text.slice(this.at, end);
-    if (!this.fields.includes(name)) throw this.error(this.at, unknown("field", name, this.fields));
-    this.at = end + 1;
-    return name;
-  }
-
   value(field) {
     const begin = this.at;
-    const quoted = this.peek() === '"';
-    const found = { text: quoted ? this.quoted() : this.word(), quoted };
-    if (!found.text && !quoted) throw this.error(begin, `missing value for \`${field}\`.`);
+    const found = this.quoted() || { text: (this.take(/[^ \t\n\r\f\v",]+/y) || [])[0], quoted: false };
+    if (found.text === undefined) throw this.error(begin, `missing value for \`${field}\`.`);
     if (field === "kind" && !FILTER_KINDS.includes(found.text)) {
       throw this.error(begin, unknown("kind", found.text, FILTER_KINDS));
     }
@@ -109,42 +82,27 @@ class FilterParser {
     }
   }
 
-  word() {
-    const begin = this.at;
-    while (!this.atSpace() && !'",'.includes(this.peek())) this.at += 1;
-    return this.text.slice(begin, this.at);
-  }
-
+  /** A text in quotes; null if there is none here. */
   quoted() {
     const begin = this.at;
-    let text = "";
-    for (this.at += 1; this.peek() !== '"'; this.at += 1) {
-      let char = this.peek();
-      if (!char) throw this.error(begin, "the closing quotation mark is missing.");
-      if (char === "\\") {
-        this.at += 1;
-        char = Object.hasOwn(QUOTE_ESCAPES, this.peek()) ? QUOTE_ESCAPES[this.peek()] : "";
-        if (!char) throw this.error(this.at - 1, 'invalid escape: in quotes, use \\\\, \\", \\n, \\t or \\r.');
-      }
-      text += char;
-    }
-    this.at += 1;
-    return text;
+    const found = this.take(/"((?:[^"\\]|\\["\\ntr])*)/y);
+    if (!found) return null;
+    if (this.text[this.at] === "\\") throw this.error(this.at, 'invalid escape: in quotes, use \\\\, \\", \\n, \\t or \\r.');
+    if (!this.take(/"/y)) throw this.error(begin, "the closing quotation mark is missing.");
+    return { text: found[1].replace(/\\(.)/g, (_all, char) => QUOTE_ESCAPES[char]), quoted: true };
   }
 
-  /** Return the next character, or "" at the end. */
-  peek() {
-    return this.text.charAt(this.at);
+  /** Move behind a pattern, if it is here. */
+  take(pattern) {
+    pattern.lastIndex = this.at;
+    const found = pattern.exec(this.text);
+    if (found) this.at = pattern.lastIndex;
+    return found;
   }
 
-  /** Whether a space or the end comes next. */
+  /** Whether a space or the end is here. */
   atSpace() {
-    return SPACES.includes(this.peek());
-  }
-
-  skipSpace() {
-    while (this.peek() && this.atSpace()) this.at += 1;
-    return this.at < this.text.length;
+    return " \t\n\r\f\v".includes(this.text.charAt(this.at));
   }
 
   error(at, problem) {
