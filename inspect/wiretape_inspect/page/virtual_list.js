@@ -113,8 +113,11 @@ export class VirtualList {
 
   resized() {
     const bottom = this.follow && this.atEnd;
+    const top = this.selected * this.height;
+    const isInSight = this.selected >= 0 && top + this.height > this.offset && top < this.offset + this.viewHeight;
     this.measure();
     if (bottom) this.toBottom();
+    else if (isInSight) this.reveal(this.selected);
     this.drawNow();
   }
 
