@@ -42,7 +42,7 @@ SEARCHES = ("429", "post", "ses_0012", "#7", "")
 EXCHANGES = 2000
 SCROLLS = 60
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-_FIRST_ROWS = "() => document.querySelectorAll('#timeline .list-rows .row').length > 20"
+_FIRST_ROWS = "() => document.querySelectorAll('#timeline .list-rows .row').length > 10"
 _ALL_ROWS = "() => !document.getElementById('count').classList.contains('reading')"
 _FILTER = """async text => {
     const box = document.getElementById('filter'), began = performance.now();

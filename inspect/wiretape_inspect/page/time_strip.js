@@ -267,7 +267,11 @@ export class TimeStrip {
   /** The density of the events, and in front of it that of those which the filter leaves. */
   density() {
     const { rows, items, filter } = this.timeline;
-    const all = this.bins(rows);
+    const { axis, width } = this;
+    const name = [rows.length, axis.from, axis.to, axis.began, axis.ended, axis.pieces.length, width].join();
+    // A filter changes what it leaves, not what there is.
+    if (this.all?.name !== name || this.all.rows !== rows || !this.timeline.done) this.all = { name, rows, bins: this.bins(rows) };
+    const all = this.all.bins;
     const most = Math.max(...all, 1);
     if (!filter) return [this.densityPath(all, most, "density")];
     const found = this.bins(items.filter((item) => item.kind === "row").map((item) => item.row));
@@ -276,9 +280,10 @@ export class TimeStrip {
 
   /** How many events of some rows are in each bin of a few pixels. */
   bins(rows) {
-    const bins = new Float64Array(Math.ceil(this.width / BIN) + 1);
+    const { width, axis } = this;
+    const bins = new Float64Array(Math.ceil(width / BIN) + 1);
     const put = (timeNs, number) => {
-      const bin = Math.floor((this.place(timeNs) - STRIP.side) / BIN);
+      const bin = Math.floor((axis.place(timeNs) * width) / BIN);
       if (bin >= 0 && bin < bins.length) bins[bin] += number;
     };
     for (const row of rows) {
