@@ -1,6 +1,5 @@
 """Options of replays and of the stand-in, declared once for the commands, the Python API and the pytest plugin."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from wiretape.recording import Recording
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.access.access_settings import AccessPolicy, AccessSettings
+from wiretape_replay.channel.playhead import parse_speed
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode
@@ -215,17 +215,6 @@ class ReplayOptions:
             Order(self.order),
             RepeatMode(self.repeat),
         )
-
-
-def parse_speed(speed: str | float) -> float:
-    """Parse `max`, which is infinity, or a number greater than 0.  Raises InputError."""
-    try:
-        factor = math.inf if speed == "max" else float(speed)
-    except ValueError:
-        factor = math.nan
-    if not factor > 0 or (factor == math.inf and isinstance(speed, str) and speed != "max"):
-        raise InputError(f"Invalid speed {speed!r}: expected max or a number greater than 0, such as 1 or 10.")
-    return factor
 
 
 def _load_contract(given: object) -> Contract:

@@ -124,6 +124,7 @@ def test_steps_seeks_and_resets(run_paused):
     assert "at 0 of 4" in run_paused("seek", "--time", "0")
     assert "at 3 of 4" in run_paused("seek", "--position", "3")
     assert "s1: paused, at 0 of 4" in run_paused("reset")
+    assert json.loads(run_paused("speed", "0.5", "--json"))["speed"] == 0.5
     assert "waiting for its first stream" in run_paused("resume")
     assert "paused" in run_paused("pause")
     assert "paused" in run_paused("wait", "stopped")
@@ -169,6 +170,7 @@ def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
     assert "Specify the conditions of a breakpoint" in refused(replay.url, "break", "--remove", *token)
     assert "use --token or set WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
     assert "is not the control token of this replay" in refused(replay.url, "state")
+    assert "Invalid speed 'fast': expected max or" in refused(replay.url, "speed", "fast", *token)
     assert "Only virtual time can be advanced" in refused(replay.url, "advance", "1", *token)
     assert "seek: time_s: expected a number of at least 0, got nan" in refused(
         replay.url, "seek", "--time", "nan", *token
@@ -296,5 +298,17 @@ def test_help_lists_the_subcommands_in_order_with_whole_sentences():
 
     names = re.findall(r"^  (\w+)", listed, re.MULTILINE)
     steering = ["fault", "release", "send", "cut"]
-    assert names == ["state", "pause", "resume", "step", "seek", "break", "reset", "wait", "advance", *steering]
+    assert names == [
+        "state",
+        "pause",
+        "resume",
+        "step",
+        "seek",
+        "break",
+        "speed",
+        "reset",
+        "wait",
+        "advance",
+        *steering,
+    ]
     assert "..." not in listed

@@ -221,3 +221,11 @@ def test_entries_added_to_the_log_are_passed():
 
     log.append(durable(2, 150))
     assert playhead.due_ns() == 150 * MS
+
+
+def test_another_speed_applies_from_now_on():
+    playhead = moving(1)
+    playhead.set_speed(5 * MS, 0.5)
+    assert playhead.due_ns() == 15 * MS
+    playhead.set_speed(7 * MS, math.inf)
+    assert playhead.due_ns() == 7 * MS

@@ -9,6 +9,7 @@ import { announce, showError } from "./notices.js";
 import { allVocabularies, channelOf, keyOf, labelOf, matchesType } from "./vocabulary.js";
 
 const NEXT_BYTES = 160;
+const SPEEDS = ["0.1", "0.5", "1", "2", "10", "max"];
 const MOST_NOTICES = 3;
 const STATUSES = {
   waiting: "waiting for a stream", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
@@ -44,6 +45,7 @@ export class Playhead {
     const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, "aria-label": title, onclick });
     this.picker = element("select", { "aria-label": "Channel", hidden: true });
     this.picker.addEventListener("change", () => { this.channel = this.picker.value; this.draw(); });
+    this.speed = element("select", { "aria-label": "Speed", title: "Speed, as a multiple of the recorded one", onchange: () => this.post("speed", { speed: this.speed.value }) });
     this.status = element("span", { class: "play-status", role: "status" });
     this.count = element("span", { class: "count" });
     this.next = element("span", { class: "play-next" });
@@ -63,7 +65,7 @@ export class Playhead {
     this.clients = element("summary");
     return [
       element(
-        "div", { class: "play-row" }, this.picker, this.runButton, ...this.stepButtons, this.followButton, this.status, this.count, this.next,
+        "div", { class: "play-row" }, this.picker, this.runButton, ...this.stepButtons, this.speed, this.followButton, this.status, this.count, this.next,
         element("details", { name: "play", class: "popover" }, this.points, element("div", null, this.breakpoints, this.breakpointForm())),
         element("details", { name: "play", class: "popover" }, this.clients, element("div", null, this.streams)), reset,
       ),
@@ -124,7 +126,9 @@ export class Playhead {
   }
 
   update({ channels = [], speed = 1 }) {
-    this.speed = speed === "max" ? "without delays" : `${speed}×`;
+    const speeds = [...new Set([...SPEEDS, String(speed)])];
+    if (this.speed.options.length !== speeds.length) this.speed.replaceChildren(...speeds.map((one) => element("option", { value: one, text: one === "max" ? "no delays" : `${one}×` })));
+    this.speed.value = String(speed);
     for (const one of channels) this.channels.set(one.channel, one);
     if (!this.state && this.channels.size) this.channel = this.channels.keys().next().value;
     this.isLoaded = true;
@@ -209,7 +213,7 @@ export class Playhead {
     setText(this.runButton, this.isStopped ? "▶ Run" : "❚❚ Pause");
     setText(this.status, STATUSES[state.status] || printable(state.status));
     setClass(this.status, `play-status ${state.status}`);
-    setText(this.count, `${formatNumber(state.position)} / ${formatNumber(state.length)} · ${formatDuration(state.time_ms * 1e6)} · ${this.speed}`);
+    setText(this.count, `${formatNumber(state.position)} / ${formatNumber(state.length)} · ${formatDuration(state.time_ms * 1e6)}`);
     this.drawNext(state.next);
     this.drawStreams(state);
     this.drawBreakpoints(state);

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from wiretape.errors import InputError
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry
 
 
@@ -67,6 +68,17 @@ class Breakpoint:
             and (self.keys is None or self.keys.items() <= entry.keys.items())
             and (self.finding is None or any(code.startswith(self.finding) for code in entry.findings))
         )
+
+
+def parse_speed(speed: str | float) -> float:
+    """Parse `max`, which is infinity, or a number greater than 0.  Raises InputError."""
+    try:
+        factor = math.inf if speed == "max" else float(speed)
+    except ValueError:
+        factor = math.nan
+    if not factor > 0 or (factor == math.inf and isinstance(speed, str) and speed != "max"):
+        raise InputError(f"Invalid speed {speed!r}: expected max or a number greater than 0, such as 1 or 10.")
+    return factor
 
 
 class Playhead:
@@ -147,6 +159,11 @@ class Playhead:
         if not self.paused:
             self._anchor = (now_ns, self.log_time_ns(now_ns))
             self.paused = True
+
+    def set_speed(self, now_ns: int, speed: float) -> None:
+        """Move at another speed from now on."""
+        self._anchor = (now_ns, self.log_time_ns(now_ns))
+        self.speed = speed
 
     def resume(self, now_ns: int) -> None:
         """Continue, past the breakpoint that stopped it if one did."""

@@ -246,6 +246,12 @@ class Playheads:
                 other.stop()
                 self._all.remove(other)
 
+    def set_speed(self, speed: float) -> None:
+        """Move all playheads at another speed from now on."""
+        self.speed = speed
+        for clock in self._all:
+            clock.move(Playhead.set_speed, speed)
+
     def reset(self) -> None:
         """Reset the playheads of all channels."""
         for clock in self._all:

@@ -22,7 +22,7 @@ from wiretape.rules import Finding
 from wiretape.safe_text import closest_match, shorten
 from wiretape_replay.channel.channel_log import ChannelLog, LogEntry
 from wiretape_replay.channel.channel_streams import ConnectedStream
-from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget
+from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget, parse_speed
 from wiretape_replay.channel.playhead_clock import PlayheadClock, Playheads
 from wiretape_replay.control.control_operations import OPERATIONS, CommandOption, operation
 from wiretape_replay.control.control_state import (
@@ -362,6 +362,12 @@ class PlayheadControl:
             kept = [] if point is None else [other for other in clock.playhead.breakpoints if other != point]
             clock.playhead.breakpoints = tuple(kept)
             clock.update()
+
+    @operation("speed")
+    @_in_loop
+    def set_speed(self, speed: Annotated[str | float, CommandOption(None)]) -> None:
+        """Move the playheads of all channels at another speed: a multiple of the recorded one, or `max`."""
+        self._playheads.set_speed(parse_speed(speed))
 
     @operation("reset")
     @_in_loop
