@@ -21,11 +21,16 @@ from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkResult
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("core", "contracts", "proxy", "replay", "inspect")
+SERVICE = "contracts/wiretape_contracts/agent_sessions"
 GROUPS = {
     "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
     "rules": (
         ["core/wiretape/checker", "core/wiretape/rules"],
-        ["tests/rules/test_vectors.py", "tests/rules", "-m", "'not hypothesis'"],
+        ["tests/rules/test_vectors.py", "tests/rules", "tests/contract", "tests/report", "-m", "'not hypothesis'"],
+    ),
+    "service": (
+        [f"{SERVICE}/{name}" for name in ("rules", "state", "session_event.py", "session_traffic.py")],
+        ["tests/rules/test_vectors.py", "tests/rules", "tests/agent_sessions", "-m", "'not hypothesis'"],
     ),
     "redaction": (
         [f"core/wiretape/recording/{name}.py" for name in ("redactor", "body_redaction", "secret_finder")]
@@ -46,7 +51,7 @@ GROUPS = {
     ),
     "formats": (["core/wiretape/recording/formats"], ["tests/formats", "-m", "'not hypothesis'"]),
     "probe": (
-        ["inspect/wiretape_inspect/probe", "contracts/wiretape_contracts/agent_sessions/probe"],
+        ["inspect/wiretape_inspect/probe", f"{SERVICE}/probe"],
         ["tests/probe", "-m", "'not hypothesis'"],
     ),
 }
@@ -54,7 +59,7 @@ GROUPS = {
 CONFIG = """
 [cosmic-ray]
 module-path = {modules}
-timeout = 300
+timeout = 1800
 excluded-modules = ["**/vectors/**"]
 test-command = {command!r}
 [cosmic-ray.distributor]

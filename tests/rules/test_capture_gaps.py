@@ -41,6 +41,7 @@ def test_a_stream_that_cannot_be_decoded_is_reported(wire, request_, coding, dat
     assert finding.time_ns == 3
 
 
-def test_lost_bytes_of_an_encoded_stream_are_reported_once(wire):
-    assert wire.stream(7, b"x", headers=encoded("gzip")) == ["REC001"]
+@pytest.mark.parametrize("parts", [(7, b"x"), (7,), (b"not gzip", 7)])
+def test_lost_bytes_of_an_encoded_stream_are_reported_once(wire, parts):
+    assert wire.stream(*parts, headers=encoded("gzip")) == ["REC001"]
     assert wire.verdict("REC003") is Verdict.NOT_EXERCISED

@@ -53,9 +53,10 @@ def test_a_deep_array_is_not_an_object(wire, beyond):
 
 
 def test_an_inconclusive_reason_is_counted_even_if_the_rule_is_broken(wire):
-    wire.stream(message(f'{{"type":{BEYOND[0]}}}'), message("[1]"))
+    wire.stream(*[message(f'{{"type":{BEYOND[0]}}}')] * 2, message("[1]"), message("{}"))
     tally = wire.checker.tallies()["EVT001"]
-    assert (tally.findings, tally.reasons) == (1, {COMPLEX_JSON.reason: 1})
+    counts = (tally.exercised, tally.findings, tally.inconclusive, tally.reasons)
+    assert counts == (2, 1, 2, {COMPLEX_JSON.reason: 2})
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ class Checker:
                 self._add_frames(stream, before)
                 self._add_silence(stream, silence)
             self._add_frames(stream, frames)
-            if read.undecodable is not None and stream.undecodable is None:
+            if read.undecodable is not None:
                 stream.undecodable = read.undecodable
                 if not stream.has_unknown_end:
                     stream.traffic.lose(stream, span.time_ns)
@@ -221,7 +221,7 @@ class Checker:
         for monitor in stream.silences:
             monitor.lose()
         self._add_frames(stream, read.frames)
-        stream.undecodable = stream.undecodable or read.undecodable
+        stream.undecodable = read.undecodable
         stream.traffic.lose(stream, lost.time_ns)
 
     def _end_exchange(self, ended: ExchangeEnded, read: ReadObservation) -> None:
