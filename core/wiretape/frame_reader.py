@@ -180,9 +180,12 @@ class StreamReaders:
     Feed it all observations in order of time.
     """
 
-    def __init__(self, format_of: FindFormat | None = None) -> None:
-        """`format_of` returns the format of the events of a request; without it, their lines have the facts."""
-        self._format_of = format_of
+    def __init__(self, format_of: FindFormat | None = None, *, uses_all: bool = True) -> None:
+        """`format_of` returns the format of the events of a request; without it, their lines have the facts.
+
+        `uses_all` is that of the readers of frames.
+        """
+        self._format_of, self._uses_all = format_of, uses_all
         self._requests: dict[int, RequestStarted] = {}
         """Those without a response."""
         self._readers: dict[int, FrameReader] = {}
@@ -199,7 +202,7 @@ class StreamReaders:
                     header(seen.headers, "content-encoding"),
                     exchange=seen.exchange,
                     event_format=PLAIN if request is None or self._format_of is None else self._format_of(request),
-                    uses_all=True,
+                    uses_all=self._uses_all,
                 )
             return _new_tuple(ReadObservation, (seen, (), None))
         reader = self._readers.get(seen.exchange)

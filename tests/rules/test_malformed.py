@@ -12,6 +12,7 @@ from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
 from wiretape.traffic_builder import TrafficBuilder
 from wiretape_contracts.agent_sessions import DELTA_TYPES, EVENT_TYPES, session_traffic
+from wiretape_contracts.agent_sessions.session_event import SessionEvent
 from wiretape_contracts.agent_sessions.session_traffic import SessionRules
 
 TEXT = st.text(max_size=6) | st.sampled_from(["evt_1", "run_1", "ses_1", "ws_1", "call_1", "ping"])
@@ -128,6 +129,12 @@ NEARLY_REPEATED = [
     _DELTA.replace(b'"a"', b"1"),
     _DELTA.replace(b'"a"', b'"\xff"'),
     _DELTA.replace(b'"a"', '"ü"'.encode()),
+    *(
+        _DELTA.replace(b'"a"', text)
+        for text in (b'"\\""', b'"\\"', b'"\\ud800"', b'"\t"', b'"b","run_id":"x"', b'""', b'"')
+    ),
+    _DELTA.replace(b"a", b"b\r\nid: 1"),
+    _DELTA.replace(b"a", b"b" * 9)[:-12],
     _DELTA.replace(b"data:", b":\xff\ndata:"),
     _DELTA.replace(b":", b": "),
     _DELTA.replace(b"}}", b"}"),
@@ -148,10 +155,12 @@ NEARLY_REPEATED = [
 
 @pytest.mark.parametrize("query", ["?event_deltas=true", ""])
 @pytest.mark.parametrize("started", [b"r", b"other"])
-def test_deltas_that_are_only_counted_have_the_same_findings_as_all_others(query, started):
+@pytest.mark.parametrize("before", [b"data", b'data: :"delta":{"text":"b"}\ndata', b':"delta":{"text":"a"}\ndata'])
+def test_deltas_that_are_only_counted_have_the_same_findings_as_all_others(query, started, before):
+    delta = _DELTA.replace(b"data", before)
     for other in NEARLY_REPEATED:
         end = durable(9, b"run.completed")
-        body = durable(1, b"run.started", started) + 2 * _DELTA + other + 2 * _DELTA + end + 2 * _DELTA
+        body = durable(1, b"run.started", started) + 2 * delta + other + 2 * delta + end + 2 * delta
 
         def judge(body=body):
             return judged(body, 200, f"/v1/sessions/ses_1/events/stream{query}")
@@ -160,17 +169,18 @@ def test_deltas_that_are_only_counted_have_the_same_findings_as_all_others(query
 
 
 def test_repeated_deltas_are_only_counted(monkeypatch):
-    judged_by_rules = []
-    run_event = SessionRules.run_event
+    judged_by_rules, read = [], []
+    run_event, read_facts = SessionRules.run_event, SessionEvent._read_facts
 
     def note(runner, event, stream):
         judged_by_rules.append(event.number)
         run_event(runner, event, stream)
 
     monkeypatch.setattr(SessionRules, "run_event", note)
+    monkeypatch.setattr(SessionEvent, "_read_facts", lambda event: [read.append(event.number), read_facts(event)][0])
     found, _ = judged(3 * _DELTA + durable(1, b"message.completed") + 3 * _DELTA)
     assert {finding.code for finding in found} == {"CLI001", "AUTH001"}
-    assert judged_by_rules == [1, 4]
+    assert judged_by_rules == read == [1, 4]
 
 
 @given(JSON, st.sampled_from([200, 201, 400, 401, 409, 429, 503]))

@@ -1,6 +1,8 @@
 """Traffic of the service: what its rules remember about the sessions and clients of one recording."""
 
+import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from wiretape.contract.contract_model import Contract
 from wiretape.event import is_header_safe
@@ -29,6 +31,10 @@ from wiretape_contracts.agent_sessions.state.stream_state import REPLAY_END, Res
 
 _KEEP_ALIVE = SilenceLimit(KEEP_ALIVE_SECONDS, is_interval=True)
 _TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
+_PLAIN_TEXT = re.compile(rb"[ !#-\[\]-~]*")
+"""What a JSON string without escapes can contain, in ASCII."""
+_DELTA_TEXT = re.compile(rb'"delta":\{"text":"(%b)"' % _PLAIN_TEXT.pattern)
+"""The text of a delta.  Wherever this is in valid JSON, the group is all of a string that is the value of a `text`."""
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
@@ -52,6 +58,35 @@ def _has_ordinary_id(event: SessionEvent) -> bool:
     return bool(event.document.get("id") == identity)
 
 
+class SteadyDelta(NamedTuple):
+    """An ordinary delta for which all rules held, and its bytes before and after the text.
+
+    An event with the same bytes there, and a text without escapes between them, differs only in that text.  So it is
+    as ordinary, and has the same type and run, which is known without reading it.
+    """
+
+    event: SessionEvent
+    begin: bytes
+    end: bytes
+    """Empty if the text is not where it usually is."""
+
+    @classmethod
+    def of(cls, event: SessionEvent) -> "SteadyDelta":
+        """Find the text of an ordinary delta."""
+        raw, found = event.raw, _DELTA_TEXT.search(event.raw)
+        return cls(event, b"", b"") if found is None else cls(event, raw[: found.start(1)], raw[found.end(1) :])
+
+    def is_repeated_by(self, raw: bytes) -> bool:
+        """Whether the bytes of an event differ only in the text."""
+        begin, end = self.begin, self.end
+        return (
+            end != b""
+            and raw.startswith(begin)
+            and raw.endswith(end)
+            and _PLAIN_TEXT.fullmatch(raw, len(begin), len(raw) - len(end)) is not None
+        )
+
+
 class SessionRules(RuleBook):
     """The rules of the service.
 
@@ -61,7 +96,7 @@ class SessionRules(RuleBook):
 
     def __init__(self, engine: Engine, rules: Iterable[Rule]) -> None:
         super().__init__(engine, rules)
-        self._steady_deltas: dict[int, SessionEvent] = {}
+        self._steady_deltas: dict[int, SteadyDelta] = {}
         """For each stream its last delta, if all rules held for it that are steady."""
 
     def run_event(self, event: SessionEvent, stream: StreamState) -> None:
@@ -70,9 +105,9 @@ class SessionRules(RuleBook):
         entries = self._entries(event) if ordinary is None else ordinary.run
         have_held = self._engine.run(entries, (event, stream), event)
         if have_held and ordinary is not None and event.is_delta and ordinary.is_steady:
-            self._steady_deltas[stream.exchange] = event
+            self._steady_deltas[stream.exchange] = SteadyDelta.of(event)
         elif (delta := self._steady_deltas.get(stream.exchange)) is not None and (
-            event.run_id != delta.run_id or event.type in _TYPES_WITH_RUN
+            event.run_id != delta.event.run_id or event.type in _TYPES_WITH_RUN
         ):
             del self._steady_deltas[stream.exchange]
 
@@ -81,10 +116,15 @@ class SessionRules(RuleBook):
 
         Returns False for any other event: the rules have to run.
         """
-        before = self._steady_deltas.get(event.exchange)
-        if before is None or event.type != before.type or event.run_id != before.run_id or not is_ordinary(event):
+        delta = self._steady_deltas.get(event.exchange)
+        if delta is None:
             return False
-        ordinary = self._ordinary[event.type]
+        before = delta.event
+        if not delta.is_repeated_by(event.frame[2]) and (
+            event.type != before.type or event.run_id != before.run_id or not is_ordinary(event)
+        ):
+            return False
+        ordinary = self._ordinary[before.type]
         ordinary.count += 1
         ordinary.repeated += 1
         return True

@@ -71,7 +71,8 @@ class Checker:
         self.events = 0
         """The number of events seen on all event streams."""
         given = self.settings.contracts
-        self._readers = readers or StreamReaders(given_or_detected(given).format_of)
+        # Deltas that repeat the one before need not be read.
+        self._readers = readers or StreamReaders(given_or_detected(given).format_of, uses_all=False)
         are_own = bool(given) or rules is BUILT_IN
         rules = tuple(self.settings.catalogue.values() if given else rules)
         self._engine = Engine(rules, self.settings.off, self.settings.severities)
