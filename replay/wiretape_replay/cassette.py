@@ -204,7 +204,7 @@ class Cassette:
         if self._writer.first_exchange != last + 1:
             raise InputError(f"{self.partial} was replaced by another process.")
         recorder = ClientChecker()
-        recorder.record_into(self._writer, self.upstream, contracts)
+        recorder.record_into(self._writer, self.upstream)
         return recorder
 
 

@@ -173,6 +173,7 @@ class ClientChecker:
             check_output(record, append=False)
         self.attribution = Attribution()
         """The findings so far, by who caused them."""
+        self._is_checking = True
         self.failed: str | None = None
         """The error that stopped the checks."""
         self._record = record
@@ -235,9 +236,9 @@ class ClientChecker:
             self._writer = create(self._record, upstream=upstream, contracts=dump_contracts(contracts.checked))
         self._buffer.keeps_request_ends = self._writer is not None
 
-    def record_into(self, writer: Writer, upstream: Upstream, contracts: ReplayedContracts) -> None:
-        """Start, and continue a recording with the traffic of a service.  Its times follow those in the recording."""
-        self._checker = Checker(self._settings_for(contracts.checked), upstream=upstream.url)
+    def record_into(self, writer: Writer, upstream: Upstream) -> None:
+        """Start, and only record the traffic of a service, unchecked.  Its times follow those in the recording."""
+        self._is_checking = False
         self._numbers = count(writer.first_exchange)
         self._began_ns = writer.began_clock_ns - writer.began_ns
         self._observer = ObservationBuilder(
@@ -335,7 +336,7 @@ class ClientChecker:
             self._add_findings(findings)
 
     def _check(self, check: Callable[_P, list[Finding]], *args: _P.args, **kwargs: _P.kwargs) -> list[Finding]:
-        if self.failed is not None:
+        if self.failed is not None or not self._is_checking:
             return []
         try:
             return check(*args, **kwargs)

@@ -148,7 +148,7 @@ async def _pass_on(response: ClientResponse, writer: ResponseWriter, listener: E
     await writer.start(head)
     while True:
         try:
-            data = await response.content.readany()
+            data = await response.content.read(_PART_BYTES)
         except _ERRORS as error:
             return _ending_of(error)
         if not data:
