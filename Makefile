@@ -116,11 +116,13 @@ release-check: venv ## rehearse a release: build, inspect, install and use the p
 	@$(BIN)/python .ci/release_check.py build/release
 
 # With the oldest Python that is supported, because old versions of packages have no wheels for new ones.
-test-lowest: ## run the tests with the lowest versions that pyproject.toml allows
+# The packages that only tests need have any version that fits.
+test-lowest: ## run the tests with the lowest versions of dependencies that pyproject.toml allows
 	@$(PYTHON) -m venv .venv-lowest
 	@.venv-lowest/bin/python -m pip install -qq --disable-pip-version-check uv
-	@.venv-lowest/bin/uv pip compile pyproject.toml --quiet --resolution lowest-direct --extra dev --output-file .venv-lowest/lowest.txt
-	@.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --requirement .venv-lowest/lowest.txt --editable .
+	@.venv-lowest/bin/uv pip compile pyproject.toml --quiet --resolution lowest-direct \
+		--extra proxy --extra otlp --extra dask --output-file .venv-lowest/lowest.txt
+	@.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --constraint .venv-lowest/lowest.txt --editable '.[dev]'
 	@.venv-lowest/bin/python -m pytest --numprocesses=auto --dist=worksteal --ignore=tests/packages $(ARGS)
 
 clean: ## remove $(VENV), caches, coverage, builds and the recording of the demo

@@ -71,10 +71,10 @@ def find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     """A client that has read a session reconnects with a cursor other than the last durable id delivered to it.
 
-    A wrong cursor is an older one, none, one of another session, that of an event that was cut off, or one that no
-    event has and that the service refuses.  If the connection broke, the client may not have read what was sent within
-    the last second: the ids of that second and the one before them are then right, too.  This does not apply after
-    `invalid_cursor` or `stream.resync`, or while another stream of the client is open.
+    A wrong cursor is one of these: an older id, no id, the id of an event in a different session, the id of an event
+    that was cut off, or an unknown id that the service refuses.  If the connection broke, the client may not have read
+    the events of the last second: the ids of that second and the one before them are then right, too.  This does not
+    apply after `invalid_cursor` or `stream.resync`, or while another stream of the client is open.
     """
     reader = exchange.reader
     if reader is None or exchange.session is None or not exchange.is_stream_request:

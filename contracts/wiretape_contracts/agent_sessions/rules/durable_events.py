@@ -22,9 +22,9 @@ order_check = check(EVENT, shapes={Shape.DURABLE})
 
 @order_check
 def sequence_not_increasing(event: SessionEvent, stream: StreamState) -> Outcome:
-    """The sequence of a durable event is not above that of the previous one on the same connection.
+    """The sequence of a durable event is not above the previous sequence on the same connection.
 
-    For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
+    For the first event after a cursor, the previous sequence is the cursor's, unless the event was seen before.
     """
     before, sequence = stream.sequence, event.sequence
     if before is None and stream.arrival.is_out_of_order and stream.resume is not None:
@@ -86,7 +86,7 @@ def sequence_gap(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @order_check
 def created_at_going_back(event: SessionEvent, stream: StreamState) -> Outcome:
-    """`created_at` is earlier than that of the previous durable event on the same connection."""
+    """`created_at` is earlier than in the previous durable event on the same connection."""
     before, created_at = stream.created_at, event.created_at
     if before is None or created_at is None:
         return None

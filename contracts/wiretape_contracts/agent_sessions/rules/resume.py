@@ -79,7 +79,7 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
 
 @replay_check
 def event_changed_on_resume(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A durable event arrives again on another connection with a different JSON value."""
+    """A durable event is repeated on another connection with a different JSON value."""
     known = stream.arrival.known
     if known is None or event.cursor not in stream.session.log.events or event.cursor in stream.event_numbers:
         return None

@@ -98,7 +98,7 @@ def event_after_run_ended(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @check(EVENT, shapes={Shape.DURABLE}, types=TERMINAL_RUN_TYPES)
 def run_ended_twice(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A run has a second terminal event with another id."""
+    """A run has a second terminal event with a different id."""
     run_id = event.run_id
     if run_id is None or event.cursor is None or not stream.arrival.is_new:
         return None
