@@ -1,5 +1,6 @@
 """`python -m wiretape` runs the `wiretape` command."""
 
+import io
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Run the command; Ctrl-C ends it quietly even while it is being imported."""
     _open_closed_streams()
+    _buffer_output()
     _exit_on_signals()
     try:
         from wiretape.cli import main as run  # noqa: PLC0415
@@ -27,6 +29,13 @@ def _open_closed_streams() -> None:
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _buffer_output() -> None:
+    """Give standard output a buffer: without one (PYTHONUNBUFFERED), Python drops what a write leaves over."""
+    if isinstance(sys.stdout.buffer, io.RawIOBase):
+        encoding, errors = sys.stdout.encoding, sys.stdout.errors
+        sys.stdout = open(sys.stdout.fileno(), "w", 1, encoding, errors, closefd=False)  # noqa: SIM115
 
 
 def _exit_on_signals() -> None:

@@ -300,6 +300,16 @@ def test_a_broken_pipe_exits_quietly_with_status_141(body):
     assert (process.returncode, errors) == (141, "")
 
 
+def test_a_broken_pipe_is_noticed_without_buffers_after_half_of_the_output(monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    with running("sys.stdout.write('x' * 1_000_000); stack.pop_all()") as process:
+        process.stdin.close()
+        assert process.stdout.read(1) == "x"
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert (process.returncode, errors) == (141, "")
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_output_to_a_closed_stream_is_discarded(closed, tmp_path):
     """A file opened later must not get the number of the closed stream, and then its output."""
