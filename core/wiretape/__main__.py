@@ -17,8 +17,8 @@ def main() -> NoReturn:
         from wiretape.cli import main as run  # noqa: PLC0415
 
         run()
-    except KeyboardInterrupt:
-        sys.exit(130)  # wiretape.cli.INTERRUPTED, which may not be imported yet
+    except KeyboardInterrupt as interrupt:
+        sys.exit(*(interrupt.args or [130]))  # wiretape.cli.INTERRUPTED, which may not be imported yet
 
 
 def _open_closed_streams() -> None:
@@ -48,7 +48,8 @@ def _exit_on_signals() -> None:
 
 def _exit(number: int, _frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)  # a second signal ends it at once
-    sys.exit(128 + number)
+    # SystemExit would pass for that of a module which is being imported.
+    raise KeyboardInterrupt(128 + number)
 
 
 if __name__ == "__main__":

@@ -159,8 +159,8 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
     """Turn exceptions into an exit status and at most one line on standard error."""
     try:
         yield
-    except KeyboardInterrupt:
-        ctx.exit(INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        ctx.exit(_interrupt_status(interrupt))
     except BrokenPipeError:
         discard_output(sys.stdout)
         ctx.exit(BROKEN_PIPE)
@@ -178,7 +178,14 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort) or _is_full(error):
             raise
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 replaces it while it makes a class
+            ctx.exit(_interrupt_status(error.__cause__))
         raise _CommandError(_redact(_message(error, ctx))) from error
+
+
+def _interrupt_status(interrupt: KeyboardInterrupt) -> int:
+    """Return the exit status: for signals other than that of Ctrl-C, it comes with the exception."""
+    return int(*interrupt.args or [INTERRUPTED])
 
 
 def _with_suggestion(error: click.BadParameter) -> click.BadParameter:

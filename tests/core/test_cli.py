@@ -53,6 +53,13 @@ def program(monkeypatch):
     return make
 
 
+def _caused_by(cause: BaseException) -> Exception:
+    """An error as Python 3.11 makes it of what a descriptor raises while a class is made."""
+    error = RuntimeError("Error calling __set_name__")
+    error.__cause__ = cause
+    return error
+
+
 def raising(error: BaseException):
     def action():
         raise error
@@ -228,6 +235,7 @@ def test_traceback_prints_the_details_of_an_unexpected_error(monkeypatch):
     [
         (InputError("There is no file a\nb."), 2, "Error: There is no file a\\nb.\n"),
         (KeyboardInterrupt(), 130, ""),
+        (_caused_by(KeyboardInterrupt(143)), 143, ""),
         *((SystemExit(status), status, "") for status in (0, 1, 2)),
     ],
 )
@@ -253,12 +261,13 @@ def test_an_interrupt_during_import_exits_quietly(tmp_path):
 _FAKE = """
 import contextlib, sys, types, click, rich.console
 from wiretape import cli
+from wiretape.installed_parts import load_entry_point
 @click.command()
 def fake():
     with contextlib.ExitStack() as stack:
         stack.callback(print, 'cleaned up')
         print('ready', flush=True)
-        sys.stdin.read()
+        READ
         BODY
 sys.modules['wiretape_fake'] = types.ModuleType('wiretape_fake')
 sys.modules['wiretape_fake'].fake = fake
@@ -268,19 +277,22 @@ sys.argv[1:] = ['fake']
 
 
 @contextmanager
-def running(body):
+def running(body, read="sys.stdin.read()"):
     """Run a command that prints a line, reads its input and then does something."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    command = [sys.executable, "-c", _FAKE.replace("BODY", body) + _INSTALLED_SCRIPT]
+    command = [sys.executable, "-c", _FAKE.replace("READ", read).replace("BODY", body) + _INSTALLED_SCRIPT]
     with subprocess.Popen(command, **pipes, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         yield process
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_lets_a_command_clean_up(number):
-    """A command may use temporary recordings, which must not stay behind."""
-    with running("pass") as process:
+@pytest.mark.parametrize(
+    "read", ["sys.stdin.read()", "load_entry_point(types.SimpleNamespace(load=sys.stdin.read), 'It')"]
+)
+def test_a_signal_lets_a_command_clean_up(number, read):
+    """A command may use temporary recordings, which must not stay behind.  It may import a package at that time."""
+    with running("pass", read) as process:
         process.send_signal(number)
         output = process.communicate(timeout=50)
     assert (process.returncode, output) == (128 + number, ("cleaned up\n", ""))
