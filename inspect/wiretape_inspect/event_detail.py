@@ -18,7 +18,14 @@ from wiretape.sse import FrameKind
 from wiretape.units import format_integer, format_size, format_time
 from wiretape_inspect.rule_output import reason_lines
 from wiretape_inspect.terminal_output import BLANK, Line, Part, labelled
-from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
+from wiretape_inspect.timeline_text import (
+    column_titles,
+    exchange_line,
+    finding_line,
+    header_lines,
+    row_line,
+    type_style,
+)
 from wiretape_inspect.view.accumulated_state import JoinedText, Span, State, state_at
 from wiretape_inspect.view.timeline_rows import EventRow, event_rows
 
@@ -116,9 +123,9 @@ def detail_lines(
     yield from _hex_lines(event.raw, event.frame.start)
 
 
-def _label_line(label: str, text: str) -> Line:
+def _label_line(label: str, *parts: Part) -> Line:
     """A line with a label in the first column."""
-    return labelled((f"{label:>8}  ", "dim"), text)
+    return labelled((f"{label:>8}  ", "dim"), *parts)
 
 
 def _state_lines(state: State, vocabulary: Vocabulary, *, may_be_unread: bool) -> Iterator[Line]:
@@ -129,7 +136,8 @@ def _state_lines(state: State, vocabulary: Vocabulary, *, may_be_unread: bool) -
         spans = state.entities[entity.name]
         shown = spans[-_MAX_SPANS:] if entity.within is None else spans[:_MAX_SPANS]
         for span in shown:
-            yield _label_line(entity.short, f"{span.id}  {_outcome(span)}  {span.name}".rstrip())
+            outcome = (_outcome(span), type_style(span.outcome, vocabulary))
+            yield _label_line(entity.short, f"{span.id}  ", outcome, f"  {span.name}")
         if entity.within is not None and len(spans) > _MAX_SPANS:
             yield _label_line(entity.short, f"… and {len(spans) - _MAX_SPANS} more open {entity.label}s")
     for name, text in state.texts.items():

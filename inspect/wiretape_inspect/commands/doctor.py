@@ -19,12 +19,12 @@ import click
 from wiretape.errors import MITMPROXY, OTLP, install_command
 from wiretape.network_errors import describe_listen_error
 from wiretape.recording import is_sqlite_file
-from wiretape.safe_text import printable
 from wiretape.versions import installed_version
-from wiretape_inspect.terminal_output import write_lines
+from wiretape_inspect.terminal_output import labelled, write_lines
 
 _PORTS = {8080: "wiretape proxy", 8090: "wiretape replay and serve"}
 """The default ports, and the commands that listen on them."""
+_STYLES = {"ok": "good", "missing": "gap", "problem": "bad"}
 _CA_FOLDER = Path("~/.mitmproxy")
 _NAME = re.compile(r"[\w.-]+")
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
@@ -49,7 +49,7 @@ def doctor() -> None:
     """
     checks = (_check_python, _check_mitmproxy, _check_opentelemetry, _check_authority, _check_ports, _check_folders)
     diagnoses = [each for check in checks for each in check()]
-    write_lines(f"{each.level:8} {printable(each.message)}" for each in diagnoses)
+    write_lines(labelled((f"{each.level:8} ", _STYLES[each.level]), each.message) for each in diagnoses)
     sys.exit(any(each.level == "problem" for each in diagnoses))
 
 

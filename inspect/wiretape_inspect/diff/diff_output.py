@@ -90,7 +90,7 @@ def total_lines(total: DiffTotal, *, ids: bool) -> Iterator[Line]:
     headline = f"{count_of(total.counts.total(), 'difference')}: {kinds}" if kinds else "No difference"
     first, second = total.events
     compared = f"{count_of(total.exchanges, 'pair')} of exchanges, {count_of(first, 'event')} of A, {second:,} of B"
-    yield labelled((headline, "head"), f"  (compared: {compared})")
+    yield labelled((headline, "head" if kinds else "good"), f"  (compared: {compared})")
     if not ids and total.unpaired["missing"] and total.unpaired["added"]:
         yield wrapped("--normalize ids pairs exchanges whose ids differ.")
 

@@ -234,7 +234,7 @@ def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
         for (problem, severity), (first, *others) in names.items():
             text = f"{problem} ({', '.join([first, *others])})" if others else f"{first}: {problem}"
             yield labelled((f"{verdict:<13} ", severity or "dim"), text if severity else (text, "dim"))
-    yield labelled("coverage: ", f"{coverage}")
+    yield labelled(("coverage: ", "dim"), f"{coverage}")
     by_reason: dict[str, list[str]] = {}
     for code in coverage.not_reached:
         by_reason.setdefault(cases.not_reached.get(code, ""), []).append(code)
@@ -244,10 +244,12 @@ def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
         tape = shlex.quote(str(each.tape))
         if each.problem:
             text = f"{each.problem}; wiretape show {tape}; the requests of that case:"
-            yield labelled(f"reproduce {each.code}: ", text)
+            yield labelled((f"reproduce {each.code}: ", "dim"), text)
         else:
             smaller = f", {count_of(each.removed, 'step')} fewer than {each.case}" if each.removed else ""
-            yield labelled(f"reproduce {each.code}: ", f"{count_of(each.steps, 'step')}{smaller}; wiretape show {tape}")
+            yield labelled(
+                (f"reproduce {each.code}: ", "dim"), f"{count_of(each.steps, 'step')}{smaller}; wiretape show {tape}"
+            )
         yield from (Line([("    " + line, "dim")], "keep") for line in each.curl)
     yield wrapped(totals(cases))
 

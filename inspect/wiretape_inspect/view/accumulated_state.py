@@ -58,7 +58,7 @@ class Span:
     outcome: str = ""
     """The type of the event that closed it; empty while it is open."""
     events: int = 0
-    """Number of its events; replayed events count again."""
+    """Number of its events."""
     name: str = ""
     """Its joined text, or the content of the event that opened it, if it was looked up."""
 
@@ -130,11 +130,15 @@ class EntitySpans:
 
 
 def entity_spans(recording: Recording, exchanges: Sequence[Exchange], vocabulary: Vocabulary) -> EntitySpans:
-    """Return the entities of several streams; one that spans two streams counts once."""
+    """Return the entities of several streams; one that spans two streams counts once, as does a replayed event."""
     found = EntitySpans(vocabulary)
+    streams: dict[tuple[object, ...], int] = {}  # by event, the first exchange that had it
     for exchange in exchanges:
-        if exchange.is_stream:
-            for event in recording.indexed_events(exchange, _END, vocabulary.deltas):
+        if not exchange.is_stream:
+            continue
+        for event in recording.indexed_events(exchange, _END, vocabulary.deltas):
+            identity = (event.sequence, event.type, *event.keys.items())
+            if event.sequence is None or streams.setdefault(identity, exchange.number) == exchange.number:
                 found.add(event.type, event.keys, EventLocation(exchange.number, event.number, event.time_ns))
     return found
 
