@@ -100,8 +100,35 @@ CASES = {
     "a schema names the place": (
         'schema = { properties = { a = { items = { type = "string" } } } }',
         ['{"a": ["x", 1]}'],
-        "Expected `/a/1` to match its schema",
+        "Expected `/a/1` to be a string, got the number 1.",
     ),
+    **{
+        f"a schema has {words}": (f"schema = {{ {schema} }}", [data], expected)
+        for schema, data, expected, words in (
+            ('required = ["a", "b"]', "{}", "Expected the data to have `a` and `b`, got no such key.", "keys"),
+            ('properties.a.enum = ["x", 2]', '{"a": 1}', "Expected `/a` to be `x` or the number 2, got ", "values"),
+            ('properties.a.pattern = "^x"', '{"a": "y"}', "Expected `/a` to match the pattern `^x`, got ", "a pattern"),
+            (
+                "properties.a.minItems = 2",
+                '{"a": [1]}',
+                "Expected `/a` to have at least 2 items, got 1 item.",
+                "a limit",
+            ),
+            (
+                "properties.a = {}, additionalProperties = false",
+                '{"b": 1}',
+                "Expected no other keys in the data, got `b`.",
+                "all keys",
+            ),
+            ("properties.a = false", '{"a": 1}', "Expected no value at `/a`, got the number 1.", "no value"),
+            (
+                "properties.a.anyOf = [{ type = 'null' }]",
+                '{"a": 1}',
+                "Expected `/a` to match its schema, got ",
+                "an alternative",
+            ),
+        )
+    },
     "a schema meets a lone surrogate": ('schema = { type = "object" }', ['{"a": "\\ud800"}'], "pass"),
     "the first event after a loss is unknown": ('first = "a"', [LOST, "", '{"type": "b"}'], "inconclusive"),
     "a loss after the first event does not matter": ('first = "a"', ['{"type": "a"}', LOST], "pass"),

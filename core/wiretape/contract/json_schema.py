@@ -1,10 +1,13 @@
 """JSON schemas of contracts, whose authors may be strangers: bounded time, and nothing outside the schema is read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from wiretape.contract.json_types import name_types
+from wiretape.labels import count_of
+from wiretape.rules.finding import describe, quote
 from wiretape.safe_text import shorten
 
 _MOST_PARTS = 20_000
@@ -15,6 +18,8 @@ _DEEPEST = 60
 _DEFINITIONS = "#/$defs/"
 _REFUSED = frozenset({"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor", "$schema", "$vocabulary"})
 _MOST_VIOLATIONS = 20
+_MOST_SHOWN = 5
+"""Keys and values that a sentence names."""
 _MOST_COMPARISONS = 50_000_000
 """Parts of a schema times bytes of data: about a second."""
 
@@ -67,16 +72,57 @@ class JsonSchema:
         except (UnicodeEncodeError, ValueError, OverflowError):
             # A lone surrogate, which JSON can escape but UTF-8 cannot encode, or a number beyond what it reads.
             return
-        violations: dict[str, list[str]] = {}
+        found: dict[str, list[str]] = {}
         for error in errors:
             where = "".join(f"/{step}" for step in error.instance_path)
-            # What an object lacks is one violation.
-            kind = "lacks" if error.kind.name == "required" else error.message
-            violations.setdefault(f"{where} {kind}", [where]).append(error.message)
-        for where, *messages in violations.values():
             name = f"`{shorten(where, 80)}`" if where else "the data"
-            more = f", and {len(messages) - 1} more like it" if len(messages) > 1 else ""
-            yield f"Expected {name} to match its schema, got {shorten(messages[0], 160)}{more}."
+            if error.kind.name == "required":
+                # What an object lacks is one violation.
+                found.setdefault(f"Expected {name} to have ", []).append(quote(error.kind.value))
+            else:
+                found.setdefault(_describe_violation(name, error.kind.name, error.kind.value, error.instance), [])
+        for sentence, keys in found.items():
+            yield f"{sentence}{_listed(keys, 'and')}, got no such key." if keys else sentence
+
+
+_LIMITS = {
+    "minimum": "to be at least {}",
+    "maximum": "to be at most {}",
+    "exclusiveMinimum": "to be above {}",
+    "exclusiveMaximum": "to be below {}",
+    "minLength": "to have at least {} characters",
+    "maxLength": "to have at most {} characters",
+    "minItems": "to have at least {} items",
+    "maxItems": "to have at most {} items",
+}
+
+
+def _describe_violation(name: str, keyword: str, value: Any, actual: Any) -> str:
+    """Return the sentence about a value that violates a keyword of its schema."""
+    match keyword:
+        case "additionalProperties" | "unevaluatedProperties":
+            return f"Expected no other keys in {name}, got {_listed([quote(each) for each in value], 'and')}."
+        case "falseSchema":
+            return f"Expected no value at {name}, got {describe(actual)}."
+        case "type":
+            expected = f"to be {name_types(value)}"
+        case "enum" | "const":
+            values = value if keyword == "enum" else [value]
+            texts = [quote(each) if isinstance(each, str) else describe(each) for each in values]
+            expected = f"to be {_listed(texts, 'or')}"
+        case "pattern":
+            expected = f"to match the pattern {quote(value)}"
+        case _:
+            expected = _LIMITS.get(keyword, "to match its schema").format(value)
+    got = count_of(len(actual), "item") if keyword in {"minItems", "maxItems"} else describe(actual)
+    return f"Expected {name} {expected}, got {got}."
+
+
+def _listed(texts: Sequence[str], word: str) -> str:
+    """Return the first texts, the last of them after the word."""
+    more = [f"{len(texts) - _MOST_SHOWN} more"] if len(texts) > _MOST_SHOWN else []
+    *first, last = [*texts[:_MOST_SHOWN], *more]
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 class _SchemaSize:
