@@ -54,6 +54,7 @@ export class DiffPane extends ComparisonPane {
     if (equal) list.append(element("li", { text: "The recordings are equal: no event was lost, added, changed, moved or delayed." }));
     if (omitted) list.append(element("li", { class: "dim", text: `${formatNumber(omitted)} more are not listed; \`wiretape diff\` prints them.` }));
     this.summary.append(list);
+    this.list.root.hidden = equal;
     setText(byId("count"), `${formatCount(exchanges, "exchange")} compared`);
   }
 

@@ -68,10 +68,8 @@ function numberTest(field, { low, high }) {
 function patternTest(field, { text, quoted }) {
   const matcher = (wanted) => {
     if (quoted || !/[*?]/.test(wanted)) return (name) => name === wanted;
-    const beginning = wanted.slice(0, -1);
-    // The usual pattern is a beginning, such as `tool.*`.
-    if (wanted.endsWith("*") && !/[*?]/.test(beginning)) return (name) => name.startsWith(beginning);
-    return (name) => matchesPattern(wanted, name);
+    const pattern = compilePattern(wanted);
+    return (name) => pattern.test(name);
   };
   if (field === "rule") {
     const matches = matcher(text.toLowerCase());
@@ -81,26 +79,14 @@ function patternTest(field, { text, quoted }) {
   return ({ [field]: name }) => name !== null && name !== undefined && matches(name);
 }
 
-/** Whether `name` matches a pattern: `*` matches any text, `?` any character.  Goes back to the last star only. */
-function matchesPattern(pattern, name) {
-  const [wanted, chars] = [Array.from(pattern), Array.from(name)];
-  let at = 0, here = 0, star = -1, from = 0;
-  while (here < chars.length) {
-    if (wanted[at] === "*") {
-      star = at;
-      at += 1;
-      from = here;
-    } else if (at < wanted.length && (wanted[at] === "?" || wanted[at] === chars[here])) {
-      at += 1;
-      here += 1;
-    } else if (star >= 0) {
-      at = star + 1;
-      from += 1;
-      here = from;
-    } else return false;
-  }
-  while (wanted[at] === "*") at += 1;
-  return at === wanted.length;
+/** Compile a pattern: `*` matches any text, `?` any character. */
+function compilePattern(wanted) {
+  const escape = (text) => text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
+  const [first, ...others] = wanted.split(/\*+/).map((part) => part.split("?").map(escape).join("."));
+  const last = others.pop();
+  // A lookahead keeps the first match of each part, so matching takes linear time.
+  const middle = others.map((part, at) => `(?=(.*?${part}))\\${at + 1}`).join("");
+  return new RegExp(last === undefined ? `^${first}$` : `^${first}${middle}.*${last}$`, "su");
 }
 
 const NO_CODES = [];

@@ -5,9 +5,9 @@ import { element, setText } from "./dom.js";
 import { shorten } from "./format.js";
 
 export function showGoToDialog(app) {
-  const input = element("input", { type: "text", id: "place", spellcheck: false, autocomplete: "off", "aria-describedby": "place-error" });
+  const input = element("input", { type: "text", id: "place", spellcheck: false, autocomplete: "off", placeholder: "41, #57, 2:57 or evt_…", "aria-describedby": "place-error" });
   const problem = element("p", { id: "place-error", class: "wrong", role: "alert" });
-  const label = element("label", { htmlFor: "place", text: "Sequence, #event, exchange:event, or SSE id" });
+  const label = element("label", { htmlFor: "place", text: "Sequence or event, #event, exchange:event, or SSE id" });
   const form = element("form", { class: "place-form" }, label, input, problem);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
