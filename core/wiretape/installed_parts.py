@@ -1,6 +1,7 @@
 """Entry points of installed packages: optional parts of contracts, such as a stand-in, have the contract's name."""
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
@@ -31,18 +32,18 @@ def load_part(group: str, noun: str, type_: type[T], contract: str | None = None
         end = "" if hint.endswith("?") else "."
         raise InputError(f"No contract {shorten(chosen)} with a {noun} is installed{hint}{end}")
     shown = f"The {noun} of the contract {chosen}"
-    part = load_entry_point(entry, shown)
+    part = load_entry_point(entry, lambda: shown)
     if not isinstance(part, type_):
         raise _broken_package(shown, TypeError(f"{entry.value} is not a {type_.__name__}"))
     return part
 
 
-def load_entry_point(entry: EntryPoint, shown: str) -> Any:
-    """Load what an entry point names, which messages call `shown`.  Raises InputError."""
+def load_entry_point(entry: EntryPoint, shown: Callable[[], str]) -> Any:
+    """Load what an entry point names; `shown` returns what messages call it.  Raises InputError."""
     try:
         return entry.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does when it is imported
-        raise _broken_package(shown, error) from None
+        raise _broken_package(shown(), error) from None
 
 
 def _broken_package(shown: str, error: BaseException) -> InputError:

@@ -25,11 +25,16 @@ def find_installed(name: str) -> EntryPoint | None:
 
 def load_installed(entry: EntryPoint, contract_class: type) -> Any:
     """Return what an entry point names: a contract, or the path of a file.  Raises InputError."""
-    name = f"The contract {entry.name} of the package {package_of(entry)}"
-    found = load_entry_point(entry, name)
+
+    def shown() -> str:
+        # Reading the name of a package takes milliseconds.
+        return f"The contract {entry.name} of the package {package_of(entry)}"
+
+    found = load_entry_point(entry, shown)
     if isinstance(found, contract_class):
         return found
     if isinstance(found, str | Path):
         file = getattr(sys.modules[entry.module], "__file__", None) or ""
         return Path(file).parent / found
-    raise InputError(f"{name} is neither a Contract nor the path of a TOML file, but of type {type(found).__name__}.")
+    kind = type(found).__name__
+    raise InputError(f"{shown()} is neither a Contract nor the path of a TOML file, but of type {kind}.")
