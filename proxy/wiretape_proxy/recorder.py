@@ -24,7 +24,6 @@ from wiretape.recording import RedactionPolicy, Writer
 from wiretape.rules import RuleSet
 from wiretape_proxy import proxy_options
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
-from wiretape_proxy.live_checker import LiveChecker
 from wiretape_proxy.proxy_options import NO_CONFIG
 from wiretape_proxy.recorder_messages import (
     MOST_HELD,
@@ -44,6 +43,7 @@ from wiretape_proxy.recorder_messages import (
     decode_config,
     encode_message,
 )
+from wiretape_proxy.recording_follower import RecordingFollower
 from wiretape_proxy.rotation import Rotation
 
 _GATHER_MS = 100
@@ -216,7 +216,7 @@ class Recorder:
         # The monotonic clock is the same in all processes of a machine.
         self.base_ns = writer.began_clock_ns - writer.began_ns if resumed is None else resumed.base_ns
         """The monotonic clock at time 0 of the recording."""
-        self.checker = LiveChecker(
+        self.checker = RecordingFollower(
             writer.tables,
             settings,
             send,

@@ -1,4 +1,4 @@
-"""Check traffic while it is recorded, and keep counts for each exchange."""
+"""Follow a recording while it grows: check it, report its exchanges, findings and status."""
 
 import math
 import time
@@ -117,7 +117,7 @@ class _Exchange:
         )
 
 
-class LiveChecker:
+class RecordingFollower:
     """Follows the recording and checks it, in a thread of its own.  Its counts are those of this capture.
 
     A failing rule ends the checks, not the recording.

@@ -14,9 +14,9 @@ from wiretape.errors import RecordingError, describe_failure
 from wiretape.recording import DerivedTables, RecordingFile, Writer
 from wiretape.recording.compressed_file import compress_recording, compressed_name
 from wiretape.safe_text import printable
-from wiretape_proxy.live_checker import LiveChecker
 from wiretape_proxy.proxy_options import RotationLimit, Settings
 from wiretape_proxy.recorder_messages import LogLine, RecorderMessage, UnfinishedFiles
+from wiretape_proxy.recording_follower import RecordingFollower
 
 _RETRY_AFTER_S = 10.0
 _MOST_THREADS = 8
@@ -101,7 +101,7 @@ class Rotation:
         try:
             if path.exists():
                 with closing(RecordingFile.reopen(path)) as file, closing(DerivedTables(file)) as tables:
-                    LiveChecker(tables, settings, self._send, first_exchange=file.last_exchange + 1).catch_up()
+                    RecordingFollower(tables, settings, self._send, first_exchange=file.last_exchange + 1).catch_up()
         except RecordingError as error:
             self._warn(error.message)
         except Exception as error:  # noqa: BLE001 - a thread must not end silently, and the recording is complete

@@ -189,7 +189,7 @@ def test_each_of_several_recordings_has_its_own_contract(run, own, plain, monkey
     summary = run("report", own, plain, "other.db", "--summary", "--jobs", "2")
     lines = [json.loads(line) for line in summary.stdout.splitlines()]
     assert [list(line["findings"]) for line in lines[:-1]] == found
-    monkeypatch.setattr("wiretape_inspect.report.file_checks.SMALL", 0)
+    monkeypatch.setattr("wiretape_inspect.report.file_reports.SMALL", 0)
     assert run("report", own, "other.db", "--format", "json", "--jobs", "2").stdout.count("TSK001") > 0
 
 

@@ -88,7 +88,7 @@ def test_codes_of_a_contract_are_selected_and_kept_in_a_baseline(run, recording)
 
 def test_reports_of_several_processes_are_the_same(run, recording, monkeypatch):
     Path("copy.db").write_bytes(recording.read_bytes())
-    monkeypatch.setattr("wiretape_inspect.report.file_checks.SMALL", 0)
+    monkeypatch.setattr("wiretape_inspect.report.file_reports.SMALL", 0)
     command = ("report", recording, "copy.db", "--contract", CONTRACT, "--format", "json")
     assert run(*command, "--jobs", "2").stdout == run(*command, "--jobs", "1").stdout
 

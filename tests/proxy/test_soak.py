@@ -521,7 +521,7 @@ QUICK = {each.__name__: each for each in SCENARIOS if each not in {locked, faili
     f"failing_recorder: {fault}": functools.partial(failing_recorder, fault=fault)
     for fault in (*RECORDER_FAULTS, *DAMAGED_PIPES)
 }
-"""Those that `make test` tries; test_live_checker.py has a test like the other one."""
+"""Those that `make test` tries; test_recording_follower.py has a test like the other one."""
 
 
 @pytest.fixture(scope="module")

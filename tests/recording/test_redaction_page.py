@@ -27,7 +27,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import RedactionPolicy, Writer, open_recording
-from wiretape_proxy.live_checker import LiveChecker
+from wiretape_proxy.recording_follower import RecordingFollower
 from wiretape_replay.http_server.http_messages import HttpRequest, read_body
 from wiretape_replay.http_server.request_redaction import request_label
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
@@ -429,7 +429,7 @@ def record(path: Path, places: Iterable[str], policy: RedactionPolicy) -> dict[s
             writer.commit()
     files = {f"during {name.name}": name.read_bytes() for name in path.parent.iterdir()}
     messages: list[object] = []
-    LiveChecker(writer.tables, Settings(), messages.append).catch_up()
+    RecordingFollower(writer.tables, Settings(), messages.append).catch_up()
     log = "\n".join(message.text for message in messages).encode()
     writer.close(writer.last_ns + 1)
     assert f"during {path.name}-wal" in files

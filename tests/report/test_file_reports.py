@@ -14,7 +14,7 @@ from invoke import invoke
 from wiretape.recording import Writer
 from wiretape.rules.vectors import vectors
 from wiretape.traffic_builder import TrafficBuilder
-from wiretape_inspect.report import file_checks
+from wiretape_inspect.report import file_reports
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +50,13 @@ def report(*arguments):
     return result
 
 
-@pytest.mark.parametrize("most_findings", [file_checks.MOST_FINDINGS, 0])
+@pytest.mark.parametrize("most_findings", [file_reports.MOST_FINDINGS, 0])
 def test_several_processes_write_the_same_bytes_as_one(recordings, damaged, monkeypatch, most_findings):
-    monkeypatch.setattr(file_checks, "SMALL", 0)
-    monkeypatch.setattr(file_checks, "MOST_FINDINGS", most_findings)
+    monkeypatch.setattr(file_reports, "SMALL", 0)
+    monkeypatch.setattr(file_reports, "MOST_FINDINGS", most_findings)
     if not most_findings:
         # In this process, so that the limit holds.
-        monkeypatch.setattr(file_checks, "process_pool", ThreadPoolExecutor)
+        monkeypatch.setattr(file_reports, "process_pool", ThreadPoolExecutor)
     one, two = (report(*recordings, damaged, "--jobs", jobs, "--format", "json") for jobs in (1, 2))
     assert one.stdout_bytes == two.stdout_bytes
     assert one.stdout_bytes.count(b'"sha256"') == 4
@@ -87,7 +87,7 @@ def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(recordings):
 
 
 def test_an_address_without_a_scheduler_is_reported(recordings, monkeypatch):
-    monkeypatch.setattr(file_checks, "_SCHEDULER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(file_reports, "_SCHEDULER_TIMEOUT_S", 0.2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"

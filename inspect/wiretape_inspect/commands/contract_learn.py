@@ -95,7 +95,7 @@ def learn(
 
 def _open(names: tuple[str, ...], opened: ExitStack) -> list[Recording]:
     """Open recordings in any format until `opened` is closed.  Raises InputError."""
-    from wiretape_inspect.report.file_checks import open_file, print_note  # noqa: PLC0415 - it takes long to import
+    from wiretape_inspect.report.file_reports import open_file, print_note  # noqa: PLC0415 - it takes long to import
 
     def fail(_name: str, error: InputError) -> None:
         raise error

@@ -18,7 +18,7 @@ from wiretape.recording.rotated_parts import open_wholes
 from wiretape_inspect.commands.report_writing import OrderedCommand, ReportWriting, report_options
 from wiretape_inspect.contract_options import allow_code_option, load_contracts
 from wiretape_inspect.report import ReportOptions
-from wiretape_inspect.report.file_checks import (
+from wiretape_inspect.report.file_reports import (
     SMALL,
     RuleChoice,
     Totals,

@@ -1,4 +1,4 @@
-"""Check many recordings, also in several processes or on a Dask cluster, one recording in each.
+"""Reports of many recordings, made in this process, in several or on a Dask cluster, one recording in each.
 
 The results are the same whatever the number of processes.  The rules for a recording are those of contracts that the
 user names, of its own, or that its requests suggest.
