@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
 from wiretape.cli import wiretape
+from wiretape.testing import stream
 
 WORDS = ["Grüße", " aus", " Kassel"]
 TICKS = 8
@@ -253,3 +254,34 @@ def test_npm_eventsource_resumes_a_channel_with_its_cursor(replay, tmp_path, whe
     assert running.stop() == 0
     assert any("/ticks → channel /ticks after 3, playhead at" in line for line in running.lines)
     assert "The client broke no rules." in running.lines
+
+
+WRITTEN = {
+    "openai": (list(completion("Anna")), {"event": 3}),
+    "anthropic": ([f"event: {each['type']}\ndata: {json.dumps(each)}" for each in message("Anna")], {"text": "Kassel"}),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_written_stream_breaks_where_a_test_holds_and_cuts_it(name):
+    events, after = WRITTEN[name]
+    with stream(events, f"POST {PATHS[name]}") as service, service.hold(after=after) as held:
+        parts = ASK[name](service.url)
+        assert [next(parts) for _ in WORDS] == WORDS
+        held.wait()
+        held.cut()
+        with pytest.raises(httpx.RemoteProtocolError):
+            next(parts)
+        assert list(ASK[name](service.url)) == [*WORDS, " Anna"]
+
+
+def test_npm_eventsource_resumes_a_written_stream_that_a_test_cuts():
+    client = next(each for each in clients.CLIENTS if each.name == "npm eventsource")
+    if (why := client.missing()) is not None:
+        pytest.skip(why)
+    ticks = [f"id: {number}\nevent: tick\nretry: 20\ndata: {number}" for number in range(1, TICKS + 1)]
+    with stream(ticks, "GET /ticks") as service, service.hold(after={"id": "3"}) as held:
+        held.cut()
+        told = clients.Told(f"{service.url}/ticks", str(TICKS), ("tick",))
+        assert [line["id"] for line in client.follow(told)] == [str(number) for number in range(1, TICKS + 1)]
+        assert [request.header("Last-Event-ID") for request in service.requests[:2]] == [None, "3"]

@@ -205,6 +205,10 @@ STEPS = {
         lambda control: control.send({"dta": {}}, fault="held"),
         "event: dta: unknown key; did you mean data?",
     ),
+    "a fault that does not hold": (
+        lambda control: control.wait_held("late"),
+        "The fault late does not hold responses.",
+    ),
     "not a held response": (
         lambda control: control.wait_held("nobody"),
         "Unknown fault nobody; choose one of late, held.",
@@ -226,10 +230,11 @@ def test_what_is_done_after_the_only_response_went_on_is_an_error(replay, ask):
         held.wait()
         held.release()
         client.read_to(END)
-        with pytest.raises(InputError, match=f"The fault {held.name} holds no response any more"):
-            held.cut()
-        with pytest.raises(TimeoutError, match="No response was held after 0 s"):
-            held.wait(timeout_s=0)
+        for do in (held.cut, held.wait):
+            with pytest.raises(InputError, match=f"The fault {held.name} holds no response any more"):
+                do()
+    with pytest.raises(TimeoutError, match="No response was held after 0 s"):
+        replay.control.wait_held(timeout_s=0)
 
 
 def test_everything_works_over_http_without_sleeping(replay, ask):
@@ -289,7 +294,8 @@ def test_a_client_that_leaves_while_it_is_held_is_recorded_so(mode):
         service.hold(after={"event": 1}) as held,
     ):
         with httpx.stream("GET", service.url) as response:
-            assert next(response.iter_lines()) == "data: one"
+            lines = response.iter_lines()  # the client leaves when it is deleted
+            assert next(lines) == "data: one"
             held.wait()
         assert service.findings == []
         assert service.requests[0].ending is Ending.CLIENT_CLOSED
@@ -317,7 +323,7 @@ async def test_coroutines_hold_a_written_stream_of_their_own_client():
 
 
 BAD_EVENTS = {
-    "a misspelt key": ([{"dta": 1}], "events[0].dta: unknown key; did you mean data?"),
+    "a misspelt key": ([{"dta": 1}], "The written stream: events[0].dta: unknown key; did you mean data?"),
     "not JSON": ([{"data": {1, 2}}], "Invalid events: Type is not JSON serializable: set."),
 }
 
@@ -326,7 +332,12 @@ BAD_EVENTS = {
 def test_invalid_events_are_an_error_of_one_sentence(events, message):
     with pytest.raises(InputError) as refused, serve_stream(events):
         pass
-    assert refused.value.message.endswith(message)
+    assert refused.value.message == message
+
+
+def test_a_single_event_is_a_stream():
+    with serve_stream("data: one") as service:
+        assert httpx.get(service.url).text == "data: one\n\n"
 
 
 def test_a_hold_that_never_matches_fails_the_test():

@@ -503,7 +503,7 @@ class PlayheadControl:
 
     def _is_reached(self, log: ChannelLog | None, until: WaitCondition, fault: str | None) -> bool:
         if log is None:
-            return bool(self._faults.find_held(fault, self.name))
+            return self._faults.is_held(fault, self.name)
         if until is WaitCondition.CONNECTED:
             return any(stream.clock.playhead.log is log for stream in self._connected)
         status = self._playheads.latest(log).playhead.status

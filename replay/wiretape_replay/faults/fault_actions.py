@@ -76,12 +76,17 @@ class FaultActions:
         return None if sender is None else StreamFrames(sender, sender.request.described.facts)
 
     def find_held(self, name: str | None = None, channel: str | None = None) -> Sequence[HeldResponse]:
-        """Return the responses that are held: all, or those of a fault or of a channel.  Raises InputError."""
-        if name is not None:
-            self.schedule.find(name)
+        """Return the responses that are held: all, or those of a fault or of a channel."""
         return [
             each for each in self.held if name in {None, each.fault.name} and channel in {None, each.request.channel}
         ]
+
+    def is_held(self, name: str | None, channel: str | None) -> bool:
+        """Whether a response is held now; see `find_held`.  Raises InputError if a fault will hold none any more."""
+        held = self.find_held(name, channel)
+        if name is not None and not held:
+            self._next_hold(name)
+        return bool(held)
 
     def proceed(self, step: HeldStep, name: str | None = None, channel: str | None = None) -> None:
         """Do the next step of all responses that are held, or of those of a fault or of a channel.
@@ -89,19 +94,14 @@ class FaultActions:
         If the fault holds no response yet, the step is done as soon as it holds one.  Raises InputError.
         """
         held = self.find_held(name, channel)
-        fault = None if name is None else self.schedule.find(name)
-        holds = [fault] if fault is not None else [each.fault for each in held]
+        holds = [each.fault for each in held] or ([] if name is None else [self._next_hold(name)])
         if not holds:
             raise InputError("No response is held now.")
         for each in holds:
-            if not isinstance(each, Hold):
-                raise InputError(f"The fault {each.name} does not hold responses.")
             if isinstance(step, bytes) and each.events is None:
                 raise InputError(f"The fault {each.name} holds responses before they start: events can only follow.")
-        if fault is not None and not held:
-            if fault.times is not None and self._times_held[fault.name] >= fault.times:
-                raise InputError(f"The fault {fault.name} holds no response any more.")
-            self._early.setdefault(fault.name, []).append(step)
+        if not held:
+            self._early.setdefault(holds[0].name, []).append(step)
         for response in held:
             self._proceed(response, step)
 
@@ -169,6 +169,15 @@ class FaultActions:
             return False
         finally:
             self._forget(held)
+
+    def _next_hold(self, name: str) -> Hold:
+        """A fault that can hold another response.  Raises InputError."""
+        fault = self.schedule.find(name)
+        if not isinstance(fault, Hold):
+            raise InputError(f"The fault {name} does not hold responses.")
+        if fault.times is not None and self._times_held[name] >= fault.times:
+            raise InputError(f"The fault {name} holds no response any more.")
+        return fault
 
     def _proceed(self, held: HeldResponse, step: HeldStep) -> None:
         held.steps.put_nowait(step)

@@ -433,14 +433,18 @@ class ServerGroup:
 
     def stream(self, events: Iterable[object], request: str, options: dict[str, Any]) -> CheckedReplay:
         """Start a replay of a stream with these events.  Raises InputError."""
-        exchange = {"request": request, "events": [tape_element(event) for event in events]}
+        elements = [tape_element(event) for event in ([events] if isinstance(events, str) else events)]
+        try:
+            tape = b"tape: 1\n---\n" + orjson.dumps({"request": request, "events": elements})
+        except TypeError as error:
+            raise InputError(f"Invalid events: {printable(str(error))}.") from None
         with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
             path = Path(folder) / "stream"
+            path.write_bytes(tape)
             try:
-                path.write_bytes(b"tape: 1\n---\n" + orjson.dumps(exchange))
-            except TypeError as error:
-                raise InputError(f"Invalid events: {printable(str(error))}.") from None
-            return self.replay(path, options)
+                return self.replay(path, options)
+            except InputError as error:
+                raise InputError(error.message.replace(f"{path}, line 3", "The written stream")) from None
 
     def serve(self, scenario: Any, options: dict[str, Any]) -> CheckedService:
         """Start a stand-in.  Raises InputError."""
