@@ -20,8 +20,8 @@ from wiretape import __version__, cli
 from wiretape.errors import InputError
 
 _NAMES = (
-    "proxy replay serve control report probe rule contract channels show debug "
-    "diff export import merge trim recover datasette demo completion doctor"
+    "proxy replay cassette serve control report probe rule contract channels show debug "
+    "diff export import merge trim tape recover datasette demo completion doctor"
 )
 COMMANDS = _NAMES.split()
 
