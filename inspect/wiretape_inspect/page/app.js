@@ -18,7 +18,6 @@ import { showError } from "./notices.js";
 import { MatchCounts } from "./match_counts.js";
 import { Playhead } from "./playhead.js";
 import { pickRecording } from "./recording_picker.js";
-import { listCount } from "./report_summary.js";
 import { ResumePane } from "./resume_pane.js";
 import { Selection } from "./selection.js";
 import { Sidebar } from "./sidebar.js";
@@ -339,8 +338,7 @@ export class App {
 
   showCount() {
     const { timeline, view } = this;
-    if (view.findings) setText(byId("count"), listCount(this));
-    else if (view.resume === null && !view.diff) {
+    if (!view.findings && view.resume === null && !view.diff) {
       const total = formatNumber(timeline.events);
       const events = this.reader.search ? "searching" : timeline.filter ? `${formatNumber(timeline.matched)} / ${total}` : formatCount(timeline.events, "event");
       setText(byId("count"), timeline.head.stream ? events : "not a stream");
