@@ -8,7 +8,7 @@ export function pathOf(head) {
   return `${head.method} ${head.target}`;
 }
 
-/** The path without its query, from the channel on, and with the ends of other ids: `/runs/…n_0042/cancel`. */
+/** The path without its query, from the channel on, and with the ends of other ids: `/runs/…0042/cancel`. */
 export function shortPath(head) {
   const parts = head.target.replace(/[?#][^]*$/, "").split("/");
   const ids = vocabularyOf(head).entities.map((one) => keyOf(head, one.name));
@@ -19,7 +19,7 @@ export function shortPath(head) {
 
 /** What distinguishes an id from others of its kind. */
 export function endOfId(id) {
-  return id.length > 7 ? `…${id.slice(-6)}` : id;
+  return id.length > 5 ? `…${id.slice(-4)}` : id;
 }
 
 /** The cursor of the request; null if it has none. */
