@@ -122,9 +122,13 @@ export class TimeStrip {
 
   /** Show the overview of the exchange; it is drawn again only if something has changed. */
   show(overview, timeline) {
-    const name = `${timeline.filter ? timeline.matched : ""}/${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
+    const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
     const same = this.overview === overview || (overview.partial && this.overview && this.overview.partial);
-    if (same && this.name === name) return;
+    if (same && this.name === name) {
+      // A filter changes only the density, and may be over very many rows.
+      if (this.shownItems !== timeline.items && this.densityBox && this.isStrip) this.densityBox.replaceChildren(...this.density());
+      return;
+    }
     this.host.classList.toggle("partial", Boolean(overview.partial));
     Object.assign(this, { overview, timeline, name });
     // While rows are loaded, drawing a few times a second is enough.
@@ -178,7 +182,8 @@ export class TimeStrip {
     this.playLine = svg("line", { class: "play-cursor", y1: 0, y2: this.tall });
     if (isStrip) {
       this.svg.setAttribute("aria-label", this.description());
-      this.svg.replaceChildren(...this.folds(), ...this.density(), ...bars, ...this.marks(), this.playLine, this.line);
+      this.densityBox = svg("g", {}, ...this.density());
+      this.svg.replaceChildren(...this.folds(), this.densityBox, ...bars, ...this.marks(), this.playLine, this.line);
     } else this.svg.replaceChildren();
     this.ticks.replaceChildren(...this.times());
     this.removeLabelsWithoutRoom();
@@ -267,6 +272,7 @@ export class TimeStrip {
   /** The density of the events, and in front of it that of those which the filter leaves. */
   density() {
     const { rows, items, filter } = this.timeline;
+    this.shownItems = items;
     const { axis, width } = this;
     const name = [rows.length, axis.from, axis.to, axis.began, axis.ended, axis.pieces.length, width].join();
     // A filter changes what it leaves, not what there is.
