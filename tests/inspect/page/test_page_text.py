@@ -86,7 +86,8 @@ def luminance(colour):
 def test_text_has_enough_contrast(dark):
     found = colours(dark)
     texts = "text dim accent error warning note good tool value"
-    for text in texts.split():
-        for back in ("back", "sheet", "hover", "accent-back"):
-            low, high = sorted(luminance(found[name]) for name in (text, back))
-            assert (high + 0.05) / (low + 0.05) >= 4.5, (text, back)
+    pairs = [(text, back) for text in texts.split() for back in ("back", "sheet", "hover", "accent-back")]
+    pairs += [(text, back) for text in ("text", "dim") for back in ("faint", "line")]
+    for pair in [*pairs, ("text", "tool-back"), ("sheet", "error"), ("error", "error-back")]:
+        low, high = sorted(luminance(found[name]) for name in pair)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, pair
