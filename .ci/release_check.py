@@ -32,15 +32,18 @@ _SHARED_FOLDERS = {Path(name) for name in ("/", "/home", "/opt", "/root", "/tmp"
 """Folders of many machines, which say nothing about this one."""
 _ANY_MACHINE = {"localhost", "localhost.localdomain"}
 _LICENCES = re.compile(
-    r"MIT|BSD|Apache|ISC|Zlib|CC0|Public Domain|PSF|Python Software Foundation|CNRI|MPL|Mozilla|LGPL|Lesser General"
+    r"MIT|Permission is hereby granted, free of charge|BSD|Apache|ISC|Zlib|CC0|Public Domain|PSF|Python Software Foundation|CNRI|MPL|Mozilla|LGPL|Lesser General"
 )
 """Licences of packages that a program under the MIT licence may require.  It contains none of them."""
 _PRINT_LICENCES = """
 import json
 from importlib.metadata import distributions
-print(json.dumps({each.name: [each.metadata.get("License-Expression") or (each.metadata.get("License") or "")[:100],
-    *(name.split(" :: ")[-1] for name in each.metadata.get_all("Classifier") or () if name.startswith("License ::"))]
-    for each in distributions()}))
+def licences(package):
+    stated = package.metadata.get("License-Expression") or (package.metadata.get("License") or "")[:100]
+    classifiers = [name for name in package.metadata.get_all("Classifier") or () if name.startswith("License ::")]
+    text = package.read_text("licenses/LICENSE") or ""
+    return [stated, *classifiers] if stated or classifiers else [text[:200]]
+print(json.dumps({each.name: licences(each) for each in distributions()}))
 """
 _BY_HAND = """
 Everything passed. Left to do by hand for version {version}:
