@@ -493,6 +493,18 @@ def test_another_resume_may_be_about_another_open_call(event, calls, again, code
     played = Played(stream, told, answer(f"POST {PATH}/runs/run_1/resume", at=4.0, request_body=again))
     assert [code for code in played.codes if code != "SEQ004"] == codes
     assert played.verdict("CLI007") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
+    cancelled = Played(stream, told, answer(f"POST {PATH}/runs/run_1/cancel", at=4.0, request_body=again))
+    assert cancelled.verdict("CLI007") is Verdict.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("calls", "verdict"), [(1, Verdict.FAIL), (2, Verdict.NOT_EXERCISED)])
+def test_a_resume_after_another_call_is_not_a_retry(event, calls, verdict):
+    waiting = [{"text": custom(event, 2 + number, f"call_{number}"), "after": 2 * number} for number in range(calls)]
+    stream = read(event(1, "run.started"), *waiting, at=1.0, ending="open")
+    key, again = ([f"Idempotency-Key: {key}"] for key in "ab")
+    told = answer(f"POST {PATH}/runs/run_1/resume", 503, "runtime_resume_unavailable", key, at=2.0)
+    played = Played(stream, told, answer(f"POST {PATH}/runs/run_1/resume", 200, None, again, at=4.0))
+    assert played.verdict("CLI006") is verdict
 
 
 @pytest.mark.parametrize("seen", ["nothing", "the call", "a broken event"])
