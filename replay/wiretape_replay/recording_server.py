@@ -12,7 +12,6 @@ from wiretape.http_headers import bearer_keys
 from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.access.contract_errors import count_request_ids
-from wiretape_replay.cassette import Cassette
 from wiretape_replay.channel.channel_log import EntryKind, PlayableChannel, RecordedChannels
 from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
 from wiretape_replay.channel.channel_streams import ChannelStreams
@@ -31,6 +30,7 @@ from wiretape_replay.faults.fault_schedule import identify_request
 from wiretape_replay.offline_server import OfflineServer, RunningServer
 from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.server_options import ReplayOptions
+from wiretape_replay.tape_recording import Cassette
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
 

@@ -15,12 +15,12 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
-from wiretape_replay.cassette import Cassette, RecordMode, default_mode
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client, read_config
 from wiretape_replay.commands.foreground_server import GroupedCommand, log, option_group, options_of, verdict_options
 from wiretape_replay.recording_server import Replay, serve_replay
 from wiretape_replay.server_options import ReplayOptions
+from wiretape_replay.tape_recording import Cassette, RecordMode, default_mode
 
 URL_VARIABLE = "WIRETAPE_URL"
 _recording = option_group("Recording")

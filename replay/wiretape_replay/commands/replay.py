@@ -15,7 +15,6 @@ from wiretape.errors import InputError
 from wiretape.files import PATH, path_exists, read_error
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
-from wiretape_replay.cassette import Cassette
 from wiretape_replay.client_verdict.client_report import VerdictOptions, read_config
 from wiretape_replay.commands.foreground_server import (
     GroupedCommand,
@@ -31,6 +30,7 @@ from wiretape_replay.commands.foreground_server import (
 from wiretape_replay.faults.fault_preview import preview_lines
 from wiretape_replay.recording_server import Replay, serve_replay
 from wiretape_replay.server_options import FAULTS, MATCHING, ReplayOptions
+from wiretape_replay.tape_recording import Cassette
 from wiretape_replay.verbatim.verifier import verify as verify_recording
 
 _MOST_LISTED = 20

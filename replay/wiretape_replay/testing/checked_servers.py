@@ -25,7 +25,6 @@ from wiretape.observations import Ending, Headers
 from wiretape.rules import Finding, Severity
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import is_toml_text
-from wiretape_replay.cassette import Cassette, RecordMode, default_mode
 from wiretape_replay.channel.channel_streams import StreamRequest
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, finding_line, inconclusive_lines, write
@@ -42,6 +41,7 @@ from wiretape_replay.loop_thread import shared_thread, start_replay, start_scena
 from wiretape_replay.recording_server import Replay
 from wiretape_replay.server_options import ReplayOptions, check_choice
 from wiretape_replay.stand_in import ServeOptions, Service
+from wiretape_replay.tape_recording import Cassette, RecordMode, default_mode
 from wiretape_replay.testing.client_criteria import ClientCriteria, select_options
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
