@@ -79,29 +79,18 @@ function jsonNode(node, key, budget, depth) {
 
 function jsonBranch(node, key, budget, depth, begin, end) {
   const size = formatCount(node.items.length, node.kind === "object" ? "key" : "item");
-  const fold = element("button", { type: "button", class: "fold-button", "aria-label": key === null ? `JSON, ${size}` : `${shorten(key, 60)}, ${size}` });
-  const summary = element("span", { class: "json-summary", text: ` … ${size} ${end}` });
-  const line = element("div", { class: "json-line" }, fold, ...keyOf(key), element("span", { class: "punctuation", text: begin }), summary);
+  const line = element(
+    "summary", { class: "json-line" }, ...keyOf(key), element("span", { class: "punctuation", text: begin }),
+    element("span", { class: "json-summary", text: ` … ${size} ${end}` }),
+  );
   const children = element("div", { class: "json-children" });
-  const closing = element("div", { class: "json-line json-close" }, element("span", { class: "punctuation", text: end }));
-  let drawn = false;
-  const set = (open) => {
-    if (open && !drawn) jsonItems(children, node, 0, budget, depth);
-    drawn = drawn || open;
-    fold.setAttribute("aria-expanded", open);
-    fold.textContent = open ? "▾" : "▸";
-    for (const part of [children, closing]) part.hidden = !open;
-    summary.hidden = open;
-  };
-  const flip = () => {
-    if (fold.getAttribute("aria-expanded") === "false") budget.left = Math.max(budget.left, LINES_AT_ONCE);
-    set(fold.getAttribute("aria-expanded") === "false");
-  };
-  fold.addEventListener("click", flip);
-  summary.addEventListener("click", flip);
-  set(budget.left > 0 && depth < 40);
-  if (fold.getAttribute("aria-expanded") === "true") fold.tabIndex = -1;
-  return element("div", { class: "json-branch" }, line, children, closing);
+  const closing = element("div", { class: "json-line", role: "presentation" }, element("span", { class: "punctuation", text: end }));
+  const open = budget.left > 0 && depth < 40;
+  if (open) jsonItems(children, node, 0, budget, depth);
+  // Branches that are open at first are left out of the order of the Tab key.
+  line.tabIndex = open ? -1 : 0;
+  const ontoggle = () => { if (!children.firstChild) jsonItems(children, node, 0, { left: LINES_AT_ONCE }, depth); };
+  return element("details", { class: "json-branch", open, ontoggle }, line, children, closing);
 }
 
 /** Add the items of a container from index `from` on, as many as the budget allows. */

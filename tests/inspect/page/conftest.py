@@ -41,6 +41,7 @@ CONTROLS = {
     "separator",
     "tabpanel",
     "dialog",
+    "DisclosureTriangle",
     "DisclosureTriangleGrouped",
 }
 
