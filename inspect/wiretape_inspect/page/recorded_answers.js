@@ -95,10 +95,7 @@ async function unpack(base64) {
 
 export function bytesFromBase64(base64) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
-  const text = atob(base64);
-  const bytes = new Uint8Array(text.length);
-  for (let at = 0; at < text.length; at += 1) bytes[at] = text.charCodeAt(at);
-  return bytes;
+  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
 }
 
 /** The bytes of an answer, which are text if they are UTF-8. */
