@@ -43,8 +43,7 @@ export function apiSource(recorded) {
     replay: {
       state: () => fetchJson("/api/replay/state"),
       listen: () => new EventSource("/api/replay/events"),
-      post: (path, body) => requestJson(`/api/replay/${path}`, { method: "POST", body: JSON.stringify(body || {}) }),
-      removeBreakpoint: (body) => requestJson("/api/replay/breakpoints", { method: "DELETE", body: JSON.stringify(body) }),
+      send: (method, path, body) => requestJson(`/api/replay/${path}`, { method, body: JSON.stringify(body) }),
     },
   };
   if (recorded) {

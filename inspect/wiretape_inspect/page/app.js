@@ -10,8 +10,7 @@ import { ExchangeReader } from "./exchange_reader.js";
 import { FindingsPane } from "./findings_pane.js";
 import { capitalize, formatCount, formatNumber } from "./format.js";
 import { showHeader } from "./header.js";
-import { showHelp } from "./help_dialog.js";
-import { watchKeys } from "./keyboard.js";
+import { showHelp, watchKeys } from "./keyboard.js";
 import { LiveUpdates } from "./live_updates.js";
 import { Navigation } from "./navigation.js";
 import { showError } from "./notices.js";
@@ -24,6 +23,7 @@ import { Sidebar } from "./sidebar.js";
 import { watchSplitter } from "./splitter.js";
 import { TextHighlight } from "./text_highlight.js";
 import { TimeStrip, partialOverview } from "./time_strip.js";
+import { lastEvent } from "./timeline.js";
 import { ROW_COLUMNS, ROW_HEIGHT, fillRow } from "./timeline_row.js";
 import { EMPTY_VIEW, UrlState } from "./url_state.js";
 import { VirtualList } from "./virtual_list.js";
@@ -94,6 +94,7 @@ export class App {
     if (!this.timeline) this.showView(this.view, this.view);
     if (!this.timeline) this.live.listen();
     if (this.recording.replay) this.playhead = new Playhead(this);
+    watchKeys(this);
     this.focusList();
     this.redraw();
   }
@@ -110,18 +111,17 @@ export class App {
 
   watch() {
     watchDialog();
-    watchKeys(this);
     new ResizeObserver(() => { this.dock(); this.redraw(); }).observe(byId("panes"));
     watchSplitter(byId("splitter"), { variable: "--details", box: byId("panes"), isLast: true });
     watchSplitter(byId("sidebar-splitter"), { variable: "--sidebar", box: byId("main") });
     const onClick = (id, action) => byId(id).addEventListener("click", action);
     onClick("sidebar-button", () => this.showSidebar(byId("sidebar").hidden));
     onClick("files", () => pickRecording(this.report, this.recordingNumber));
-    onClick("findings-button", () => this.go({ findings: !this.view.findings, diff: false, resume: null }, true));
+    onClick("findings-button", () => this.navigation.showFindings());
     onClick("compare", () => this.navigation.compare());
     onClick("diff-button", () => this.navigation.diff());
     onClick("newer", () => this.navigation.goExchange(newestStream(this.recording.exchanges).exchange));
-    onClick("help-button", () => this.showHelp());
+    onClick("help-button", () => showHelp(this));
     onClick("deltas", () => this.go({ deltas: !this.view.deltas, open: [] }));
     onClick("tools", () => this.go({ tools: !this.view.tools }));
     onClick("dock", () => { this.wantsBelow = !byId("panes").classList.contains("below"); this.dock(); });
@@ -164,11 +164,6 @@ export class App {
       : "Searching the other exchanges …";
     const go = () => this.navigation.goExchange(next);
     box.replaceChildren(text, ...(next === null ? [] : [element("button", { type: "button", class: "link", text: `Go to #${next}`, onclick: go })]));
-  }
-
-  showHelp() {
-    const hidden = [this.report?.files.length > 1 ? "" : "o", this.recording.other ? "" : "C", byId("tools").hidden ? "t" : ""];
-    showHelp(byId("tools").textContent.toLowerCase(), hidden, this.recording.replay);
   }
 
   /** Show a view; `before` is the one shown so far. */
@@ -280,10 +275,9 @@ export class App {
 
   fillRow(cells, item, node) {
     fillRow(cells, item, node, this.timeline, this.list.wide);
-    const { next } = this;
-    const [first, last] = item.kind === "delta" ? [item.event, item.event] : [item.row.event, item.row.last_event ?? item.row.event];
-    const isNext = next && next.exchange === this.head.exchange && first <= next.event && next.event <= last;
-    node.classList.toggle("next", Boolean(isNext));
+    const event = this.next?.exchange === this.head.exchange ? this.next.event : null;
+    const isNext = item.kind === "delta" ? item.event === event : event !== null && item.row.event <= event && event <= lastEvent(item.row);
+    node.classList.toggle("next", isNext);
     node.classList.toggle("unreleased", this.isUnreleased(item));
     node.classList.toggle("breakpoint", Boolean(this.playhead && item.kind !== "delta" && this.playhead.stopsAt(item.row, this.head)));
   }
@@ -294,7 +288,7 @@ export class App {
     if (!next || head.exchange < next.exchange || item.kind === "side") return false;
     if (head.exchange > next.exchange) return isSameChannel(head, this.recording.exchanges.find((one) => one.exchange === next.exchange));
     if (item.kind === "delta") return item.event >= next.event;
-    return item.row.event === undefined ? item.at >= this.timeline.rows.findIndex((row) => (row.last_event ?? row.event) >= next.event) : item.row.event >= next.event;
+    return item.row.event === undefined ? item.at >= this.timeline.rows.findIndex((row) => lastEvent(row) >= next.event) : item.row.event >= next.event;
   }
 
   /** Mark the row that a replay sends next: `{exchange, event}`, or null. */
@@ -309,7 +303,7 @@ export class App {
   showPlayhead() {
     const { next, timeline } = this;
     const isHere = next && timeline && timeline.head.exchange === next.exchange;
-    const row = isHere ? timeline.rows.find((one) => one.row === "event" || one.row === "deltas" ? (one.last_event ?? one.event) >= next.event : false) : null;
+    const row = isHere && timeline.rows.find((one) => ["event", "deltas"].includes(one.row) && lastEvent(one) >= next.event);
     this.strip.setPlayhead(row ? row.time_ns : null);
   }
 

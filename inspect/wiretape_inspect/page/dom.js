@@ -62,6 +62,15 @@ export function factList(facts) {
   return list;
 }
 
+/** Show the options of a select, `[[value, text]]`, if they have changed. */
+export function showOptions(select, options, chosen) {
+  if (select.dataset.options !== String(options)) {
+    select.dataset.options = String(options);
+    select.replaceChildren(...options.map(([value, text]) => element("option", { value, text })));
+  }
+  select.value = chosen;
+}
+
 /** A severity as a sign and a word. */
 export function severityMark(severity) {
   const known = SEVERITY_SIGNS[severity] ? severity : "error";

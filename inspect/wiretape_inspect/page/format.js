@@ -108,6 +108,10 @@ export function worstSeverity(findings) {
   return SEVERITIES.find((severity) => findings.some((one) => one.severity === severity)) || "error";
 }
 
+export function isSameFinding(one, other) {
+  return ["code", "time_ns", "message"].every((name) => one[name] === other[name]);
+}
+
 /** The number of findings of each severity. */
 export function countSeverities(findings) {
   return Object.fromEntries(

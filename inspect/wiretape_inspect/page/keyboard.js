@@ -1,16 +1,30 @@
-// The keys of the page.
+// The keys of the page, and the help that lists them with the grammar of filters in examples.
 
 import { TIME_MODES } from "./clock.js";
-import { byId } from "./dom.js";
+import { openDialog } from "./dialogs.js";
+import { byId, element, factList } from "./dom.js";
+import { filterFields } from "./filter_grammar.js";
 import { showGoToDialog } from "./go_to_dialog.js";
 import { copyText } from "./notices.js";
 import { pickRecording } from "./recording_picker.js";
 import { TABS } from "./url_state.js";
 
 const INPUTS = /^(INPUT|TEXTAREA|SELECT)$/;
+const FILTERS = [
+  ["type:*.started", "these types; * matches any text"],
+  ["gap:>1s seq:40..60", "both conditions must match"],
+  ["type:error,*.failed or rule:SSE*", "one of them must match"],
+  ["-kind:delta", "everything else"],
+  ['"some text"', "this text, anywhere in the data"],
+];
 
 export function watchKeys(app) {
-  const actions = keyActions(app);
+  const bindings = keyGroups(app).flatMap(([, rows]) => rows).flatMap(([names, , ...actions]) => (
+    names.split("  ").slice(0, actions.length).map((name, at) => [name === "Space" ? " " : name, actions[at]])
+  ));
+  const tabs = TABS.map((tab, at) => [String(at + 1), () => app.go({ tab })]);
+  const arrows = [["ArrowRight", () => app.navigation.toggle(true)], ["ArrowLeft", () => app.navigation.toggle(false)]];
+  const actions = Object.fromEntries([...bindings, ...tabs, ...arrows]);
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || byId("dialog").open) return;
     if (event.key === "Escape") { pressEscape(app, event); return; }
@@ -18,50 +32,66 @@ export function watchKeys(app) {
     if (event.key.startsWith("Arrow") && !event.target.closest(".list")) return;
     // Enter and Space press a focused button.
     if ([" ", "Enter"].includes(event.key) && event.target.closest("button, summary, [role=separator], a")) return;
-    const action = actions[event.key] || (app.playhead && app.playhead.keys()[event.key]);
-    if (!action) return;
+    if (!Object.hasOwn(actions, event.key)) return;
     event.preventDefault();
-    action();
+    actions[event.key]();
   });
 }
 
-function keyActions(app) {
-  const { navigation } = app;
+/** The keys in groups, as far as they do anything: `[names, effect, ...actions]`, an action for each name. */
+function keyGroups(app) {
+  const { navigation, playhead, recording, report } = app;
+  const tools = byId("tools");
   const isDurable = (item) => item.kind === "row" && item.row.kind === "durable";
-  return {
-    j: () => navigation.step(1),
-    k: () => navigation.step(-1),
-    J: () => navigation.step(1, isDurable, "durable event"),
-    K: () => navigation.step(-1, isDurable, "durable event"),
-    n: () => navigation.stepFinding(1),
-    p: () => navigation.stepFinding(-1),
-    Enter: () => navigation.toggle(),
-    ArrowRight: () => navigation.toggle(true),
-    ArrowLeft: () => navigation.toggle(false),
-    d: () => app.go({ deltas: !app.view.deltas, open: app.view.open.filter((key) => !key.startsWith("e")) }),
-    t: () => app.go({ tools: !app.view.tools }),
-    g: () => showGoToDialog(app),
-    "/": () => byId("filter").select(),
-    "?": () => app.showHelp(),
-    r: () => app.go({ tab: app.view.tab === "bytes" ? "payload" : "bytes" }),
-    ...Object.fromEntries(TABS.map((tab, at) => [String(at + 1), () => app.go({ tab })])),
-    y: () => copyText(location.href, "a link to this view"),
-    Y: () => navigation.copyCommand(),
-    x: () => app.sidebar.focus(),
-    e: () => app.showSidebar(byId("sidebar").hidden),
-    "[": () => navigation.stepExchange(-1),
-    "]": () => navigation.stepExchange(1),
-    l: () => navigation.goLongestSilence(),
-    o: () => pickRecording(app.report, app.recordingNumber),
-    z: () => app.strip.zoomToExchange(),
-    Z: () => app.strip.axis.fit(),
-    "+": () => app.strip.zoomBy(0.5),
-    "-": () => app.strip.zoomBy(2),
-    T: () => { const modes = Object.keys(TIME_MODES); app.go({ time: modes[(modes.indexOf(app.view.time) + 1) % modes.length] }); },
-    c: () => navigation.compare(),
-    C: () => navigation.diff(),
-    f: () => app.go({ findings: !app.view.findings, diff: false, resume: null }, true),
-  };
+  const stepDurable = (direction) => () => navigation.step(direction, isDurable, "durable event");
+  const modes = Object.keys(TIME_MODES);
+  return [
+    ["Step", [
+      ["j  ↓", "next row", () => navigation.step(1)],
+      ["k  ↑", "previous row", () => navigation.step(-1)],
+      ["J  K", "next, previous durable event", stepDurable(1), stepDurable(-1)],
+      ["n  p", "next, previous finding", () => navigation.stepFinding(1), () => navigation.stepFinding(-1)],
+      ["Home  End", "first, last row"],
+      ["g", "go to a sequence, an event or an id", () => showGoToDialog(app)],
+    ]],
+    ["Show", [
+      ["/", "filter", () => byId("filter").select()],
+      ["Enter", "open or close a run of deltas", () => navigation.toggle()],
+      ["d", "every delta as a row, or runs of deltas", () => app.go({ deltas: !app.view.deltas, open: app.view.open.filter((key) => !key.startsWith("e")) })],
+      !tools.hidden && ["t", `${tools.textContent.toLowerCase()} as one row each`, () => app.go({ tools: !app.view.tools })],
+      ["1–5", "payload, bytes, findings, client state, headers"],
+      ["r", "bytes, and back", () => app.go({ tab: app.view.tab === "bytes" ? "payload" : "bytes" })],
+    ]],
+    ["Go", [
+      ["x", "find an exchange: ↑ and ↓ show exchanges, Enter goes to the timeline", () => app.sidebar.focus()],
+      ["e", "show or hide the list of exchanges", () => app.showSidebar(byId("sidebar").hidden)],
+      ["[  ]", "previous, next exchange", () => navigation.stepExchange(-1), () => navigation.stepExchange(1)],
+      ["c", "compare with the previous or next connection", () => navigation.compare()],
+      recording.other && ["C", "compare with the other recording", () => navigation.diff()],
+      ["l", "the event after the longest silence of the recording", () => navigation.goLongestSilence()],
+      ["z  Z", "zoom to the exchange, to the whole recording", () => app.strip.zoomToExchange(), () => app.strip.axis.fit()],
+      ["+  -", "zoom in, out; or drag over the times, turn the wheel, double-click", () => app.strip.zoomBy(0.5), () => app.strip.zoomBy(2)],
+      ["T", "times since the recording or the exchange began, UTC, or local", () => app.go({ time: modes[(modes.indexOf(app.view.time) + 1) % modes.length] })],
+      ["f", "all findings", () => navigation.showFindings()],
+      report?.files.length > 1 && ["o", "choose a recording of the report", () => pickRecording(report, app.recordingNumber)],
+      ["y", "copy a link to this view", () => copyText(location.href, "a link to this view")],
+      ["Y", "copy the command that shows this event", () => navigation.copyCommand()],
+      ["Esc", "close, clear the filter, or back to the list"],
+      ["?", "this help", () => showHelp(app)],
+    ]],
+    ["Replay", playhead ? playhead.keys() : []],
+  ].map(([name, rows]) => [name, rows.filter((row) => row)]).filter(([, rows]) => rows.length);
+}
+
+export function showHelp(app) {
+  const box = element("div", { class: "help" });
+  for (const [name, rows] of keyGroups(app)) {
+    const labels = (names) => names.split("  ").map((one) => element("kbd", { text: one }));
+    box.append(element("h3", { text: name }), factList(rows.map(([names, effect]) => [element("span", null, ...labels(names)), effect])));
+  }
+  const filters = factList(FILTERS.map(([example, effect]) => [element("code", { text: example }), effect]));
+  box.append(element("section", { class: "filters" }, element("h3", { text: "Filter" }), filters));
+  openDialog("Keys", box, element("p", { class: "dim", text: `Fields of filters: ${filterFields().join(", ")}.` }));
 }
 
 /** Escape undoes one thing at a time. */

@@ -1,7 +1,7 @@
 // Live updates while a recording is made: new exchanges, findings and rows.  The reader's place never changes.
 
 import { byId, setText } from "./dom.js";
-import { formatNumber } from "./format.js";
+import { formatNumber, isSameFinding } from "./format.js";
 import { parseJson } from "./json.js";
 import { announce } from "./notices.js";
 
@@ -82,8 +82,7 @@ export class LiveUpdates {
   addFinding(found, rule) {
     const { app } = this;
     const { recording } = app;
-    const isSame = (one) => one.code === found.code && one.exchange === found.exchange && one.time_ns === found.time_ns && one.message === found.message;
-    const isKnown = recording.findings.some(isSame);
+    const isKnown = recording.findings.some((one) => one.exchange === found.exchange && isSameFinding(one, found));
     if (!isKnown) recording.findings.push(found);
     if (rule) recording.rules[found.code] = rule;
     this.showFindings(!isKnown && app.head && found.exchange === app.head.exchange);

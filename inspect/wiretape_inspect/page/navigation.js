@@ -199,9 +199,12 @@ export class Navigation {
 
   /** Show what differs from the other recording, or go back to the timeline. */
   diff() {
-    const { app } = this;
-    if (app.recording.other) app.go({ diff: !app.view.diff, findings: false, resume: null }, true);
-    else announce("The page compares recordings that were opened together: wiretape debug A.db B.db.");
+    this.app.go({ diff: !this.app.view.diff, findings: false, resume: null }, true);
+  }
+
+  /** Show all findings, or go back to the timeline. */
+  showFindings() {
+    this.app.go({ findings: !this.app.view.findings, diff: false, resume: null }, true);
   }
 
   /** Copy the command that shows the selected event in a terminal. */

@@ -1,8 +1,8 @@
 // The playhead of a replay: its position, what it sends next, its breakpoints, and the buttons that move it.
 
 import { bytesOf } from "./recorded_answers.js";
-import { byId, codeText, element, setClass, setText, severityMark } from "./dom.js";
-import { formatCount, formatDuration, formatNumber, formatSize, printable, shorten, shortenNumber } from "./format.js";
+import { byId, codeText, element, setClass, setText, severityMark, showOptions } from "./dom.js";
+import { formatCount, formatDuration, formatNumber, formatSize, isSameFinding, printable, shorten, shortenNumber } from "./format.js";
 import { parseJson } from "./json.js";
 import { eventLink } from "./navigation.js";
 import { announce, showError } from "./notices.js";
@@ -26,7 +26,7 @@ function breakpointKinds() {
 
 export class Playhead {
   constructor(app) {
-    Object.assign(this, { app, channels: new Map(), channel: null, isFollowing: true, findings: [] });
+    Object.assign(this, { app, channels: new Map(), channel: null, isFollowing: true, findings: [], drawn: {} });
     const host = byId("playhead");
     host.hidden = false;
     host.replaceChildren(...this.parts());
@@ -34,17 +34,16 @@ export class Playhead {
       const open = event.key === "Escape" && host.querySelector("details[open]");
       if (open) { event.preventDefault(); open.open = false; open.firstChild.focus(); }
     });
-    this.refresh().catch((error) => showError(error.message));
+    this.refresh();
     const stream = app.source.replay.listen();
-    stream.addEventListener("playhead", () => { this.isStale = true; if (!this.isCatchingUp) this.catchUp(); });
+    stream.addEventListener("playhead", () => this.refresh());
     stream.addEventListener("finding", (event) => this.addFinding(parseJson(event.data)));
     addEventListener("pagehide", () => stream.close());
   }
 
   parts() {
     const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, "aria-label": title, onclick });
-    this.picker = element("select", { "aria-label": "Channel", hidden: true });
-    this.picker.addEventListener("change", () => { this.channel = this.picker.value; this.draw(); });
+    this.picker = element("select", { "aria-label": "Channel", hidden: true, onchange: () => { this.channel = this.picker.value; this.draw(); } });
     this.speed = element("select", { "aria-label": "Speed", title: "Speed, as a multiple of the recorded one", onchange: () => this.post("speed", { speed: this.speed.value }) });
     this.status = element("span", { class: "play-status", role: "status" });
     this.count = element("span", { class: "count" });
@@ -82,7 +81,7 @@ export class Playhead {
 
   /** Show a rule that the client broke just now. */
   addFinding(found) {
-    if (this.findings.some((one) => one.code === found.code && one.time_ns === found.time_ns && one.message === found.message)) return;
+    if (this.findings.some((one) => isSameFinding(one, found))) return;
     this.findings.push(found);
     this.notices.hidden = false;
     const dismiss = { type: "button", class: "drop", text: "✕", "aria-label": "Dismiss", onclick: () => { this.findings.length = 0; this.notices.replaceChildren(); this.notices.hidden = true; } };
@@ -94,15 +93,14 @@ export class Playhead {
 
   breakpointForm() {
     const kind = element("select", { "aria-label": "Kind of breakpoint" });
-    for (const [value, text] of Object.entries(breakpointKinds())) kind.append(element("option", { value, text }));
+    showOptions(kind, Object.entries(breakpointKinds()), "type");
     const input = element("input", { type: "text", "aria-label": "Break before", placeholder: "type", spellcheck: false, autocomplete: "off" });
     const label = element("span", { class: "dim", text: "Break before" });
-    const form = element("form", { class: "adder" }, label, kind, input, element("button", { class: "plain", text: "Add" }));
-    form.addEventListener("submit", async (event) => {
+    const onsubmit = async (event) => {
       event.preventDefault();
       if (await this.post("breakpoints", conditionFor(kind.value, input.value))) input.value = "";
-    });
-    return form;
+    };
+    return element("form", { class: "adder", onsubmit }, label, kind, input, element("button", { class: "plain", text: "Add" }));
   }
 
   /** The state of the selected channel; undefined if there is none. */
@@ -110,54 +108,54 @@ export class Playhead {
     return this.channels.get(this.channel);
   }
 
+  /** The keys, as keyboard.js lists them. */
   keys() {
-    return {
-      " ": () => this.runOrPause(),
-      ".": () => this.step("event"),
-      ">": () => this.step("durable"),
-      b: () => this.breakHere(),
-      s: () => this.seekHere(),
-      F: () => this.toggleFollowing(),
-    };
+    return [
+      ["Space", "pause or run", () => this.runOrPause()],
+      [".", "step: send one event", () => this.step("event")],
+      [">", "step to the next durable event", () => this.step("durable")],
+      ["F", "follow the playhead: select the next event whenever it moves", () => this.toggleFollowing()],
+      ["b", "breakpoint before the selected event; for a delta, before any event of its type", () => this.breakHere()],
+      ["s", "seek to just after the selected event", () => this.seekHere()],
+    ];
   }
 
+  /** Load the state; after changes during the load, load it once more. */
   async refresh() {
-    this.update(await this.app.source.replay.state());
-  }
-
-  update({ channels = [], speed = 1 }) {
-    const speeds = [...new Set([...SPEEDS, String(speed)])];
-    if (this.speed.options.length !== speeds.length) this.speed.replaceChildren(...speeds.map((one) => element("option", { value: one, text: one === "max" ? "no delays" : `${one}×` })));
-    this.speed.value = String(speed);
-    for (const one of channels) this.channels.set(one.channel, one);
-    if (!this.state && this.channels.size) this.channel = this.channels.keys().next().value;
-    this.isLoaded = true;
-    this.draw();
-  }
-
-  /** Load the state again after a change, once if there are many. */
-  async catchUp() {
-    this.isCatchingUp = true;
-    try {
-      while (this.isStale) {
-        this.isStale = false;
-        await this.refresh();
-      }
-    } catch (error) {
-      showError(error.message);
+    this.isStale = true;
+    if (this.isLoading) return;
+    this.isLoading = true;
+    while (this.isStale) {
+      this.isStale = false;
+      await this.attempt(() => this.app.source.replay.state());
     }
-    this.isCatchingUp = false;
+    this.isLoading = false;
   }
 
   /** Send a command, and return whether it succeeded. */
-  async post(command, body) {
+  post(command, body, method = "POST") {
+    const channel = this.channel === null ? {} : { channel: this.channel };
+    return this.attempt(() => this.app.source.replay.send(method, command, { ...channel, ...body }));
+  }
+
+  /** Show the state that a request returns; return whether it succeeded. */
+  async attempt(request) {
     try {
-      this.update(await this.app.source.replay.post(command, this.channel === null ? body : { channel: this.channel, ...body }));
+      this.update(await request());
       return true;
     } catch (error) {
       showError(error.message);
       return false;
     }
+  }
+
+  update({ channels = [], speed = 1 }) {
+    const speeds = new Set([...SPEEDS, String(speed)]);
+    showOptions(this.speed, [...speeds].map((one) => [one, one === "max" ? "no delays" : `${one}×`]), String(speed));
+    for (const one of channels) this.channels.set(one.channel, one);
+    if (!this.state && this.channels.size) this.channel = this.channels.keys().next().value;
+    this.isLoaded = true;
+    this.draw();
   }
 
   get isStopped() {
@@ -193,13 +191,8 @@ export class Playhead {
     if (row) this.post("breakpoints", row.sequence !== null ? { sequence: Number(row.sequence) } : { type: row.type });
   }
 
-  async removeBreakpoint(point) {
-    try {
-      await this.app.source.replay.removeBreakpoint({ channel: this.channel, ...Object.fromEntries(Object.entries(point).filter(([, value]) => value !== null)) });
-      await this.refresh();
-    } catch (error) {
-      showError(error.message);
-    }
+  removeBreakpoint(point) {
+    this.post("breakpoints", Object.fromEntries(Object.entries(point).filter(([, value]) => value !== null)), "DELETE");
   }
 
   draw() {
@@ -209,7 +202,8 @@ export class Playhead {
       setText(this.status, this.isLoaded ? "no playhead: this replay only repeats recorded responses" : "…");
       return;
     }
-    this.drawSessions();
+    this.picker.hidden = this.channels.size < 2;
+    showOptions(this.picker, [...this.channels.keys()].map((value) => [value, shorten(value, 60)]), this.channel);
     setText(this.runButton, this.isStopped ? "▶ Run" : "❚❚ Pause");
     setText(this.status, STATUSES[state.status] || printable(state.status));
     setClass(this.status, `play-status ${state.status}`);
@@ -220,17 +214,15 @@ export class Playhead {
     this.follow(state);
   }
 
-  drawSessions() {
-    this.picker.hidden = this.channels.size < 2;
-    if (this.picker.options.length === this.channels.size) return;
-    const options = [...this.channels.keys()].map((value) => ({ value, text: shorten(value, 60), selected: value === this.channel }));
-    this.picker.replaceChildren(...options.map((option) => element("option", option)));
+  /** Whether a part of the bar shows another value than the one drawn last. */
+  isNew(part, value) {
+    const before = this.drawn[part];
+    this.drawn[part] = JSON.stringify(value);
+    return this.drawn[part] !== before;
   }
 
   drawNext(next) {
-    const name = next ? JSON.stringify(next) : "";
-    if (this.drawnNext === name) return;
-    this.drawnNext = name;
+    if (!this.isNew("next", next)) return;
     this.next.replaceChildren();
     if (!next) return;
     const type = next.type || (next.ending ? `end: ${next.ending}` : next.kind);
@@ -244,9 +236,7 @@ export class Playhead {
   drawStreams({ streams, position, next }) {
     const all = Array.isArray(streams) ? streams : [];
     setText(this.clients, all.length ? formatCount(all.length, "client") : "no client");
-    const name = JSON.stringify([all, position, next]);
-    if (this.drawnStreams === name) return;
-    this.drawnStreams = name;
+    if (!this.isNew("streams", [all, position, next])) return;
     const items = all.map((stream, at) => {
       const from = stream.cursor === null || stream.cursor === undefined ? "from the beginning" : `after ${shorten(stream.cursor, 60)}`;
       const text = `Client ${at + 1}: ${from}, ${stream.deltas ? "with" : "without"} deltas`;
@@ -276,9 +266,7 @@ export class Playhead {
   drawBreakpoints({ breakpoints, stopped_by: stoppedBy }) {
     const points = Array.isArray(breakpoints) ? breakpoints : [];
     setText(this.points, points.length ? `● ${formatCount(points.length, "breakpoint")}` : "Breakpoints");
-    const name = JSON.stringify([points, stoppedBy]);
-    if (this.drawnBreakpoints === name) return;
-    this.drawnBreakpoints = name;
+    if (!this.isNew("breakpoints", [points, stoppedBy])) return;
     this.app.list.draw();
     this.breakpoints.replaceChildren(...points.map((point) => {
       const text = conditionsOf(point).map(([name, value]) => `${name} ${shorten(value, 60) || "any"}`).join(", ");

@@ -8,7 +8,6 @@ import { VirtualList } from "./virtual_list.js";
 
 /** Choose a recording of a report: `report` is the index of its recordings, `current` the number of the one shown. */
 export function pickRecording(report, current) {
-  if (!report || report.files.length < 2) return;
   const host = element("div", { id: "recordings", class: "pane" });
   openDialog("Recordings", host);
   const choose = (index) => {

@@ -1,5 +1,6 @@
 // The selected item: finds what the view selects among the items of the timeline, and shows it.
 
+import { isSameFinding } from "./format.js";
 import { showError } from "./notices.js";
 import { locationOf } from "./timeline.js";
 
@@ -89,8 +90,7 @@ export class Selection {
     const { timeline } = this.app;
     const found = this.finding;
     if (!found || found.exchange !== timeline.head.exchange) return;
-    const isSame = (one) => one.code === found.code && one.time_ns === found.time_ns && one.message === found.message;
-    const at = timeline.rows.findIndex((row) => (row.findings || []).some(isSame));
+    const at = timeline.rows.findIndex((row) => (row.findings || []).some((one) => isSameFinding(one, found)));
     if (at < 0) return;
     this.finding = null;
     // The finding about an exchange that is not a stream stands beside its response.

@@ -172,8 +172,7 @@ export class Timeline {
   eventBefore(at) {
     for (let here = at; here >= 0; here -= 1) {
       const row = this.rows[here];
-      if (row.row === "event") return row.event;
-      if (row.row === "deltas") return row.last_event;
+      if (["event", "deltas"].includes(row.row)) return lastEvent(row);
     }
     return null;
   }
@@ -189,6 +188,11 @@ function messageCounts(rows) {
 
 export function callKey({ entity, id }) {
   return `t${entity.name} ${id}`;
+}
+
+/** The last message of a row; undefined if it is none. */
+export function lastEvent(row) {
+  return row.last_event ?? row.event;
 }
 
 /** The key under which an item is open in the view; null if it cannot be opened. */
