@@ -273,6 +273,8 @@ def main(folder: Path) -> None:
     version = packages[0].name.split("-")[1]
     print(f"two builds of wiretape {version} have the same bytes", flush=True)
     problems = [problem for package in packages for problem in find_problems(package, version)]
+    if f"\n## [{version}]" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
+        problems.append(f"CHANGELOG.md has no section for version {version}")
     if not problems:
         licences = use(packages, pythons, folder)
         problems = find_licence_problems(licences)
