@@ -1,6 +1,6 @@
 // Applies a filter to rows, as view/filters.py does.
 
-import { channelOf, keyOf } from "./vocabulary.js";
+import { channelOf, compilePattern, keyOf } from "./vocabulary.js";
 
 /**
  * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and
@@ -79,17 +79,15 @@ function patternTest(field, { text, quoted }) {
   return ({ [field]: name }) => name !== null && name !== undefined && matches(name);
 }
 
-/** Compile a pattern: `*` matches any text, `?` any character. */
-function compilePattern(wanted) {
-  const escape = (text) => text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
-  const [first, ...others] = wanted.split(/\*+/).map((part) => part.split("?").map(escape).join("."));
-  const last = others.pop();
-  // A lookahead keeps the first match of each part, so matching takes linear time.
-  const middle = others.map((part, at) => `(?=(.*?${part}))\\${at + 1}`).join("");
-  return new RegExp(last === undefined ? `^${first}$` : `^${first}${middle}.*${last}$`, "su");
-}
-
 const NO_CODES = [];
+const KINDS = { deltas: ["message", "delta"], exchange: ["request"] };
+/** What a filter searches in rows that have other texts than data and its beginning. */
+const TEXTS = {
+  pause: (row) => [row.comment],
+  end: (row) => [`${row.ending_label} ${row.detail}`],
+  lost: (row) => [row.why],
+  exchange: (row) => [`${row.method} ${row.target}`, row.request_preview || "", row.response_preview || ""],
+};
 /** The fields in which the deltas of one row may differ, or which a row does not hold in full. */
 const FIELDS_OF_MESSAGES = ["text", "event", "gap"];
 
@@ -106,36 +104,14 @@ export function wantedTexts(groups) {
 
 /** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
 export function rowSubject(row, head) {
-  const [exchange, channel] = [head.exchange, channelOf(head)];
-  const codes = row.findings && row.findings.length ? row.findings.map((one) => one.code) : NO_CODES;
-  if (row.row === "event") {
-    // There may be tens of thousands of them, for which copying `common` takes too long.
-    return {
-      exchange, channel, codes, kinds: ["message", row.kind], keys: row, event: row.event, sequence: row.sequence,
-      type: row.type, id: row.id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview], found: row.found, joined: row.joined,
-    };
-  }
-  const common = { exchange, channel, codes };
-  switch (row.row) {
-    case "deltas":
-      return {
-        ...common, kinds: ["message", "delta"], keys: row, event: row.event, type: row.type, gap_ns: row.gap_ns,
-        texts: [row.preview],
-      };
-    case "pause":
-      return { ...common, kinds: pauseKinds(row), gap_ns: row.until_ns - row.time_ns, texts: [row.comment] };
-    case "end":
-      return { ...common, kinds: ["end"], gap_ns: row.gap_ns, texts: [`${row.ending_label} ${row.detail}`] };
-    case "lost":
-      return { ...common, kinds: ["lost"], texts: [row.why] };
-    case "exchange":
-      return {
-        ...common, kinds: ["request"], keys: row,
-        texts: [`${row.method} ${row.target}`, row.request_preview || "", row.response_preview || ""],
-      };
-    default:
-      return { ...common, kinds: [row.row], texts: [row.preview || ""] };
-  }
+  return {
+    exchange: head.exchange, channel: channelOf(head), keys: row, event: row.event, sequence: row.sequence, type: row.type, id: row.id,
+    kinds: row.row === "event" ? ["message", row.kind] : row.row === "pause" ? pauseKinds(row) : KINDS[row.row] || [row.row],
+    gap_ns: row.row === "pause" ? row.until_ns - row.time_ns : row.gap_ns,
+    codes: row.findings && row.findings.length ? row.findings.map((one) => one.code) : NO_CODES,
+    texts: TEXTS[row.row] ? TEXTS[row.row](row) : [row.data || "", row.preview || ""],
+    found: row.found, joined: row.joined,
+  };
 }
 
 function pauseKinds(row) {

@@ -50,21 +50,19 @@ export function withFailure(name, type, head) {
   return vocabularyOf(head).failures.includes(type) ? `${name} failure` : name;
 }
 
+/** Compile a pattern: `*` matches any text, `?` any character. */
+export function compilePattern(wanted) {
+  const escape = (text) => text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
+  const [first, ...others] = wanted.split(/\*+/).map((part) => part.split("?").map(escape).join("."));
+  const last = others.pop();
+  // A lookahead keeps the first match of each part, so matching takes linear time.
+  const middle = others.map((part, at) => `(?=(.*?${part}))\\${at + 1}`).join("");
+  return new RegExp(last === undefined ? `^${first}$` : `^${first}${middle}.*${last}$`, "su");
+}
+
 /** Whether a type matches one of some patterns, in which `*` stands for any characters. */
 export function matchesType(patterns, type) {
-  return patterns.some((pattern) => {
-    const [first, ...others] = pattern.split("*");
-    if (!others.length) return type === first;
-    const last = others.pop();
-    if (!type.startsWith(first) || !type.endsWith(last) || type.length < first.length + last.length) return false;
-    let at = first.length;
-    for (const part of others) {
-      at = type.indexOf(part, at);
-      if (at < 0) return false;
-      at += part.length;
-    }
-    return at <= type.length - last.length;
-  });
+  return patterns.some((pattern) => pattern === type || (pattern.includes("*") && compilePattern(pattern).test(type)));
 }
 
 /** The text of a delta; empty if it has no text. */
