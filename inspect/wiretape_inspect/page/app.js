@@ -22,7 +22,7 @@ import { Selection } from "./selection.js";
 import { Sidebar } from "./sidebar.js";
 import { watchSplitter } from "./splitter.js";
 import { TextHighlight } from "./text_highlight.js";
-import { TimeStrip, partialOverview } from "./time_strip.js";
+import { TimeStrip } from "./time_strip.js";
 import { lastEvent } from "./timeline.js";
 import { ROW_COLUMNS, ROW_HEIGHT, fillRow } from "./timeline_row.js";
 import { EMPTY_VIEW, UrlState } from "./url_state.js";
@@ -155,15 +155,14 @@ export class App {
     const { matchCounts, head } = this;
     const box = byId("elsewhere");
     this.sidebar.changed();
-    const { exchanges, matches } = matchCounts.elsewhere(head ? head.exchange : null);
+    const { exchanges, next, matches } = matchCounts.elsewhere(head?.exchange);
     box.hidden = !matchCounts.filter || (!exchanges && !matchCounts.isBusy);
     if (box.hidden) return;
-    const next = matchCounts.after(head.exchange);
     const text = exchanges
       ? `${formatCount(matches, "match")} in ${formatCount(exchanges, "other exchange")}${matchCounts.isBusy ? " so far" : ""}. `
       : "Searching the other exchanges …";
     const go = () => this.navigation.goExchange(next);
-    box.replaceChildren(text, ...(next === null ? [] : [element("button", { type: "button", class: "link", text: `Go to #${next}`, onclick: go })]));
+    box.replaceChildren(text, ...(next === undefined ? [] : [element("button", { type: "button", class: "link", text: `Go to #${next}`, onclick: go })]));
   }
 
   /** Show a view; `before` is the one shown so far. */
@@ -322,7 +321,6 @@ export class App {
     if (!this.head && !view.findings) this.detail.show(null);
     if (!timeline) return;
     if (reader.overview) this.strip.show(reader.overview, timeline);
-    else if (reader.overviewIsLate && timeline.head.stream) this.strip.show(partialOverview(timeline), timeline);
     if (!this.selection.item) this.selection.update();
     if (this.next) this.showPlayhead();
     this.showBusy();

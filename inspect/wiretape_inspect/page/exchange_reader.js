@@ -8,7 +8,6 @@ import { showError } from "./notices.js";
 import { Timeline } from "./timeline.js";
 
 const TYPING_PAUSE_MS = 80;
-const LATE_OVERVIEW_MS = 400;
 const SEARCH_INTERVAL_MS = 1000;
 
 export class ExchangeReader {
@@ -24,7 +23,7 @@ export class ExchangeReader {
   /** Show no exchange. */
   close() {
     this.endSearch();
-    Object.assign(this, { head: null, timeline: null, overview: null, overviewIsLate: false, isLive: false });
+    Object.assign(this, { head: null, timeline: null, overview: null, isLive: false });
     Object.assign(this, { filter: null, texts: [], lastSearch: null });
   }
 
@@ -57,16 +56,12 @@ export class ExchangeReader {
   async readOverview() {
     const { timeline } = this;
     if (!timeline.head.stream) return;
-    // In a very long stream this takes a while; until then, the strip shows no pauses and no entities.
-    const late = setTimeout(() => { this.overviewIsLate = true; this.changed(); }, LATE_OVERVIEW_MS);
     try {
       const overview = await this.source.overview(timeline.head.exchange);
       if (this.timeline === timeline) this.overview = overview;
       this.changed();
     } catch (error) {
       showError(error.message);
-    } finally {
-      clearTimeout(late);
     }
   }
 

@@ -39,21 +39,11 @@ export class MatchCounts {
     this.changed();
   }
 
-  /** The other exchanges with matches: their number, and the sum of their matches. */
+  /** The other exchanges with matches: their number, the next one (after the last the first), and the sum of the matches. */
   elsewhere(exchange) {
-    let [exchanges, sum] = [0, 0];
-    for (const [number, count] of this.counts) {
-      if (number === exchange) continue;
-      exchanges += 1;
-      sum += count;
-    }
-    return { exchanges, matches: sum };
-  }
-
-  /** The next exchange with matches, after the last the first again; null if there is none. */
-  after(exchange) {
     const numbers = [...this.counts.keys()].filter((number) => number !== exchange).sort((a, b) => a - b);
-    return numbers.find((number) => number > exchange) ?? numbers[0] ?? null;
+    const matches = numbers.reduce((sum, number) => sum + this.counts.get(number), 0);
+    return { exchanges: numbers.length, next: numbers.find((number) => number > exchange) ?? numbers[0], matches };
   }
 }
 

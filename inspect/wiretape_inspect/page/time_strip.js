@@ -16,14 +16,6 @@ const BIN = 3; // pixels
 const CLICK = 4; // pixels: a shorter drag is a click
 const SMALL = 0.12; // an exchange that takes less of the window is zoomed to when it is opened
 
-/** An overview without pauses and entities, for a stream whose overview is still being made. */
-export function partialOverview({ head, rows }) {
-  const last = rows.findLast((row) => row.time_ns);
-  const began = head.time_ns;
-  const ended = Math.max(head.ended_ns || (last && (last.until_ns || last.time_ns)) || began, began);
-  return { exchange: head.exchange, began_ns: began, ended_ns: ended, silences: [], entities: {}, partial: true };
-}
-
 export class TimeStrip {
   /** `goTime(timeNs)` and `goExchange(number)` are called for clicks, `findingsOf(head)` returns findings. */
   constructor(host, { goTime, goExchange, findingsOf }) {
@@ -92,10 +84,7 @@ export class TimeStrip {
   showExchanges(exchanges, head) {
     const isOpened = head && (!this.head || this.head.exchange !== head.exchange);
     Object.assign(this, { exchanges, head: head || null });
-    if (isOpened) {
-      this.overview = null;
-      this.host.classList.remove("partial");
-    }
+    if (isOpened) this.overview = null;
     this.setAxis();
     if (isOpened && this.isHidden !== true) this.reveal();
     this.draw();
@@ -123,13 +112,11 @@ export class TimeStrip {
   /** Show the overview of the exchange; it is drawn again only if something has changed. */
   show(overview, timeline) {
     const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
-    const same = this.overview === overview || (overview.partial && this.overview && this.overview.partial);
-    if (same && this.name === name) {
+    if (this.overview === overview && this.name === name) {
       // A filter changes only the density, and may be over very many rows.
       if (this.shownItems !== timeline.items && this.densityBox && this.isStrip) this.densityBox.replaceChildren(...this.density());
       return;
     }
-    this.host.classList.toggle("partial", Boolean(overview.partial));
     Object.assign(this, { overview, timeline, name });
     // While rows are loaded, drawing a few times a second is enough.
     if (this.timer && !timeline.done) return;
@@ -375,7 +362,7 @@ export class TimeStrip {
     const { overview, timeline } = this;
     const parts = [`${formatDuration(overview.ended_ns - overview.began_ns)}`, formatCount(timeline.events, "event")];
     if (overview.silences.length) parts.push(`${formatCount(overview.silences.length, "pause")} folded, the longest ${formatDuration(Math.max(...overview.silences.map(([since, until]) => until - since)))}`);
-    for (const { name } of overview.partial ? [] : innerEntities(this.head)) {
+    for (const { name } of innerEntities(this.head)) {
       const { count, open_count: open } = overview.entities[name];
       parts.push(formatCount(count, labelOf(name)) + (open ? `, ${formatNumber(open)} still open` : ""));
     }
