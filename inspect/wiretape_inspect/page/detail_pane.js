@@ -11,19 +11,17 @@ import {
 import { eventLink } from "./navigation.js";
 import { longText, showPayload } from "./payload_tab.js";
 import { showState } from "./state_tab.js";
-import { findingsOf } from "./timeline.js";
+import { findingsOf, lastEvent } from "./timeline.js";
 import { TABS } from "./url_state.js";
 import { keyOf, labelOf, matchesType, vocabularyOf, withFailure } from "./vocabulary.js";
 
 const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "Client state", headers: "Headers" };
-const EVENTS_KEPT = 200;
-const LARGE_DATA = 200000;
 const STEP_PAUSE_MS = 120;
 const MOST_LISTED = 200;
 
 export class DetailPane {
   constructor(app) {
-    Object.assign(this, { app, events: new Map(), shown: null });
+    Object.assign(this, { app, loaded: null, shown: null });
     this.buttons = TABS.map((tab) => this.button(tab));
     byId("tabs").replaceChildren(...this.buttons);
     byId("tabs").addEventListener("keydown", (event) => this.pressKey(event));
@@ -179,30 +177,21 @@ export class DetailPane {
     if (item.row.row === "cut" && tab === "bytes") {
       return source.cut(view.x, item.row.start, timeline.eventBefore(item.at) || 1);
     }
-    const event = this.eventOf(item);
+    const isMessage = ["event", "deltas"].includes(item.row.row);
+    const event = item.event ?? (isMessage ? lastEvent(item.row) : tab === "state" ? timeline.eventBefore(item.at) : null);
     return event === null ? null : this.event(event);
   }
 
-  eventOf(item) {
-    if (item.kind === "delta") return item.event;
-    if (item.row.row === "event") return item.row.event;
-    if (item.row.row === "deltas") return item.row.last_event;
-    return this.app.view.tab === "state" ? this.app.timeline.eventBefore(item.at) : null;
-  }
-
-  /** An event in full.  The last ones are kept unless they are large. */
-  async event(event) {
-    const key = `${this.app.view.x}/${event}`;
-    if (this.events.has(key)) return this.events.get(key);
-    const detail = await this.app.source.event(this.app.view.x, event);
-    if (detail.data.length < LARGE_DATA) this.events.set(key, detail);
-    if (this.events.size > EVENTS_KEPT) this.events.delete(this.events.keys().next().value);
-    return detail;
+  /** An event in full, loaded once for all tabs. */
+  event(event) {
+    const { source, view } = this.app;
+    const name = `${view.x}/${event}`;
+    if (this.loaded?.name !== name) this.loaded = { name, promise: source.event(view.x, event) };
+    return this.loaded.promise;
   }
 
   forget() {
-    this.events.clear();
-    this.shown = null;
+    this.loaded = this.shown = null;
   }
 
   fill(draw) {

@@ -4,7 +4,7 @@ import { clockTime } from "./clock.js";
 import { bytesFromBase64 } from "./recorded_answers.js";
 import { copyRaw, curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
-import { cursorOf, pathOf } from "./exchange_heads.js";
+import { pathOf } from "./exchange_heads.js";
 import { findingList, showFindings } from "./finding_card.js";
 import { capitalize, formatDuration, formatSize, printable, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
@@ -37,7 +37,7 @@ export function showStream(panel, app, tab) {
   panel.append(factList([
     ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
     [labelOf(vocabularyOf(head).channel), code(channelOf(head))],
-    ["resumed after", code(cursorOf(head))],
+    ["resumed after", code(head.cursor)],
     ["began", clockTime(head.time_ns)],
     ["ended", head.ended_ns === null ? "still open" : `${clockTime(head.ended_ns)} · ${printable(head.ending_label)}`],
     ["detail", head.detail ? shorten(head.detail, 500) : null],

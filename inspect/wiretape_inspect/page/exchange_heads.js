@@ -22,18 +22,9 @@ export function endOfId(id) {
   return id.length > 5 ? `…${id.slice(-4)}` : id;
 }
 
-/** The cursor of the request; null if it has none. */
-export function cursorOf(head) {
-  return head.cursor ?? null;
-}
-
-export function endedWell(head) {
-  return GOOD_ENDINGS.includes(head.ending);
-}
-
 /** Whether the response has no end, and the client did not close the connection itself. */
 export function isCutOff(head) {
-  return !endedWell(head) || head.ending === "service-closed";
+  return !GOOD_ENDINGS.includes(head.ending) || head.ending === "service-closed";
 }
 
 export function statusClass(head) {

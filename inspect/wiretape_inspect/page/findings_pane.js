@@ -109,13 +109,7 @@ export class FindingsPane {
 
   /** Each group, followed by its findings unless it is closed; the largest group of the worst severity comes first. */
   grouped(findings) {
-    const groups = new Map();
-    const nameOf = GROUPS[this.grouping][1];
-    for (const found of findings) {
-      const name = nameOf(found);
-      if (!groups.has(name)) groups.set(name, []);
-      groups.get(name).push(found);
-    }
+    const groups = Map.groupBy(findings, GROUPS[this.grouping][1]);
     const worst = (all) => SEVERITIES.indexOf(worstSeverity(all));
     const sorted = [...groups].sort(([, a], [, b]) => worst(a) - worst(b) || b.length - a.length);
     return sorted.flatMap(([group, all]) => [{ group, all }, ...(this.closed.has(group) ? [] : all.map((found) => ({ found })))]);

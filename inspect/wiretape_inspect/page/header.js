@@ -1,7 +1,7 @@
 // The header: the recording, the exchange and how it went, and buttons that lead elsewhere.
 
 import { byId, element, setText } from "./dom.js";
-import { connectionPair, cursorOf, endingClass, newestStream, pathOf, shortPath, statusClass } from "./exchange_heads.js";
+import { connectionPair, endingClass, newestStream, pathOf, shortPath, statusClass } from "./exchange_heads.js";
 import {
   abbreviateId, countSeverities, formatCount, formatDuration, formatSeverities, formatSize, printable, shorten,
 } from "./format.js";
@@ -34,29 +34,14 @@ function showExchange(head, timeline) {
     element("span", { class: "number", text: `#${head.exchange}` }), " ",
     element("span", { class: "path", text: shorten(innerWidth < WIDE ? `${head.method} ${shortPath(head)}` : pathOf(head).replace(/\?.*/s, ""), 300), title: printable(pathOf(head)) }),
   );
+  const end = timeline?.rows.findLast((row) => row.row === "end");
   byId("facts").replaceChildren(
     element("span", { class: statusClass(head), text: head.status === null ? "no response" : String(head.status) }),
     " · ",
-    element("span", { class: endingClass(head), text: endingText(head, timeline) }),
+    element("span", { class: endingClass(head), text: printable((end || head).ending_label) }),
     ` · ${exchangeFacts(head, timeline)}`,
   );
-  const cursor = cursorOf(head);
-  if (cursor !== null) byId("facts").append(element("span", { class: "dim", text: ` · after ${abbreviateId(shorten(cursor, 200))}` }));
-}
-
-function caret() {
-  return element("span", { class: "caret", text: "▾", "aria-hidden": "true" });
-}
-
-/** The last row of a stream that has ended. */
-function endRow(timeline) {
-  const last = timeline && timeline.rows.at(-1);
-  return last && last.row === "end" ? last : null;
-}
-
-function endingText(head, timeline) {
-  const end = endRow(timeline);
-  return printable(end ? end.ending_label : head.ending_label);
+  if (head.cursor !== null) byId("facts").append(element("span", { class: "dim", text: ` · after ${abbreviateId(shorten(head.cursor, 200))}` }));
 }
 
 function exchangeFacts(head, timeline) {
@@ -80,7 +65,7 @@ function showFindingCounts({ recording, view }) {
 function showRecordingCount({ report, recordingNumber }) {
   if (!report || report.files.length < 2) return;
   byId("files").hidden = false;
-  byId("files").replaceChildren(`${recordingNumber} of ${report.files.length} recordings `, caret());
+  byId("files").replaceChildren(`${recordingNumber} of ${report.files.length} recordings `, element("span", { class: "caret", text: "▾", "aria-hidden": "true" }));
 }
 
 /** While a recording is made, lead to a stream that is newer than the one shown. */

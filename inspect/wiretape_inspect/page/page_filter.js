@@ -51,15 +51,11 @@ export class PageFilter {
     const isQuick = !needsMessages(parseFilter(filter));
     for (const head of (await this.source.recording()).exchanges) {
       if (signal.aborted) return;
-      const rows = isQuick
+      const rows = isQuick || !head.stream
         ? (await this.source.allRows(head.exchange)).filter((row) => (row.row !== "exchange" || !head.stream) && matches(rowSubject(row, head)))
-        : (await this.filteredRows(head.exchange, filter, matches)).concat(head.stream ? [] : await this.matchingHead(head, matches));
+        : await this.filteredRows(head.exchange, filter, matches);
       const count = rows.reduce((sum, row) => sum + (row.row === "deltas" ? row.count : row.row === "event" ? 1 : 0), 0);
       if (rows.length) take([{ exchange: head.exchange, matches: count || 1 }]);
     }
-  }
-
-  async matchingHead(head, matches) {
-    return (await this.source.allRows(head.exchange)).filter((row) => row.row === "exchange" && matches(rowSubject(row, head)));
   }
 }

@@ -1,6 +1,6 @@
 // The sidebar: all exchanges, to sort, to search and to choose from.
 
-import { byId, element, onNextFrame, setClass, setText } from "./dom.js";
+import { byId, element, onNextFrame, setClass, setText, showOptions } from "./dom.js";
 import { endOfId, isCutOff, shortPath, statusClass } from "./exchange_heads.js";
 import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
@@ -73,7 +73,7 @@ export class Sidebar {
 
   update() {
     const { app, list } = this;
-    this.byExchange = groupByExchange(app.recording.findings);
+    this.byExchange = Map.groupBy(app.recording.findings, (one) => one.exchange);
     const longest = app.recording.exchanges.reduce((most, head) => Math.max(most, shortPath(head).length), 0);
     const isFiltering = app.matchCounts.filter !== "";
     const isSelecting = isFiltering && this.onlyMatches && app.matchCounts.counts.size > 0;
@@ -102,16 +102,12 @@ export class Sidebar {
 
   /** The channels to choose from, if there are several, with the number of their exchanges. */
   listChannels() {
-    const counts = new Map();
-    for (const head of this.app.recording.exchanges) counts.set(channelOf(head), (counts.get(channelOf(head)) || 0) + 1);
-    counts.delete(null);
-    this.channels.hidden = counts.size < 2;
-    this.list.root.classList.toggle("several", counts.size > 1);
-    const options = [["", `All ${formatCount(counts.size, channelTitle())}`], ...[...counts].map(([id, count]) => [id, `${shorten(id, 40)} · ${formatNumber(count)}`])];
-    if (this.options === String(options)) return;
-    this.options = String(options);
-    const chosen = this.channels.value;
-    this.channels.replaceChildren(...options.map(([value, text]) => element("option", { value, text, selected: value === chosen })));
+    const groups = Map.groupBy(this.app.recording.exchanges, channelOf);
+    groups.delete(null);
+    this.channels.hidden = groups.size < 2;
+    this.list.root.classList.toggle("several", groups.size > 1);
+    const options = [...groups].map(([id, heads]) => [id, `${shorten(id, 40)} · ${formatNumber(heads.length)}`]);
+    showOptions(this.channels, [["", `All ${formatCount(groups.size, channelTitle())}`], ...options], this.channels.value);
   }
 
   /** What was searched for may be in an event, where only the filter finds it. */
@@ -216,13 +212,4 @@ function durationOf(head) {
 
 function compare(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
-}
-
-function groupByExchange(findings) {
-  const groups = new Map();
-  for (const one of findings) {
-    if (groups.has(one.exchange)) groups.get(one.exchange).push(one);
-    else groups.set(one.exchange, [one]);
-  }
-  return groups;
 }
