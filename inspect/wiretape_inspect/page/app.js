@@ -188,7 +188,7 @@ export class App {
     if (view.time !== before.time || byId("time-mode").value !== view.time) this.showTimes(view.time);
     const isFiltered = this.reader.apply(view);
     this.highlight.set(this.reader.texts);
-    if (view.q !== this.matchCounts.filter) this.matchCounts.search(view.q);
+    if (view.q !== this.matchCounts.filter) this.matchCounts.search(view.q, this.reader.matches);
     else if (view.x !== before.x) this.showMatches();
     this.showControls(view);
     const isPaneChanged = ["findings", "diff", "verdicts", "resume", "x"].some((name) => view[name] !== before[name]);
@@ -303,7 +303,7 @@ export class App {
     const { next, timeline } = this;
     const isHere = next && timeline && timeline.head.exchange === next.exchange;
     const row = isHere && timeline.rows.find((one) => ["event", "deltas"].includes(one.row) && lastEvent(one) >= next.event);
-    this.strip.setPlayhead(row ? row.time_ns : null);
+    this.strip.setLines({ playhead: row ? row.time_ns : null });
   }
 
   /** Show rows that were added or replaced. */

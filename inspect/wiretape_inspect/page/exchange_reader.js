@@ -4,7 +4,7 @@ import { byId, delay, setText } from "./dom.js";
 import { parseFilter } from "./filter_grammar.js";
 import { compileFilter, isText, needsMessages, rowSubject } from "./filter_match.js";
 import { rowLookup } from "./filtered_rows.js";
-import { showError } from "./notices.js";
+import { orShowError, showError } from "./notices.js";
 import { Timeline } from "./timeline.js";
 
 const TYPING_PAUSE_MS = 80;
@@ -44,25 +44,17 @@ export class ExchangeReader {
   }
 
   async readRows(timeline, signal) {
-    try {
-      await this.source.rows(timeline.head.exchange, (rows) => timeline.append(rows), signal);
-      timeline.done = true;
-      if (this.timeline === timeline) this.rowsChanged(timeline);
-    } catch (error) {
-      if (error.name !== "AbortError") showError(error.message);
-    }
+    const read = this.source.rows(timeline.head.exchange, (rows) => timeline.append(rows), signal);
+    timeline.done = await orShowError(read.then(() => true)) === true;
+    if (timeline.done && this.timeline === timeline) this.rowsChanged(timeline);
   }
 
   async readOverview() {
     const { timeline } = this;
     if (!timeline.head.stream) return;
-    try {
-      const overview = await this.source.overview(timeline.head.exchange);
-      if (this.timeline === timeline) this.overview = overview;
-      this.changed();
-    } catch (error) {
-      showError(error.message);
-    }
+    const overview = await orShowError(this.source.overview(timeline.head.exchange));
+    if (overview && this.timeline === timeline) this.overview = overview;
+    this.changed();
   }
 
   /** The bodies of an exchange that is not a stream, loaded once. */
@@ -80,6 +72,7 @@ export class ExchangeReader {
     if (view.q !== this.filter) {
       this.filter = view.q;
       this.endSearch();
+      this.matches = null;
       const groups = parseShowingErrors(view.q);
       if (groups) Object.assign(changes, this.filterChanges(groups));
     }
@@ -93,7 +86,7 @@ export class ExchangeReader {
   /** Apply a filter to the rows at once; if it needs single messages, a search then finds exactly what it leaves. */
   filterChanges(groups) {
     const { timeline } = this;
-    const matches = compileFilter(groups);
+    const matches = this.matches = compileFilter(groups);
     this.texts = groups.flat().filter(isText).flatMap(({ values }) => values.map(({ text }) => text)).filter((text) => text);
     if (!matches) return timeline.filter ? { filter: null } : {};
     if (timeline.head.stream && needsMessages(groups)) this.startSearch(matches, TYPING_PAUSE_MS);

@@ -130,17 +130,13 @@ function closestMatch(name, words) {
 
 /** Count the characters of the longest common substring, and of those to its left and to its right. */
 function commonCharacters(a, b) {
-  let [length, atA, atB] = [0, 0, 0];
-  for (let i = 0; i < a.length; i += 1) {
-    for (let j = 0; j < b.length; j += 1) {
-      let size = 0;
-      while (i + size < a.length && j + size < b.length && a[i + size] === b[j + size]) size += 1;
-      if (size > length) [length, atA, atB] = [size, i, j];
+  for (let size = a.length; size > 0; size -= 1) {
+    for (let at = 0; at + size <= a.length; at += 1) {
+      const other = b.indexOf(a.slice(at, at + size));
+      if (other >= 0) return size + commonCharacters(a.slice(0, at), b.slice(0, other)) + commonCharacters(a.slice(at + size), b.slice(other + size));
     }
   }
-  if (!length) return 0;
-  const left = commonCharacters(a.slice(0, atA), b.slice(0, atB));
-  return left + length + commonCharacters(a.slice(atA + length), b.slice(atB + length));
+  return 0;
 }
 
 /** Parse `7`, `40..60`, `..60`, `>1s` or `<=200ms`; a single duration means that long or longer. */

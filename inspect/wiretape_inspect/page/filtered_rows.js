@@ -1,5 +1,6 @@
 // What a filter leaves of the rows of an exchange: the same rows as in `wiretape show`.
 
+import { lastEvent } from "./timeline.js";
 import { deltaText, keyOf, vocabularyOf } from "./vocabulary.js";
 
 const PREVIEW_LENGTH = 400;
@@ -43,32 +44,15 @@ function firstCharacters(text, length) {
   return Array.from(text.slice(0, 2 * length)).slice(0, length).join("");
 }
 
-/** Return a function that finds what `filtered`, the rows that a filter leaves in order, has of a row. */
+/** Return a function that finds what `filtered`, the rows that a filter leaves, has of a row. */
 export function rowLookup(filtered) {
-  const messages = filtered.filter((row) => row.event !== undefined);
-  const others = new Map(filtered.filter((row) => row.event === undefined).map((row) => [rowKey(row), row]));
+  const known = new Map(filtered.map((row) => [rowKey(row), row]));
   return (row) => {
-    if (row.event === undefined) return others.has(rowKey(row)) ? [others.get(rowKey(row))] : [];
-    const last = row.last_event ?? row.event;
-    const found = [];
-    for (let at = firstFrom(messages, row.event); at < messages.length && messages[at].event <= last; at += 1) {
-      found.push(messages[at]);
-    }
-    return found;
+    const keys = row.event === undefined ? [rowKey(row)] : Array.from({ length: lastEvent(row) - row.event + 1 }, (_, at) => row.event + at);
+    return keys.filter((key) => known.has(key)).map((key) => known.get(key));
   };
 }
 
-/** The index of the first of the rows that begins at a message or after it. */
-function firstFrom(rows, event) {
-  let [low, high] = [0, rows.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (rows[middle].event < event) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 function rowKey(row) {
-  return row.row === "end" ? "end" : `${row.row} ${row.start ?? row.time_ns}`;
+  return row.event ?? (row.row === "end" ? "end" : `${row.row} ${row.start ?? row.time_ns}`);
 }

@@ -4,7 +4,7 @@ import { clockTime } from "./clock.js";
 import { element } from "./dom.js";
 import { connectionPair } from "./exchange_heads.js";
 import { formatDuration, printable } from "./format.js";
-import { announce, copyText, showError, showHint } from "./notices.js";
+import { announce, copyText, orShowError, showHint } from "./notices.js";
 import { findingsOf, locationOf, openKey } from "./timeline.js";
 
 const MOST_OPEN = 50;
@@ -51,8 +51,11 @@ export class Navigation {
     return direction > 0 ? -1 : list.items.length;
   }
 
+  /** The index of the next item in a direction that meets a condition; -1 if none does. */
   find(from, direction, condition) {
-    return this.app.timeline ? this.app.timeline.find(from, direction, condition) : -1;
+    const { items } = this.app.list;
+    for (let index = from + direction; items[index]; index += direction) if (condition(items[index])) return index;
+    return -1;
   }
 
   /** Step in the list that replaces the timeline, if there is one. */
@@ -131,7 +134,7 @@ export class Navigation {
 
   /** Go to the event after the longest silence of the recording. */
   async goLongestSilence() {
-    const found = await this.app.source.longestSilence().catch((error) => showError(error.message));
+    const found = await orShowError(this.app.source.longestSilence());
     if (found === undefined) return;
     const [since, until] = found ? [found.since_ns, found.until_ns] : [];
     const text = found ? `${formatDuration(until - since)} of silence, from ${clockTime(since)} to ${clockTime(until)}` : "The recording has no events";

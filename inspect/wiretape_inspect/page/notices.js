@@ -15,6 +15,11 @@ export function showError(text) {
   show(byId("error-message"), text, ERROR_MS);
 }
 
+/** Return what a promise returns; if it fails, show the error and return undefined. */
+export function orShowError(promise) {
+  return promise.catch((error) => { if (error.name !== "AbortError") showError(error.message); });
+}
+
 export function showHint(text) {
   show(byId("hint"), text, HINT_MS);
 }

@@ -3,7 +3,7 @@
 import { element, factList } from "./dom.js";
 import { cutText, formatCount, formatNumber, formatSize, printable, printableLines, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
-import { copyText, showError } from "./notices.js";
+import { copyText, orShowError } from "./notices.js";
 
 const LINES_AT_ONCE = 300;
 const SHORT_STRING = 600;
@@ -17,21 +17,16 @@ export function showPayload(panel, detail, app) {
   const event = detail.fields.map(([name, value]) => value.split("\n").map((line) => `${name}: ${line}\n`).join("")).join("");
   tools.append(button("Copy", "Copy the data unchanged", () => copyText(text, "the data")));
   tools.append(button("Copy event", "Copy the whole event with its fields", () => copyText(`${event}\n`, "the event")));
-  if (app.source.test) tools.append(button("Copy as test", "Copy a pytest test that checks these bytes", () => copyTest(app, detail)));
+  if (app.source.test) tools.append(button("Copy as test", "Copy a pytest test that checks these bytes", async () => {
+    const test = await orShowError(app.source.test(app.view.x, detail.event));
+    if (test) copyText(test.code, "the test");
+  }));
   tools.append(element("span", { class: "dim", text: `${formatSize(detail.end - detail.start)} · ${tree ? "JSON" : text ? "text" : "no data"}` }));
   panel.append(tools);
   if (tree) panel.append(jsonBox(tree));
   else if (text) panel.append(longText(text, "plain-text"));
   const fields = fieldLines(detail);
   if (fields) panel.append(element("h3", { text: "Fields" }), fields);
-}
-
-async function copyTest({ source, view }, { event }) {
-  try {
-    copyText((await source.test(view.x, event)).code, "the test");
-  } catch (error) {
-    showError(error.message);
-  }
 }
 
 /** The fields of an event that the facts above do not show. */

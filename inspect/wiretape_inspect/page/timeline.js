@@ -4,7 +4,7 @@
 // "delta", one message (`event`) of an open run; "call", all events of an entity (`call`); or "side", the request or
 // the response (`side`) of an exchange that is not a stream.
 
-import { showError } from "./notices.js";
+import { orShowError } from "./notices.js";
 import { innerKey } from "./vocabulary.js";
 
 const DELTAS_AT_ONCE = 500;
@@ -132,12 +132,9 @@ export class Timeline {
     const name = `${first}-${last}`;
     if (this.loading.has(name)) return;
     this.loading.add(name);
-    try {
-      for (const row of await this.source.deltas(this.head.exchange, first, last)) this.single.set(row.event, row);
-      this.changed();
-    } catch (error) {
-      showError(error.message);
-    }
+    const rows = await orShowError(this.source.deltas(this.head.exchange, first, last));
+    for (const row of rows || []) this.single.set(row.event, row);
+    if (rows) this.changed();
   }
 
   /** The index of the item that shows an event: itself, or the run of deltas or entity that contains it; -1 if none does. */
@@ -158,14 +155,6 @@ export class Timeline {
 
   indexOfRow(r, event) {
     return this.items.findIndex((item) => rowNumber(item) === r && item.kind !== "delta" && (event === null || item.row.event === event));
-  }
-
-  /** The index of the next item in a direction that meets a condition; -1 if none does. */
-  find(from, step, condition) {
-    for (let index = from + step; index >= 0 && index < this.items.length; index += step) {
-      if (condition(this.items[index])) return index;
-    }
-    return -1;
   }
 
   /** The last message at or before a row; null if there is none. */
