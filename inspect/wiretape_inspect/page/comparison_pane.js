@@ -20,12 +20,6 @@ export class ComparisonPane {
       chosen: (index) => this.choose(index),
       opened: (_index, row) => this.open(row),
     });
-    this.list.root.addEventListener("keydown", (event) => {
-      const row = this.list.items[this.list.selected];
-      if (event.key !== "Enter" || !row) return;
-      event.stopPropagation();
-      this.open(row);
-    });
   }
 
   /** Select a row, and show its details. */

@@ -30,7 +30,6 @@ export class FindingsPane {
       chosen: (index, item, event) => (event.type === "click" && item.all ? this.open(index) : this.preview(index)),
       opened: (index) => this.open(index),
     });
-    this.findings.root.addEventListener("keydown", (event) => { if (event.key === "Enter") this.open(this.findings.selected); });
     this.none = element("p", { class: "empty nothing", hidden: true });
     this.findings.root.before(this.none);
     if (app.recording.report) this.rules = new RulesList(host, app);
@@ -124,7 +123,7 @@ export class FindingsPane {
     else app.detail.showFinding(item ? item.found : null);
     if (!item || !item.found) return;
     app.sidebar.select(app.recording.exchanges.find((head) => head.exchange === item.found.exchange));
-    app.strip.setCursor(item.found.time_ns);
+    app.strip.setLines({ cursor: item.found.time_ns });
   }
 
   /** Go to the event of a finding, or open or close a group. */

@@ -24,8 +24,8 @@ export function pickRecording(report, current) {
       setText(cells.about, printable(file.summary));
     },
     chosen: (index, _file, event) => (event.type === "click" ? choose(index) : list.select(index)),
+    opened: choose,
   });
-  list.root.addEventListener("keydown", (event) => { if (event.key === "Enter") choose(list.selected); });
   list.show(report.files, -1);
   list.select(current - 1, { middle: true });
   list.root.focus();

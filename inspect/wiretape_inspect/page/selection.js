@@ -46,7 +46,7 @@ export class Selection {
     const hidden = this.item ? null : this.hiddenItem();
     if (!this.item && !hidden && e !== null) this.reportMissing(e);
     if (!app.paneList) app.detail.show(this.item, hidden);
-    app.strip.setCursor(this.item ? this.timeOf(this.item) : null);
+    app.strip.setLines({ cursor: this.item ? this.timeOf(this.item) : null });
   }
 
   isSelected(item) {

@@ -45,9 +45,6 @@ export class Sidebar {
     this.input = byId("exchange-search");
     this.input.addEventListener("input", () => { this.search = this.input.value; this.update(); });
     this.input.addEventListener("keydown", (event) => this.pressKey(event));
-    this.list.root.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") { event.stopPropagation(); app.focusList(); }
-    });
     this.channels = byId("channels");
     this.channels.addEventListener("change", () => this.update());
     byId("only-matches").addEventListener("click", () => { this.onlyMatches = !this.onlyMatches; this.update(); });

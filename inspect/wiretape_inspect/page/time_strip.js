@@ -124,15 +124,9 @@ export class TimeStrip {
     this.timer = setTimeout(() => { this.timer = 0; this.setAxis(); this.draw(); }, this.drawn && !timeline.done ? 250 : 0);
   }
 
-  /** Set the cursor. */
-  setCursor(timeNs) {
-    this.cursor = timeNs;
-    this.placeLines();
-  }
-
-  /** Set the time of a replay's playhead; null if it is not in this exchange. */
-  setPlayhead(timeNs) {
-    this.playhead = timeNs;
+  /** Set the times of lines: of the `cursor`, or of a replay's `playhead`; null for none in this exchange. */
+  setLines(times) {
+    Object.assign(this, times);
     this.placeLines();
   }
 
@@ -281,7 +275,12 @@ export class TimeStrip {
     };
     for (const row of rows) {
       if (row.row === "event") put(row.time_ns, 1);
-      else if (row.row === "deltas") this.spread(row, put);
+      else if (row.row === "deltas") {
+        // Those of a run are spread over its time.
+        const pieces = Math.min(row.count, 24);
+        const step = (row.until_ns - row.time_ns) / Math.max(pieces - 1, 1);
+        for (let at = 0; at < pieces; at += 1) put(row.time_ns + step * at, row.count / pieces);
+      }
     }
     return bins;
   }
@@ -295,14 +294,6 @@ export class TimeStrip {
       path += `M${STRIP.side + at * BIN} ${base}v${-height.toFixed(1)}h${BIN - 1}v${height.toFixed(1)}z`;
     });
     return svg("path", { class: name, d: path });
-  }
-
-  /** Spread a run of deltas over its time. */
-  spread(row, put) {
-    const pieces = Math.min(row.count, 24);
-    for (let at = 0; at < pieces; at += 1) {
-      put(row.time_ns + ((row.until_ns - row.time_ns) * at) / Math.max(pieces - 1, 1), row.count / pieces);
-    }
   }
 
   /** The entities, each in a free lane: those that are in no other one first. */

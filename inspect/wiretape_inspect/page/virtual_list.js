@@ -11,7 +11,7 @@ const TALLEST = 15000000; // pixels; browsers have a limit somewhere above
 export class VirtualList {
   /**
    * `columns`: [[name, label]]; `height` of a row in pixels; `fill(cells, item, node, index)` sets the texts of a row;
-   * `chosen(index, item, event)` is called for a click or an arrow key, `opened(index, item)` for a double click, and
+   * `chosen(index, item, event)` is called for a click or an arrow key, `opened(index, item)` for a double click or Enter, and
    * `sorted(name)` for a click on the head of a column.
    */
   constructor(host, { label, columns, height, fill, chosen, opened, sorted }) {
@@ -190,6 +190,12 @@ export class VirtualList {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const item = this.items[this.selected];
+    if (event.key === "Enter" && item && this.opened && !event.target.closest("button")) {
+      event.preventDefault();
+      event.stopPropagation();
+      this.opened(this.selected, item);
+    }
     const page = Math.max(1, Math.floor(this.viewHeight / this.height) - 1);
     const last = this.items.length - 1;
     const to = {
