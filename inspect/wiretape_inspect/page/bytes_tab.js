@@ -54,7 +54,7 @@ function fillBytes(cells, line, node, bytes, across, start, begins) {
   if (node.line === line) return;
   node.line = line;
   setText(cells.offset, String(start + line * across));
-  if (!cells.hex.firstChild) fillBytesSpans(cells, across);
+  if (!cells.hex.firstChild) for (const cell of [cells.hex, cells.text]) cell.append(...Array.from({ length: across }, () => element("span")));
   for (let at = 0; at < across; at += 1) {
     const place = line * across + at;
     const byte = bytes[place];
@@ -64,12 +64,6 @@ function fillBytes(cells, line, node, bytes, across, start, begins) {
     setText(textCell, byte === undefined ? " " : character(byte));
     setClass(hexCell, name);
     setClass(textCell, name);
-  }
-}
-
-function fillBytesSpans(cells, across) {
-  for (const cell of [cells.hex, cells.text]) {
-    for (let at = 0; at < across; at += 1) cell.append(element("span"));
   }
 }
 

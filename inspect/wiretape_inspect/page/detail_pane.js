@@ -54,6 +54,8 @@ export class DetailPane {
     if (name === this.shown) return;
     this.shown = name;
     if (hidden) this.fill((panel) => panel.append(hiddenText(hidden, this.app)));
+    else if (head && view.tab === "headers") this.fill((panel) => showHeaders(panel, this.app));
+    else if (head && view.tab === "findings") this.showFindings(isRequest ? null : item);
     else if (isRequest) this.fill((panel) => showRequest(panel, this.app, view.tab));
     else if (item) await this.showItem(item, view.tab, name);
     else this.fill((panel) => showStream(panel, this.app, view.tab));
@@ -80,14 +82,6 @@ export class DetailPane {
   }
 
   async showItem(item, tab, name) {
-    if (tab === "headers") {
-      this.fill((panel) => showHeaders(panel, this.app, this.app.head));
-      return;
-    }
-    if (tab === "findings") {
-      this.fill((panel) => showFindings(panel, findingsOf(item, this.app.timeline), this.app, this.noFindings()));
-      return;
-    }
     // While the reader steps quickly, nothing is loaded until the steps stop.
     const isQuick = performance.now() - (this.lastStep || 0) < STEP_PAUSE_MS;
     this.lastStep = performance.now();
@@ -107,10 +101,14 @@ export class DetailPane {
     });
   }
 
-  noFindings() {
-    const count = this.app.recording.findings.length;
-    if (!count) return "This recording has no findings.";
-    return `No findings here. The recording has ${formatCount(count, "finding")}: n goes to the next one, f lists all.`;
+  /** Show the findings about an item, or else about the exchange. */
+  showFindings(item) {
+    const { recording, head, timeline } = this.app;
+    const all = recording.findings;
+    const found = item ? findingsOf(item, timeline) : all.filter((one) => one.exchange === head.exchange);
+    const others = `No findings here. The recording has ${formatCount(all.length, "finding")}: n goes to the next one, f lists all.`;
+    const none = all.length ? others : "This recording has no findings.";
+    this.fill((panel) => showFindings(panel, found, this.app, none));
   }
 
   fillTab(panel, item, tab, detail) {

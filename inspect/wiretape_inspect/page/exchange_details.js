@@ -5,14 +5,13 @@ import { bytesFromBase64 } from "./recorded_answers.js";
 import { copyRaw, curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
 import { pathOf } from "./exchange_heads.js";
-import { findingList, showFindings } from "./finding_card.js";
+import { findingList } from "./finding_card.js";
 import { capitalize, formatDuration, formatSize, printable, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
-import { copyText, showError } from "./notices.js";
+import { copyText, orShowError, showError } from "./notices.js";
 import { jsonBox, longText } from "./payload_tab.js";
 import { channelOf, labelOf, vocabularyOf } from "./vocabulary.js";
 
-const NO_FINDINGS = "No findings about this exchange.";
 const MOST_FINDINGS = 100;
 
 export function code(text) {
@@ -22,17 +21,12 @@ export function code(text) {
 /** A stream of which nothing is selected: how it went, and its findings. */
 export function showStream(panel, app, tab) {
   const { head, recording, navigation } = app;
-  if (tab === "headers" && head) { showHeaders(panel, app, head); return; }
   if (!head || tab === "bytes" || tab === "state") {
     const text = head ? "No event selected. The keys j and k move between events." : "No exchange to show.";
     panel.append(element("p", { class: "empty", text }));
     return;
   }
   const found = recording.findings.filter((one) => one.exchange === head.exchange);
-  if (tab === "findings") {
-    showFindings(panel, found, app, NO_FINDINGS);
-    return;
-  }
   panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }));
   panel.append(factList([
     ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
@@ -70,13 +64,7 @@ function key(name) {
 
 /** An exchange that is not a stream: its request and its response. */
 export function showRequest(panel, app, tab) {
-  const { recording } = app;
-  const head = app.timeline.rows.find((row) => row.row === "exchange") || app.head;
-  if (tab === "findings") {
-    showFindings(panel, recording.findings.filter((one) => one.exchange === head.exchange), app, NO_FINDINGS);
-    return;
-  }
-  if (tab === "headers") { showHeaders(panel, app, head); return; }
+  const head = wholeHead(app);
   if (tab !== "payload") panel.append(element("p", { class: "dim", text: "This exchange is not an event stream. Its request and its response:" }));
   panel.append(copyButtons(app, head));
   showSide(panel, app, head, "request", pathOf(head), head.request_bytes);
@@ -86,7 +74,8 @@ export function showRequest(panel, app, tab) {
 }
 
 /** The request and the response without their bodies, and the connection; of a stream, too. */
-export function showHeaders(panel, app, head) {
+export function showHeaders(panel, app) {
+  const head = wholeHead(app);
   panel.append(copyButtons(app, head));
   panel.append(element("h2", { class: "title", text: "Request" }), factList([
     ["target", code(pathOf(head))],
@@ -104,6 +93,11 @@ export function showHeaders(panel, app, head) {
   ]), headerList(head.response_headers));
 }
 
+/** The head of an exchange that is not a stream, with its bodies' beginnings if they have been read. */
+function wholeHead({ head, timeline }) {
+  return timeline.rows[0]?.row === "exchange" ? timeline.rows[0] : head;
+}
+
 function headerList(headers) {
   const box = element("section", null, element("h3", { text: "Headers" }));
   if (!headers) box.append(element("p", { class: "dim", text: "not recorded" }));
@@ -115,7 +109,7 @@ function headerList(headers) {
 function copyButtons(app, head) {
   const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, onclick });
   const body = async () => (head.request_bytes ? (await app.reader.bodies(head)).request : null);
-  const guarded = (action) => () => action().catch((error) => showError(error.message));
+  const guarded = (action) => () => orShowError(action());
   const buttons = [button("Copy as curl", "Copy the command that sends this request again", guarded(async () => copyCurl(curlCommand(head, await body()))))];
   if (!head.stream && head.response_bytes) {
     buttons.push(button("Copy response", "Copy the body of the response unchanged", guarded(async () => {
@@ -148,14 +142,10 @@ function bodyBox(text) {
 
 /** Replace the preview of a body by the whole body. */
 async function showBody(box, app, head, side) {
-  try {
-    const body = (await app.reader.bodies(head))[side];
-    const first = box.firstElementChild;
-    if (!body) return;
-    if (body.omitted) first.after(element("p", { class: "dim", text: `The body is too large to show: ${printable(body.omitted)}.` }));
-    if (body.base64 !== undefined) first.replaceWith(element("p", { class: "dim", text: `${formatSize(head[`${side}_bytes`])} of binary data` }));
-    if (body.text !== undefined) first.replaceWith(bodyBox(body.text));
-  } catch (error) {
-    showError(error.message);
-  }
+  const body = (await orShowError(app.reader.bodies(head)))?.[side];
+  const first = box.firstElementChild;
+  if (!body) return;
+  if (body.omitted) first.after(element("p", { class: "dim", text: `The body is too large to show: ${printable(body.omitted)}.` }));
+  if (body.base64 !== undefined) first.replaceWith(element("p", { class: "dim", text: `${formatSize(head[`${side}_bytes`])} of binary data` }));
+  if (body.text !== undefined) first.replaceWith(bodyBox(body.text));
 }

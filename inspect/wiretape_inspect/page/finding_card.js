@@ -45,7 +45,7 @@ function fillCard(card, found, app) {
     ["request", found.request ? element("code", { text: shorten(found.request, 300) }) : null],
     ["side", printable(found.side)],
     ["sequence", found.sequence === null ? null : shortenNumber(found.sequence)],
-    ["bytes", byteRange(found)],
+    ["bytes", found.byte_offset === null ? null : found.end ? `${formatNumber(found.byte_offset)}–${formatNumber(found.end)}` : `from ${formatNumber(found.byte_offset)}`],
     ["time", clockTime(found.time_ns)],
     ["show", found.see ? element("code", { text: printable(found.see) }) : null],
     ["explain", rule && rule.explain && element("code", { text: printable(rule.explain) })],
@@ -77,12 +77,6 @@ function linkedText(text, { recording, navigation }) {
 
 function textBox(text) {
   return element("span", null, ...codeText(text));
-}
-
-function byteRange(found) {
-  if (found.byte_offset === null) return null;
-  const start = formatNumber(found.byte_offset);
-  return found.end ? `${start}–${formatNumber(found.end)}` : `from ${start}`;
 }
 
 /** The bytes on the wire, as the report shows them in a terminal; what the finding is about is underlined. */

@@ -58,13 +58,8 @@ function cursorText(state, mayBeUnread, head) {
 }
 
 function connectionLinks(state, navigation) {
-  const box = element("span");
-  state.connections.forEach((number, at) => {
-    if (at) box.append(", ");
-    const go = () => navigation.goExchange(number);
-    box.append(element("button", { type: "button", class: "link", text: `#${number}`, onclick: go }));
-  });
-  return box;
+  const link = (number) => element("button", { type: "button", class: "link", text: `#${number}`, onclick: () => navigation.goExchange(number) });
+  return element("span", null, ...state.connections.flatMap((number, at) => [at ? ", " : "", link(number)]));
 }
 
 /** Entities, each with links to the events that began and ended it. */
