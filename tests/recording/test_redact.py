@@ -220,6 +220,8 @@ BEFORE = ["%", "\\", "\\\\", "2", "25", "%2", "%25", "\\u", "\\u0", "\\ud83d", "
 @example(before="%", secret="2e005555", ways=["JSON code", "as it is"], cuts=set(), others=0)
 @example(before="\\", secret="u005e2en", ways=["as it is"] * 6 + ["percent code"], cuts={11}, others=0)
 @example(before="\\\\" * 5, secret=KEY, ways=["JSON code in JSON"], cuts={15}, others=0)
+@example(before="\\\\" * 2, secret=HARD, ways=["percent code in JSON"], cuts=set(), others=0)
+@example(before="\\" * 9, secret=HARD, ways=["percent code in JSON"], cuts={3}, others=0)
 def test_a_secret_that_is_escaped_in_parts_is_overwritten_however_it_is_cut(before, secret, ways, cuts, others) -> None:
     """Whatever is before it; nothing after it is."""
     redactor = knowing(*(f"other-key-{number}" for number in range(others)), secret)

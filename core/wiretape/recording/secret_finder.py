@@ -34,7 +34,7 @@ _HEX = "[0-9a-fA-F]"
 _ENCODED_BACKSLASH = r"(?:%(?:25){0,2}5[cC]|\\{1,2}u005[cC])"
 _BACKSLASH = rf"(?:{_ENCODED_BACKSLASH}{{1,4}}|\\{{1,8}})"
 """The beginning of a JSON escape, in up to four texts within each other, the outermost of which may be a URL."""
-_PERCENT = r"(?:%|\\{1,4}u0025)(?:25){0,4}"
+_PERCENT = r"(?:%|\\{1,8}u0025)(?:25){0,4}"
 """The beginning of a URL escape, in up to five texts within each other, the outermost of which may be JSON."""
 _HIGH = rf"{_BACKSLASH}u[dD][89abAB]{_HEX}{{2}}"
 """The first half of a character."""
@@ -42,7 +42,7 @@ _PERCENT_CODE = re.compile(rf"{_PERCENT}{_HEX}{{2}}".encode())
 _ESCAPE = re.compile(
     rf"""(
     %(?:25){{0,4}}+(?!5[cC]){_HEX}{{2}}  # the most frequent one
-    |\\{{1,4}}u0025(?:25){{0,4}}{_HEX}{{2}}
+    |\\{{1,8}}u0025(?:25){{0,4}}{_HEX}{{2}}
     |{_HIGH}{_BACKSLASH}u[dD][c-fC-F]{_HEX}{{2}}
     |{_BACKSLASH}u{_HEX}{{4}}
     |{_BACKSLASH}(?:[bfnrt"/]|%(?:25)?2[2fF])
