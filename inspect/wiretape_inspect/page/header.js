@@ -8,7 +8,7 @@ import {
 import { severityCounts } from "./report_summary.js";
 
 const BACK = "Back to the timeline";
-const WIDE = 1300; // pixels of a page with room for whole paths
+const WIDE = 1600; // pixels of a page with room for whole paths
 
 export function showHeader(app) {
   const { head, timeline, recording, view } = app;

@@ -12,7 +12,7 @@ const NEXT_BYTES = 160;
 const SPEEDS = ["0.1", "0.5", "1", "2", "10", "max"];
 const MOST_NOTICES = 3;
 const STATUSES = {
-  waiting: "waiting for a stream", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
+  waiting: "waiting", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
 };
 
 const KEY = "key ";
@@ -55,8 +55,8 @@ export class Playhead {
     this.runButton = button("▶ Run", "Run or pause (Space)", () => this.runOrPause());
     this.stepButtons = [
       button("Step", "Step: send one event (.)", () => this.step("event")),
-      button("to durable", "Step to the next durable event (>)", () => this.step("durable")),
-      button("to finding", "Step to the next event with a finding", () => this.step("finding")),
+      button("To durable", "Step to the next durable event (>)", () => this.step("durable")),
+      button("To finding", "Step to the next event with a finding", () => this.step("finding")),
     ];
     const reset = button("Reset", "Go back to the beginning; breakpoints stay", () => this.post("reset", {}));
     this.breakpoints = element("ul", { class: "breakpoints", "aria-label": "Breakpoints" });
@@ -151,7 +151,7 @@ export class Playhead {
 
   update({ channels = [], speed = 1 }) {
     const speeds = new Set([...SPEEDS, String(speed)]);
-    showOptions(this.speed, [...speeds].map((one) => [one, one === "max" ? "no delays" : `${one}×`]), String(speed));
+    showOptions(this.speed, [...speeds].map((one) => [one, one === "max" ? one : `${one}×`]), String(speed));
     for (const one of channels) this.channels.set(one.channel, one);
     if (!this.state && this.channels.size) this.channel = this.channels.keys().next().value;
     this.isLoaded = true;

@@ -12,7 +12,7 @@ const STATUSES = {
   moved: { sign: "↕", text: "on both connections, in another order" },
   delayed: { sign: "◷", text: "on both connections, more than 200 ms later or earlier" },
   changed: { sign: "≠", text: "sent twice, with different data or a different name" },
-  repeated: { sign: "↻", text: "sent again, on the same or the second connection, although the client already had it" },
+  repeated: { sign: "↻", text: "sent again although the client already had it" },
   lost: { sign: "✕", text: "on the first connection, and skipped by the second" },
   pending: { sign: "…", text: "on the first connection; the second ended before it" },
   cut: { sign: "╌", text: "cut off on the first connection, and complete on the second" },

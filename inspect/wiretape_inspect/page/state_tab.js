@@ -17,7 +17,7 @@ export function showState(panel, { state, may_be_unread }, { navigation, head })
   const { channel, entities, has_idle: hasIdle } = vocabularyOf(head);
   panel.append(factList([
     [labelOf(channel), hasIdle ? element("span", { class: `channel-state ${state.channel}`, text: state.channel }) : null],
-    ["would resume with", cursorText(state, may_be_unread, head)],
+    ["resumes with", cursorText(state, may_be_unread, head)],
     ["connections", connectionLinks(state, navigation)],
   ]));
   panel.append(element("div", { class: "tools" }, element("button", { type: "button", class: "plain", text: "Copy resume as curl", title, onclick: copy })));

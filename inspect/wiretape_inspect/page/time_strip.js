@@ -319,7 +319,7 @@ export class TimeStrip {
   /** An entity, with its name and duration if they fit. */
   bar(span, name, within, [from, to], y) {
     const kind = withFailure(`span ${within === null ? "outer" : "inner"}${span.ended ? "" : " open"}`, span.outcome, this.head);
-    const duration = span.ended ? formatDuration(span.ended.time_ns - (span.began || span.ended).time_ns) : "still open";
+    const duration = span.ended ? (span.began ? formatDuration(span.ended.time_ns - span.began.time_ns) : "began earlier") : "still open";
     const sign = kind.endsWith("failure") ? "✕ " : "";
     const title = shorten(span.name || labelOf(name), 60);
     const texts = [title, title.replace(/\(.*/, "")].map((one) => `${sign}${one} · ${duration}`);

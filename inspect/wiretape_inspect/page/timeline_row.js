@@ -133,7 +133,7 @@ function callTexts(item, timeline) {
   return {
     kind: withFailure(ended ? "call" : "call unended", last.type, timeline.head), open, n: String(rows[0].event),
     seq: rows[0].sequence === null ? "·" : shortenNumber(rows[0].sequence), ...timesOf(rows[0]),
-    type: `${open ? "▾" : "▸"} ${labelOf(entity.name)}`, call: shorten(item.call.id, 40), text: `${parts.join(" · ")}  ${shorten(rows[0].preview, 200)}`,
+    type: `${open ? "▾" : "▸"} ${labelOf(entity.name)}`, call: shorten(item.call.id, 40), text: `${shorten(rows[0].preview, 200)}  ${parts.join(" · ")}`,
   };
 }
 

@@ -22,7 +22,7 @@ async def test_rows_filters_and_the_state_have_the_names_of_the_contract(either,
         )
         await shown.keys("Escape")
         await shown.go("#x=1&e=6&tab=state")
-        await expect(shown.panel()).to_contain_text("would resume withafter: 1 after sequence 1connections#1")
+        await expect(shown.panel()).to_contain_text("resumes withafter: 1 after sequence 1connections#1")
         await expect(shown.panel().locator("h3")).to_have_text(["Post so far 11 characters", "Open parts", "Items"])
         await expect(shown.panel().locator(".spans")).to_have_text(
             [re.compile('^i1/1.*"Rest"} open 1:6$'), "i1 open 1:1"]

@@ -119,7 +119,7 @@ async def test_request_is_copied_as_a_curl_command(reading, recording):
         ]
         await shown.go("#x=1&e=3&tab=state")
         command = shlex.split((await clipboard.press("Copy resume as curl")).replace("\\\n", ""))
-        cursor = await shown.panel().locator(".fact", has_text="would resume with").locator("code").text_content()
+        cursor = await shown.panel().locator(".fact", has_text="resumes with").locator("code").text_content()
         assert command[-2:] == ["-H", f"Last-Event-ID: {cursor}"]
         await shown.go("#x=2")
         command = await clipboard.press("Copy as curl")
