@@ -1,7 +1,7 @@
 // Reads JSON without losing anything: integers that a double cannot hold, digits of numbers, keys that occur twice.
 
 const DEEPEST = 400;
-const TOKEN = /[ \t\r\n]*(?:("(?:[^"\\]|\\[^])*")|(-?\d[\d.eE+-]*|true|false|null)|([{}[\],:]))/y;
+const TOKEN = /[ \t\r\n]*(?:("(?:[^"\\]|\\[^])*")|(-?\d[\d.eE+-]*|true|false|null)|([{}[\],:]))/gy;
 
 /** Parse JSON; integers that a double cannot hold become BigInt. */
 export function parseJson(text) {
@@ -17,9 +17,13 @@ export function parseJson(text) {
  * `{kind: "string" | "word", text}`.  Return null if the text is not JSON, or nested too deep.
  */
 export function parseJsonTree(text) {
+  try {
+    JSON.parse(text);
+  } catch {
+    return null;
+  }
   const open = [];
   let root = null, key = null;
-  TOKEN.lastIndex = 0;
   const put = (node) => {
     const parent = open.at(-1);
     if (!parent) root = node;
@@ -27,31 +31,16 @@ export function parseJsonTree(text) {
     else parent.items.push([key, node]);
     key = null;
   };
-  for (;;) {
-    const found = TOKEN.exec(text);
-    if (!found) return null;
-    const [, string, word, sign] = found;
-    const parent = open.at(-1);
-    if (string !== undefined && parent && parent.kind === "object" && key === null) key = unquote(string);
-    else if (string !== undefined) put({ kind: "string", text: unquote(string) });
-    else if (word !== undefined) put({ kind: "word", text: word });
+  for (const [, string, word, sign] of text.matchAll(TOKEN)) {
+    if (string && open.at(-1)?.kind === "object" && key === null) key = JSON.parse(string);
+    else if (string) put({ kind: "string", text: JSON.parse(string) });
+    else if (word) put({ kind: "word", text: word });
     else if (sign === "{" || sign === "[") {
       if (open.length >= DEEPEST) return null;
       const node = { kind: sign === "{" ? "object" : "array", items: [] };
       put(node);
       open.push(node);
-    } else if (sign === "}" || sign === "]") {
-      if (!parent || (sign === "}") !== (parent.kind === "object")) return null;
-      open.pop();
-    }
-    if (root && !open.length) return text.slice(TOKEN.lastIndex).trim() ? null : root;
+    } else if (sign === "}" || sign === "]") open.pop();
   }
-}
-
-function unquote(string) {
-  try {
-    return JSON.parse(string);
-  } catch {
-    return string.slice(1, -1);
-  }
+  return root;
 }
