@@ -190,7 +190,9 @@ export class App {
     this.highlight.set(this.reader.texts);
     if (view.q !== this.matchCounts.filter) this.matchCounts.search(view.q, this.reader.matches);
     else if (view.x !== before.x) this.showMatches();
-    this.showControls(view);
+    const filter = byId("filter");
+    if (filter.value !== view.q) filter.value = view.q;
+    for (const name of ["deltas", "tools"]) byId(name).setAttribute("aria-pressed", view[name]);
     const isPaneChanged = ["findings", "diff", "verdicts", "resume", "x"].some((name) => view[name] !== before[name]);
     if (isPaneChanged || !this.isPaneShown) this.showPane(view);
     this.isPaneShown = true;
@@ -224,14 +226,6 @@ export class App {
     this.detail.forget();
     this.reader.timeline = null;
     this.showView(this.view, this.view);
-  }
-
-  showControls(view) {
-    const filter = byId("filter");
-    if (filter.value !== view.q) filter.value = view.q;
-    byId("deltas").setAttribute("aria-pressed", view.deltas);
-    byId("tools").setAttribute("aria-pressed", view.tools);
-    this.showBusy();
   }
 
   /** Show times in another way. */

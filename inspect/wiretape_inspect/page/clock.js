@@ -14,7 +14,9 @@ export function setClock(changes) {
 /** The time, in nanoseconds since the recording began, at which the shown time is zero. */
 export function originOfTimes() {
   if (clock.mode === "exchange") return clock.exchangeNs;
-  return clock.mode === "recording" ? 0 : -(wallMs(0) % DAY_MS) * 1e6;
+  if (clock.mode === "recording") return 0;
+  const offsetMs = clock.mode === "local" ? new Date(clock.startedMs).getTimezoneOffset() * 60000 : 0;
+  return -((clock.startedMs - offsetMs) % DAY_MS) * 1e6;
 }
 
 /** A time of the recording, with `digits` digits of a second. */
@@ -29,9 +31,4 @@ export function clockTime(nanoseconds, digits = 3) {
   const seconds = Math.floor(ticks / unit);
   const parts = [Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60, seconds % 60].map((part) => String(part).padStart(2, "0"));
   return digits ? `${parts.join(":")}.${String(ticks % unit).padStart(digits, "0")}` : parts.join(":");
-}
-
-function wallMs(nanoseconds) {
-  const utc = clock.startedMs + nanoseconds / 1e6;
-  return clock.mode === "local" ? utc - new Date(utc).getTimezoneOffset() * 60000 : utc;
 }

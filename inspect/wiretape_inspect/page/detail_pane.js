@@ -22,14 +22,11 @@ const MOST_LISTED = 200;
 export class DetailPane {
   constructor(app) {
     Object.assign(this, { app, loaded: null, shown: null });
-    this.buttons = TABS.map((tab) => this.button(tab));
+    const properties = { type: "button", role: "tab", "aria-controls": "panel", class: "tab" };
+    const button = (tab) => element("button", { ...properties, id: `tab-${tab}`, text: TAB_LABELS[tab], onclick: () => app.go({ tab }) });
+    this.buttons = TABS.map(button);
     byId("tabs").replaceChildren(...this.buttons);
     byId("tabs").addEventListener("keydown", (event) => this.pressKey(event));
-  }
-
-  button(tab) {
-    const properties = { type: "button", role: "tab", id: `tab-${tab}`, "aria-controls": "panel", class: "tab" };
-    return element("button", { ...properties, text: TAB_LABELS[tab], onclick: () => this.app.go({ tab }) });
   }
 
   pressKey(event) {

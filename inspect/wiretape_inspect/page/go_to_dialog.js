@@ -3,6 +3,7 @@
 import { closeDialog, openDialog } from "./dialogs.js";
 import { element, setText } from "./dom.js";
 import { shorten } from "./format.js";
+import { lastEvent } from "./timeline.js";
 
 export function showGoToDialog(app) {
   const input = element("input", { type: "text", id: "place", spellcheck: false, autocomplete: "off", placeholder: "41, #57, 2:57 or evt_…", "aria-describedby": "place-error" });
@@ -30,24 +31,13 @@ function findPlace({ recording, timeline, view }, text) {
   if (location && recording.exchanges.some((head) => head.exchange === Number(location[1]))) {
     return { exchange: Number(location[1]), event: Number(location[2]) };
   }
-  const allRows = timeline ? timeline.rows : [];
-  const number = /^#(\d{1,12})$/.exec(text);
-  if (number) {
-    const event = Number(number[1]);
-    return hasEvent(event) ? { exchange: view.x, event } : { problem: missing(`event ${event}`) };
-  }
-  const rows = allRows.filter((row) => row.row === "event");
+  if (!timeline) return { problem: "This recording has no exchanges yet." };
+  const rows = timeline.rows.filter((row) => row.row === "event");
   const found = rows.find((row) => row.id === text) || rows.find((row) => row.sequence !== null && String(row.sequence) === text);
   if (found) return { exchange: view.x, event: found.event };
-  if (/^\d{1,12}$/.test(text) && hasEvent(Number(text))) return { exchange: view.x, event: Number(text) };
-  return { problem: missing(/^-?\d+$/.test(text) ? `sequence or event ${text}` : `id ${shorten(text, 60)}`) };
-
-  function hasEvent(event) {
-    return allRows.some((row) => row.event <= event && event <= (row.last_event ?? row.event));
-  }
-
-  function missing(name) {
-    if (!timeline) return "This recording has no exchanges yet.";
-    return `Exchange ${view.x} has no ${name}${timeline.done ? "" : " among the rows loaded so far"}.`;
-  }
+  const number = /^#?(\d{1,12})$/.exec(text);
+  const event = number && Number(number[1]);
+  if (number && timeline.rows.some((row) => row.event <= event && event <= lastEvent(row))) return { exchange: view.x, event };
+  const name = number && text.startsWith("#") ? `event ${event}` : /^-?\d+$/.test(text) ? `sequence or event ${text}` : `id ${shorten(text, 60)}`;
+  return { problem: `Exchange ${view.x} has no ${name}${timeline.done ? "" : " among the rows loaded so far"}.` };
 }

@@ -40,7 +40,8 @@ export class LiveUpdates {
     });
     on("exchange", (head) => this.updateExchange(head));
     on("finding", ({ finding, rule }) => this.addFinding(finding, rule));
-    on("findings-replaced", () => this.dropFindings());
+    // The recorder replaces all findings; those that hold now follow.
+    on("findings-replaced", () => { this.app.recording.findings.length = 0; this.showFindings(this.app.head); });
     on("rows", (update) => this.updateRows(update));
     on("closed", (update) => this.close(update));
     stream.addEventListener("error", () => setText(byId("live"), stream.readyState === 2 ? "disconnected" : "reconnecting"));
@@ -86,12 +87,6 @@ export class LiveUpdates {
     if (!isKnown) recording.findings.push(found);
     if (rule) recording.rules[found.code] = rule;
     this.showFindings(!isKnown && app.head && found.exchange === app.head.exchange);
-  }
-
-  /** The recorder replaces all findings; those that hold now follow. */
-  dropFindings() {
-    this.app.recording.findings.length = 0;
-    this.showFindings(this.app.head);
   }
 
   /** Show findings that have changed; `isHere` if they change rows that are already shown: the exchange is read again. */

@@ -172,7 +172,7 @@ export class Playhead {
 
   /** The selected event; announces that there is none. */
   selectedEvent() {
-    const { row } = this.app.selection;
+    const row = this.app.selection.item?.row;
     if (row && row.row === "event") return row;
     announce("Select an event first.");
     return null;

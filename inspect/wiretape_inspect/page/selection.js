@@ -13,11 +13,6 @@ export class Selection {
     this.finding = null; // a finding without an event, whose row is still to be found
   }
 
-  /** The row of the selected item; null if nothing is selected. */
-  get row() {
-    return this.item ? this.item.row : null;
-  }
-
   /** Select the item that the view names, and show its details. */
   update() {
     const { app } = this;
@@ -46,7 +41,8 @@ export class Selection {
     const hidden = this.item ? null : this.hiddenItem();
     if (!this.item && !hidden && e !== null) this.reportMissing(e);
     if (!app.paneList) app.detail.show(this.item, hidden);
-    app.strip.setLines({ cursor: this.item ? this.timeOf(this.item) : null });
+    const row = this.item && (timeline.single.get(this.item.event) || this.item.row);
+    app.strip.setLines({ cursor: row ? row.time_ns : null });
   }
 
   isSelected(item) {
@@ -60,11 +56,6 @@ export class Selection {
   opensRun({ kind, row }, event) {
     if (!this.opens || event === null || kind !== "row" || row.row !== "deltas" || this.app.timeline.isOpen(row)) return false;
     return this.opens === "runs" || event !== row.event;
-  }
-
-  timeOf(item) {
-    const single = item.kind === "delta" ? this.app.timeline.single.get(item.event) : null;
-    return (single || item.row).time_ns;
   }
 
   /** The selected item if the filter hides it. */

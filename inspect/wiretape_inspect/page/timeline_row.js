@@ -15,6 +15,8 @@ export const ROW_COLUMNS = [
   ["n", "event"], ["seq", "seq"], ["time", "time"], ["gap", "gap"], ["type", "type"], ["id", "id"], ["what", "content"], ["marks", ""],
 ];
 const TEXT_LONGEST = 400;
+/** The parts of the content: what is unusual, the text, the size of a run, and the key of an entity inside another one. */
+const WHAT = ["note", "text", "tag", "call"];
 /** A list at most so many pixels wide has no ids, or abbreviates them: as in page.css. */
 const [WITHOUT_IDS, SHORT_IDS] = [960, 1040];
 
@@ -26,19 +28,13 @@ export function fillRow(cells, item, node, timeline, width) {
   if (isNarrow) texts.call = "";
   else if (texts.more) texts.tag = `${texts.tag} · ${texts.more}`;
   for (const name of ["n", "seq", "time", "gap", "type", "id"]) setText(cells[name], texts[name] || "");
-  fillWhat(cells.what, texts);
+  if (!cells.what.firstChild) cells.what.append(...WHAT.map((name) => element("span", { class: name })));
+  WHAT.forEach((name, at) => setText(cells.what.children[at], texts[name] || ""));
   fillMarks(cells.marks, findingsOf(item, timeline), isNarrow ? 1 : 2);
   const late = texts.late ? " late" : "";
   setClass(node, `row ${texts.kind}${late}${item.within || item.kind === "delta" ? " within" : ""}`);
   if (texts.open === undefined) node.removeAttribute("aria-expanded");
   else node.setAttribute("aria-expanded", texts.open);
-}
-
-/** `note` (what is unusual), the text, `tag` (the size of a run) and `call` (the key of an entity inside another one). */
-function fillWhat(cell, texts) {
-  const names = ["note", "text", "tag", "call"];
-  if (!cell.firstChild) cell.append(...names.map((name) => element("span", { class: name })));
-  names.forEach((name, at) => setText(cell.children[at], texts[name] || ""));
 }
 
 /** Show up to `most` codes and the severity of findings in a cell, or with `most` 0 only their number. */
@@ -63,27 +59,19 @@ function rowTexts(item, timeline) {
   if (item.kind === "call") return callTexts(item, timeline);
   if (item.kind === "side") return sideTexts(item);
   const { row } = item;
-  switch (row.row) {
-    case "event":
-      return eventTexts(row, timeline.head);
-    case "deltas":
-      return runTexts(row, timeline);
-    case "pause":
-      return pauseTexts(row);
-    case "end":
-      return endTexts(row, timeline);
-    case "cut":
-      return otherTexts("cut", row, `${formatSize(row.end - row.start)} of an unfinished event`, row.preview);
-    case "oversized":
-      return otherTexts("large", row, `event of ${formatSize(row.end - row.start)}, too large to be parsed`, row.preview);
-    case "lost":
-      return otherTexts("lost", row, `${formatSize(row.count)} not recorded`, row.why);
-    case "omitted":
-      return { kind: "pause short", n: "…", type: `╌╌ ${formatCount(row.last - row.first + 1, "event")} omitted ╌╌` };
-    default:
-      return { kind: "odd", type: printable(row.row), text: "" };
-  }
+  return Object.hasOwn(ROW_TEXTS, row.row) ? ROW_TEXTS[row.row](row, timeline) : { kind: "odd", type: printable(row.row) };
 }
+
+const ROW_TEXTS = {
+  event: (row, { head }) => eventTexts(row, head),
+  deltas: runTexts,
+  pause: pauseTexts,
+  end: endTexts,
+  cut: (row) => otherTexts("cut", row, `${formatSize(row.end - row.start)} of an unfinished event`, row.preview),
+  oversized: (row) => otherTexts("large", row, `event of ${formatSize(row.end - row.start)}, too large to be parsed`, row.preview),
+  lost: (row) => otherTexts("lost", row, `${formatSize(row.count)} not recorded`, row.why),
+  omitted: (row) => ({ kind: "pause short", n: "…", type: `╌╌ ${formatCount(row.last - row.first + 1, "event")} omitted ╌╌` }),
+};
 
 function timesOf(row) {
   const late = row.gap_ns >= 1e9;

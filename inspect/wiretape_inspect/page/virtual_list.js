@@ -22,7 +22,8 @@ export class VirtualList {
     this.space = element("div", { class: "list-space", role: "presentation" }, this.window);
     this.scroller = element("div", { class: "list-scroller", tabIndex: -1, role: "presentation" }, this.space);
     this.root = element("div", { class: `list ${host.id}-list`, role: "grid", tabIndex: 0, "aria-label": label });
-    if (columns.some(([, text]) => text)) this.root.append(this.head());
+    this.titles = columns.map(([name, text]) => this.title(name, text));
+    if (columns.some(([, text]) => text)) this.root.append(element("div", { class: "list-head row", role: "row" }, ...this.titles));
     this.root.append(this.scroller);
     host.append(this.root);
     this.draw = onNextFrame(() => this.drawNow());
@@ -31,11 +32,6 @@ export class VirtualList {
     this.rows.addEventListener("click", (event) => this.click(event, this.chosen));
     this.rows.addEventListener("dblclick", (event) => this.click(event, this.opened));
     new ResizeObserver(() => this.resized()).observe(this.scroller);
-  }
-
-  head() {
-    this.titles = this.columns.map(([name, text]) => this.title(name, text));
-    return element("div", { class: "list-head row", role: "row" }, ...this.titles);
   }
 
   /** The head of a column, with a grip that changes its width. */
@@ -121,14 +117,9 @@ export class VirtualList {
     this.drawNow();
   }
 
-  /** The index of the first visible row. */
-  get first() {
-    return Math.max(0, Math.floor(this.offset / this.height));
-  }
-
   drawNow() {
     const offset = this.offset;
-    const first = Math.min(this.first, Math.max(0, this.items.length - 1));
+    const first = Math.max(0, Math.min(Math.floor(offset / this.height), this.items.length - 1));
     const number = Math.min(Math.ceil(this.viewHeight / this.height) + 1, this.items.length - first);
     while (this.slots.length < number) this.slots.push(this.slot());
     this.rows.style.transform = `translateY(${Math.round(first * this.height - offset)}px)`;
@@ -137,8 +128,13 @@ export class VirtualList {
       const index = first + at;
       slot.node.hidden = at >= number;
       if (at >= number) { slot.index = -1; return; }
-      this.fillSlot(slot, index);
-      if (index === this.selected) active = slot.node.id;
+      const chosen = index === this.selected;
+      if (chosen) active = slot.node.id;
+      slot.index = index;
+      slot.node.setAttribute("aria-selected", chosen);
+      slot.node.setAttribute("aria-rowindex", index + 2);
+      this.fill(slot.cells, this.items[index], slot.node, index);
+      slot.node.classList.toggle("chosen", chosen);
     });
     if (active) this.root.setAttribute("aria-activedescendant", active);
     else this.root.removeAttribute("aria-activedescendant");
@@ -152,15 +148,6 @@ export class VirtualList {
     node.style.height = `${this.height}px`;
     this.rows.append(node);
     return { node, cells, index: -1 };
-  }
-
-  fillSlot(slot, index) {
-    const chosen = index === this.selected;
-    slot.index = index;
-    slot.node.setAttribute("aria-selected", chosen);
-    slot.node.setAttribute("aria-rowindex", index + 2);
-    this.fill(slot.cells, this.items[index], slot.node, index);
-    slot.node.classList.toggle("chosen", chosen);
   }
 
   /** Select an item, and scroll to it. */
