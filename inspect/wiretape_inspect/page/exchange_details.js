@@ -40,6 +40,7 @@ export function showStream(panel, app, tab) {
   panel.append(element("h3", { text: found.length ? "Findings" : "No findings" }));
   const place = (one) => (one.event === null ? "" : ` event ${one.event}`);
   panel.append(findingList(found.slice(0, MOST_FINDINGS), place, (one) => navigation.goFinding(one)));
+  const key = (text) => element("kbd", { text });
   panel.append(element(
     "p", { class: "empty" }, key("j"), " and ", key("k"), " move between events, ", key("n"),
     " jumps to the next finding, ", key("l"), " to the longest silence of the recording, ", key("?"), " lists all keys.",
@@ -56,10 +57,6 @@ function longestSilence({ reader, timeline, navigation }) {
   const [since, until] = silences.reduce((a, b) => (b[1] - b[0] > a[1] - a[0] ? b : a));
   const text = `${formatDuration(until - since)}, from ${clockTime(since)} to ${clockTime(until)}`;
   return element("button", { type: "button", class: "link", text, onclick: () => navigation.goTime((since + until) / 2) });
-}
-
-function key(name) {
-  return element("kbd", { text: name });
 }
 
 /** An exchange that is not a stream: its request and its response. */

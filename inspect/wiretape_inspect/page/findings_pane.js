@@ -57,7 +57,7 @@ export class FindingsPane {
       return options.length > 2 || (options.length && value) ? select : null;
     };
     const selects = Object.entries(FILTERS).map(([name, all]) => {
-      const known = [...new Set(findings.map((found) => found[name]))].sort((a, b) => orderOf(name, a) - orderOf(name, b) || (a < b ? -1 : 1));
+      const known = [...new Set(findings.map((found) => found[name]))].sort((a, b) => SEVERITIES.indexOf(a) - SEVERITIES.indexOf(b) || (a < b ? -1 : 1));
       const others = findings.filter((found) => isChosen(found, { ...this.chosen, [name]: "" }));
       const count = (one) => formatNumber(others.filter((found) => found[name] === one).length);
       const options = [["", all], ...known.map((one) => [one, `${printable(one)} (${count(one)})`])];
@@ -161,9 +161,4 @@ export class FindingsPane {
 
 function isChosen(found, { code, severity, side }) {
   return (!code || found.code === code) && (!severity || found.severity === severity) && (!side || found.side === side);
-}
-
-/** Severities are sorted by weight, other values by name. */
-function orderOf(name, value) {
-  return name === "severity" ? SEVERITIES.indexOf(value) : 0;
 }

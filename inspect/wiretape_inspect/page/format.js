@@ -45,6 +45,11 @@ export function shorten(text, longest) {
   return safe.length <= longest ? safe : `${cutText(safe, longest)}…`;
 }
 
+/** A text in quotes, as in JSON and in filters. */
+export function quoted(text) {
+  return `"${text.replace(/[\\"]/g, "\\$&")}"`;
+}
+
 /** Abbreviate an id to its beginning and its end, as in the terminal: `evt_400…7783e9`. */
 export function abbreviateId(id, [begin, end] = [7, 6]) {
   return id.length > begin + end + 1 ? `${id.slice(0, begin)}…${id.slice(-end)}` : id;

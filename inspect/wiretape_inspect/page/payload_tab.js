@@ -1,7 +1,7 @@
 // The payload tab: JSON as a tree that can be folded, other data as text.  Large data is shown in parts.
 
 import { element, factList } from "./dom.js";
-import { cutText, formatCount, formatNumber, formatSize, printable, printableLines, shorten } from "./format.js";
+import { cutText, formatCount, formatNumber, formatSize, printable, printableLines, quoted, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
 import { copyText, orShowError } from "./notices.js";
 
@@ -115,16 +115,11 @@ function jsonLeaf(node) {
     return element("span", { class: known ? "json-word" : "json-number", text: shorten(node.text, 400) });
   }
   const { text } = node;
-  const value = element("span", { class: "json-string", text: quoted(text.length > SHORT_STRING ? cutText(text, SHORT_STRING) : text) });
+  const value = element("span", { class: "json-string", text: printable(quoted(text.length > SHORT_STRING ? cutText(text, SHORT_STRING) : text)) });
   if (text.length <= SHORT_STRING) return value;
   const box = element("span", null, value, element("span", { class: "dim", text: "… " }));
   const button = element("button", { type: "button", class: "plain fold-more", text: `all ${formatNumber(text.length)} characters` });
   button.addEventListener("click", () => box.replaceChildren(longText(text, "json-string json-long")));
   box.append(button);
   return box;
-}
-
-/** A string in quotes, printable. */
-function quoted(text) {
-  return `"${printable(text.replace(/[\\"]/g, "\\$&"))}"`;
 }

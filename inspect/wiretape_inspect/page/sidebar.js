@@ -2,7 +2,7 @@
 
 import { byId, element, onNextFrame, setClass, setText, showOptions } from "./dom.js";
 import { endOfId, isCutOff, shortPath, statusClass } from "./exchange_heads.js";
-import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
+import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, quoted, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
 import { allVocabularies, channelOf, labelOf } from "./vocabulary.js";
@@ -196,11 +196,6 @@ export class Sidebar {
     setText(cells.channel, shorten(endOfId(channelOf(head) || ""), 60));
     fillMarks(cells.marks, this.findingsOf(head), isNarrow ? 0 : 1);
   }
-}
-
-/** A text as a condition of a filter. */
-function quoted(text) {
-  return `"${text.replace(/[\\"]/g, "\\$&")}"`;
 }
 
 function durationOf(head) {
