@@ -30,6 +30,7 @@ import { VirtualList } from "./virtual_list.js";
 import { allVocabularies, labelOf, useVocabularies } from "./vocabulary.js";
 
 const OVERVIEW_INTERVAL_MS = 1000;
+const LONG_STREAM = 2000; // events
 const [WIDE_PAGE, BESIDE] = [1600, 1040]; // pixels of a page with the details beside the timeline, and of room for both
 
 export class App {
@@ -314,7 +315,8 @@ export class App {
     this.showEmptyText();
     if (!this.head && !view.findings) this.detail.show(null);
     if (!timeline) return;
-    if (reader.overview) this.strip.show(reader.overview, timeline);
+    // The overview of a very long stream takes a while; until then, the strip shows no silences and no entities.
+    if (reader.overview || timeline.events > LONG_STREAM) this.strip.show(reader.overview, timeline);
     if (!this.selection.item) this.selection.update();
     if (this.next) this.showPlayhead();
     this.showBusy();

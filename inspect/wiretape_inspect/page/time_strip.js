@@ -84,7 +84,7 @@ export class TimeStrip {
   showExchanges(exchanges, head) {
     const isOpened = head && (!this.head || this.head.exchange !== head.exchange);
     Object.assign(this, { exchanges, head: head || null });
-    if (isOpened) this.overview = null;
+    if (isOpened) this.overview = this.timeline = null;
     this.setAxis();
     if (isOpened && this.isHidden !== true) this.reveal();
     this.draw();
@@ -145,7 +145,7 @@ export class TimeStrip {
   }
 
   get isStrip() {
-    return Boolean(this.head && this.head.stream && this.overview && this.timeline && this.overview.exchange === this.head.exchange);
+    return Boolean(this.head && this.head.stream && this.timeline && this.timeline.head.exchange === this.head.exchange);
   }
 
   drawNow() {
@@ -162,7 +162,7 @@ export class TimeStrip {
     this.line = svg("line", { class: "cursor", y1: 0, y2: this.tall });
     this.playLine = svg("line", { class: "play-cursor", y1: 0, y2: this.tall });
     if (isStrip) {
-      this.svg.setAttribute("aria-label", this.description());
+      this.svg.setAttribute("aria-label", this.overview ? this.description() : "Time");
       this.densityBox = svg("g", {}, ...this.density());
       this.svg.replaceChildren(...this.folds(), this.densityBox, ...bars, ...this.marks(), this.playLine, this.line);
     } else this.svg.replaceChildren();
@@ -298,9 +298,10 @@ export class TimeStrip {
 
   /** The entities, each in a free lane: those that are in no other one first. */
   bars() {
-    const { exchange, began_ns: began, ended_ns: ended, entities } = this.overview;
     const parts = [];
     this.lanes = 0;
+    if (!this.overview) return parts;
+    const { exchange, began_ns: began, ended_ns: ended, entities } = this.overview;
     for (const { name, within } of vocabularyOf(this.head).entities) {
       const [top, free] = [this.lanes, new Array(STRIP.lanes).fill(-Infinity)];
       for (const span of entities[name]?.spans || []) {
@@ -337,7 +338,7 @@ export class TimeStrip {
     const places = new Map();
     for (const row of this.timeline.rows) {
       if (!row.findings || !row.findings.length) continue;
-      const time = row.row === "pause" ? row.until_ns : row.time_ns === null ? this.overview.ended_ns : row.time_ns;
+      const time = row.row === "pause" ? row.until_ns : row.time_ns ?? this.overview?.ended_ns ?? this.axis.ended;
       const x = Math.round(this.place(time) / 3) * 3;
       places.set(x, [...(places.get(x) || []), ...row.findings].slice(0, 20));
     }
