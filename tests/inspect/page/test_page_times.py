@@ -178,6 +178,13 @@ async def test_axis_folds_idle_times_and_keeps_the_order(javascript):
     assert quiet < second
 
 
+async def test_strip_states_no_duration_of_a_run_that_began_earlier(reading, tape, message):
+    events = (("message.started", 1), ("run.completed", 400))
+    tape.exchange(chunks=[(n, message(name, id=f"e{n}", sequence=n, run_id="r1")) for name, n in events])
+    async with reading(tape.close(), "#x=1") as shown:
+        await expect(shown.page.locator("#strip .span-text")).to_have_text("run · began earlier")
+
+
 async def test_strip_names_entities_shows_failures_and_marks_findings_at_their_place(debugging, tape, message):
     keys = {"run_id": "r1"}
     call = {"tool_call_id": "t1", "name": "look_up", "input": {"of": "library"}}
