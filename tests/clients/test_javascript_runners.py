@@ -31,18 +31,27 @@ const response = await responding;
 console.log(response.status);
 await replay.stop();
 """
+HOLD = """
+import { startReplay } from "./replay.mjs";
+const replay = await startReplay("run.tape");
+const { fault } = await replay.control("fault", { fault: { do: "hold", after: { type: "*.delta" } } });
+const headers = { Authorization: "Bearer key" };
+await fetch(`${replay.url}/v1/sessions/ses_1/runs/run_1/cancel`, { method: "POST", headers });
+await replay.control("wait", { until: "held", fault, timeout_s: 0 }).catch((error) => console.log(error.message));
+await replay.stop().catch((error) => console.log(error.message));
+"""
 
 
 @pytest.fixture
 def run(tmp_path):
     (replay,) = re.findall(r"^```js\n// replay.mjs\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     (tmp_path / "replay.mjs").write_text(replay, "utf-8")
-    (tmp_path / "test.mjs").write_text(TEST, "utf-8")
     (tmp_path / "run.tape").write_text(TAPE, "utf-8")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     node = [find_program("node"), "test.mjs"]
 
-    def _run(*arguments, cassette=()):
+    def _run(*arguments, cassette=(), script=TEST):
+        (tmp_path / "test.mjs").write_text(script, "utf-8")
         return subprocess.run(
             [*cassette, *(["--"] if cassette else []), *node, *arguments],
             cwd=tmp_path,
@@ -61,7 +70,17 @@ def run(tmp_path):
 def test_the_replay_judges_the_client(run, key, status, response):
     done = run(key)
     assert (done.returncode, done.stdout) == (status, f"{response}\n"), done.stderr
-    assert ("The client broke a rule: the lines above name it." in done.stderr) == bool(status)
+    assert ("The replay failed the client: the lines above say why." in done.stderr) == bool(status)
+
+
+@pytest.mark.timeout(300)
+def test_a_hold_that_never_matches_fails(run):
+    done = run(script=HOLD)
+    assert done.stdout.splitlines() == [
+        "The replay was not held in time.",
+        "The replay failed the client: the lines above say why.",
+    ], done.stderr
+    assert "Faults that never matched: hold-1." in done.stderr
 
 
 @pytest.mark.timeout(300)
