@@ -118,13 +118,18 @@ def test_a_changed_request_fails_and_names_the_command_that_records_it(project, 
     assert len(targets(project.path / "tapes/test_it/test_a.tape")) == 1
 
 
-def test_a_missing_tape_fails_in_one_sentence_if_nothing_is_recorded(project, service):
+def test_a_missing_tape_fails_in_one_sentence_if_nothing_is_recorded(project, service, monkeypatch):
     result = project.run(module(service, "a"), "--wiretape-record=none")
     result.assert_outcomes(errors=1)
     tape = project.path / "tapes/test_it/test_a.tape"
     command = "pytest --wiretape-record=once test_it.py::test_a"
     result.stdout.fnmatch_lines([f"There is no tape {tape}: record it with `{command}`."])
     assert not tape.parent.exists()
+    folder = project.path / "sub"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    result = project.pytest("--wiretape-record=none", "..")
+    result.stdout.fnmatch_lines([f"*: record it with `{command.replace('test_it', '../test_it')}`."])
 
 
 def test_a_test_that_fails_writes_no_tape_and_names_what_was_recorded(project, service):

@@ -187,9 +187,15 @@ def _create_group(item: pytest.Item, folder: Path) -> "ServerGroup":
         stash[_CONFIG],
         lambda path: _find_file(item, path),
         lambda path: _find_file(item, path, is_tape=True),
-        command=lambda mode: f"pytest --wiretape-record={mode} {shlex.quote(item.nodeid)}",
+        command=lambda mode: f"pytest --wiretape-record={mode} {shlex.quote(_argument_for(item))}",
         since_ns=stash[_BEGAN_NS],
     )
+
+
+def _argument_for(item: pytest.Item) -> str:
+    """The argument that selects a test, from the folder in which pytest was started."""
+    _, separator, name = item.nodeid.partition("::")
+    return os.path.relpath(item.path, item.config.invocation_params.dir) + separator + name
 
 
 def _merge_markers(
