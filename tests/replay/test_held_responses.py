@@ -182,7 +182,7 @@ ERRORS = {
     "a misspelt key": ({"aftr": {}}, 'fault: aftr: unknown key where do = "hold"; did you mean after?'),
     "a misspelt selector": ({"after": {"nht": 2}}, "fault: after.nht: unknown key; did you mean nth?"),
     "an impossible number": ({"after": {"nth": 0}}, "fault: after.nth: expected a whole number of at least 1, got 0."),
-    "an unknown action": ({"do": "hld"}, "fault: do: expected one of *; did you mean hold?"),
+    "another action": ({"do": "drop"}, "hold() only holds: add any other fault with control.add_fault()."),
     "a name twice": ({"name": "held"}, "There is a fault held already: choose another name."),
 }
 
@@ -231,7 +231,9 @@ def test_what_is_done_after_the_only_response_went_on_is_an_error(replay, ask):
         held.release()
         client.read_to(END)
         for do in (held.cut, held.wait):
-            with pytest.raises(InputError, match=f"The fault {held.name} holds no response any more"):
+            with pytest.raises(
+                InputError, match=f"The fault {held.name} holds no response any more: it went on, or its client left."
+            ):
                 do()
     with pytest.raises(TimeoutError, match="No response was held after 0 s"):
         replay.control.wait_held(timeout_s=0)
@@ -340,10 +342,19 @@ def test_a_single_event_is_a_stream():
         assert httpx.get(service.url).text == "data: one\n\n"
 
 
-def test_a_hold_that_never_matches_fails_the_test():
-    missed = pytest.raises(ClientError, match="The fault hold-1 never matched")
-    with missed, serve_stream(["data: one"]) as service, service.hold(after={"event": 2}):
-        assert httpx.get(service.url).text == "data: one\n\n"
+@pytest.mark.parametrize("mode", ["channel", "verbatim"])
+def test_a_hold_that_never_matches_fails_the_test_and_names_the_types_that_occurred(mode):
+    events = ["event: ping\ndata: {}", "data: one", "event: ping\ndata: {}"]
+    missed = pytest.raises(ClientError, match=r"The fault hold-1 never matched\.\nEvents had the types ping, message\.")
+    with missed, serve_stream(events, mode=mode) as service, service.hold(after={"type": "*.delta"}):
+        assert "data: one" in httpx.get(service.url).text
+    with (
+        pytest.raises(ClientError) as missed,
+        serve_stream(events, mode=mode) as service,
+        service.hold(after={"event": 4}),
+    ):
+        httpx.get(service.url)
+    assert "Events had" not in str(missed.value)
 
 
 def test_virtual_time_passes_while_a_stream_of_the_stand_in_is_held():

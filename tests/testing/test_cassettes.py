@@ -142,6 +142,16 @@ def test_a_test_that_fails_writes_no_tape_and_names_what_was_recorded(project, s
     assert (targets(tape), kept.exists()) == (["/v1/chat"], False)
 
 
+def test_a_hold_of_a_response_that_is_recorded_says_to_record_first(project, service):
+    body = "with wiretape.hold(after={{'event': 1}}): chat(wiretape.url, '{0}')"
+    result = project.run(module(service, "a", body=body))
+    result.assert_outcomes(failed=1)
+    reason = (
+        "1 response was forwarded, and faults at events apply only to replayed ones: record first without the fault."
+    )
+    result.stdout.fnmatch_lines(["The fault hold-1 never matched.", reason])
+
+
 @pytest.mark.parametrize("mode", ["once", "all"])
 def test_tests_that_share_a_tape_add_to_it_in_one_run(project, service, mode):
     shared = module(service, "a", "b", tape="'tapes/shared.tape', ")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import asdict
 from enum import StrEnum
-from functools import partial, wraps
+from functools import wraps
 from typing import Annotated, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from msgspec import Meta
@@ -472,6 +472,8 @@ class PlayheadControl:
     @contextmanager
     def hold(self, **fault: Any) -> "Iterator[StreamHold]":
         """Hold the response that a fault selects, `hold(after={"type": "message.*"})`, during the block."""
+        if fault.get("do", "hold") != "hold":
+            raise InputError("hold() only holds: add any other fault with control.add_fault().")
         name = self.add_fault({"do": "hold"} | fault)
         try:
             yield StreamHold(self, name)
@@ -551,11 +553,27 @@ class StreamHold:
     def __init__(self, control: PlayheadControl, name: str) -> None:
         self.name = name
         """The name of the fault."""
-        self.release = partial(control.release, fault=name)
-        self.send = partial(control.send, fault=name)
-        self.cut = partial(control.cut, fault=name)
-        self.wait = partial(control.wait_held, name)
-        self.async_wait = partial(control.async_wait_held, name)
+        self._control = control
+
+    def release(self) -> None:
+        """Let the response go on."""
+        self._control.release(fault=self.name)
+
+    def send(self, event: str | dict[str, Any]) -> None:
+        """Send an event, as its lines or as the element of a tape."""
+        self._control.send(event, fault=self.name)
+
+    def cut(self, how: Cut | str = Cut.DROP) -> None:
+        """Close the connection, cleanly (drop) or not (reset)."""
+        self._control.cut(how, fault=self.name)
+
+    def wait(self, timeout_s: float = DEFAULT_WAIT_S) -> None:
+        """Wait until the server holds a response.  Raises TimeoutError if that does not happen in time."""
+        self._control.wait_held(self.name, timeout_s=timeout_s)
+
+    async def async_wait(self, timeout_s: float = DEFAULT_WAIT_S) -> None:
+        """Do the same as `wait`, in a coroutine."""
+        await self._control.async_wait_held(self.name, timeout_s=timeout_s)
 
 
 def tape_element(event: object) -> object:

@@ -176,7 +176,7 @@ class FaultActions:
         if not isinstance(fault, Hold):
             raise InputError(f"The fault {name} does not hold responses.")
         if fault.times is not None and self._times_held[name] >= fault.times:
-            raise InputError(f"The fault {name} holds no response any more.")
+            raise InputError(f"The fault {name} holds no response any more: it went on, or its client left.")
         return fault
 
     def _proceed(self, held: HeldResponse, step: HeldStep) -> None:

@@ -63,6 +63,8 @@ from wiretape_replay.faults.frame_damage import (
 from wiretape_replay.http_server.http_messages import HttpRequest, HttpResponse
 from wiretape_replay.replayed_contracts import ReplayedContracts
 
+_MOST_TYPES = 10
+
 
 class FaultCounter:
     """Counts the faults of one server."""
@@ -167,6 +169,8 @@ class StreamFaults:
             yield SendBytes(entry.data)
             return
         self._number += 1
+        if entry.type and len(self._schedule.event_types) < _MOST_TYPES:
+            self._schedule.event_types[entry.type] = None
         faults = [fault for fault, selector in self._selectors if selector.selects(entry, self._number)]
         for fault in self._ready(faults, Position.BEFORE):
             yield from self._insert(fault, entry)
@@ -290,6 +294,8 @@ class FaultSchedule:
         """Those of the script, and those that were added, in this order."""
         self.version = 0
         """Counts the changes of `active`."""
+        self.event_types: dict[str, None] = {}
+        """The first types of the events that faults could apply to, in order."""
         self._script = script
         self._all = {fault.name: fault for fault in script.faults}
         """Also those that were removed."""
@@ -348,7 +354,14 @@ class FaultSchedule:
         yield f"Faults injected: {', '.join(counts)}."
         if self.unused:
             names = (shorten(name, 60) for name in self.unused)
-            yield f"Faults that never matched: {', '.join(names)}."
+            yield f"Faults that never matched: {', '.join(names)}. {self.event_types_hint()}".rstrip()
+
+    def event_types_hint(self) -> str:
+        """A sentence with the types of the events, if a fault that never matched selects types; empty otherwise."""
+        selecting = [each for name in self.unused if (each := self._all[name].events) is not None and each.type]
+        if not selecting or not self.event_types:
+            return ""
+        return f"Events had the types {', '.join(map(_short, self.event_types))}."
 
     def rewind(self) -> None:
         """Start over, without the faults that were added, so that the same happens again."""

@@ -242,6 +242,7 @@ class CheckedServer:
         lines += [_CHECKS_FAILED.format(printable(failed))] if failed else []
         # The report has a line about inconclusive rules.
         lines += ["", *report] if report else inconclusive_lines(inconclusive, self._collector.catalogue)
+        lines += self._explain_unused_faults() if unused_faults else []
         return "\n".join([*lines, *_list_misses(misses, self.cassette), recording])
 
     def summary(self) -> Iterator[str]:
@@ -257,6 +258,14 @@ class CheckedServer:
         if len(self.lines) > _MOST_LINES:
             yield f"… {len(self.lines) - _MOST_LINES:,} lines before"
         yield from self.lines[-_MOST_LINES:]
+
+    def _explain_unused_faults(self) -> Iterator[str]:
+        if hint := self._server.faults.event_types_hint():
+            yield hint
+        if self.cassette is not None and self.cassette.recorded:
+            count = self.cassette.recorded
+            forwarded = f"{count_of(count, 'response')} {'was' if count == 1 else 'were'} forwarded"
+            yield f"{forwarded}, and faults at events apply only to replayed ones: record first without the fault."
 
     def keep_recording(self) -> str:
         """Record the traffic, and return a line that names the recording, and what a cassette recorded."""
