@@ -109,7 +109,8 @@ class Vocabulary:
             "channel": self.channel,
             "cursor": {"place": self.cursor_place, "name": self.cursor_name},
             "entities": [
-                {"name": each.name, "short": each.short, "within": each.within, "closes": each.closes.patterns}
+                {"name": each.name, "short": each.short, "within": each.within}
+                | {"opens": each.opens.patterns, "closes": each.closes.patterns}
                 for each in self.entities.values()
             ],
             "failures": sorted(self.failures),

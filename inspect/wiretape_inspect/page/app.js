@@ -80,6 +80,7 @@ export class App {
     setClock({ startedMs: Date.parse(this.recording.started) || 0 });
     this.strip = new TimeStrip(byId("strip"), {
       goTime: (timeNs) => this.navigation.goTime(timeNs),
+      goEvent: (exchange, event) => this.navigation.goEvent(exchange, event),
       goExchange: (number) => this.navigation.goExchange(number),
       findingsOf: (head) => this.sidebar.findingsOf(head),
     });

@@ -17,9 +17,9 @@ const CLICK = 4; // pixels: a shorter drag is a click
 const SMALL = 0.12; // an exchange that takes less of the window is zoomed to when it is opened
 
 export class TimeStrip {
-  /** `goTime(timeNs)` and `goExchange(number)` are called for clicks, `findingsOf(head)` returns findings. */
-  constructor(host, { goTime, goExchange, findingsOf }) {
-    Object.assign(this, { host, goTime, goExchange, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [] });
+  /** `goTime(timeNs)`, `goEvent(exchange, event)` and `goExchange(number)` are called for clicks, `findingsOf(head)` returns findings. */
+  constructor(host, { goTime, goEvent, goExchange, findingsOf }) {
+    Object.assign(this, { host, goTime, goEvent, goExchange, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [] });
     this.draw = onNextFrame(() => this.drawNow());
     this.axis = new TimeAxis(() => { this.hover(null); this.draw(); });
     this.waterfall = new Waterfall(this.axis);
@@ -41,6 +41,7 @@ export class TimeStrip {
       if (event.button || event.target.closest("button")) return;
       host.setPointerCapture(event.pointerId);
       from = event.clientX;
+      this.pressed = event.target.dataset.event;
     });
     host.addEventListener("pointermove", (event) => {
       this.hover(event);
@@ -296,20 +297,23 @@ export class TimeStrip {
     return svg("path", { class: name, d: path });
   }
 
-  /** The entities, each in a free lane: those that are in no other one first. */
+  /** The entities, each in a free lane: those that are in no other one first; failed ones are never left out for others. */
   bars() {
     const parts = [];
     this.lanes = 0;
     if (!this.overview) return parts;
     const { exchange, began_ns: began, ended_ns: ended, entities } = this.overview;
     for (const { name, within } of vocabularyOf(this.head).entities) {
-      const [top, free] = [this.lanes, new Array(STRIP.lanes).fill(-Infinity)];
-      for (const span of entities[name]?.spans || []) {
+      const [top, taken] = [this.lanes, Array.from({ length: STRIP.lanes }, () => [])];
+      const hasFailed = (span) => vocabularyOf(this.head).failures.includes(span.outcome);
+      for (const span of (entities[name]?.spans || []).toSorted((a, b) => hasFailed(b) - hasFailed(a))) {
         const at = (event, other) => this.place(event && event.exchange === exchange ? event.time_ns : other);
         const [from, to] = [at(span.began, began), at(span.ended, ended)];
-        const lane = free.findIndex((until) => until < from);
-        if (to < 0 || from > this.host.clientWidth || lane < 0) continue;
-        free[lane] = Math.max(to, from + 3) + 1;
+        if (to < 0 || from > this.host.clientWidth) continue;
+        const end = Math.max(to, from + 3) + 1;
+        const lane = taken.findIndex((places) => places.every((one) => one.end < from || end < one.from));
+        if (lane < 0) continue;
+        taken[lane].push({ from, end });
         this.lanes = Math.max(this.lanes, top + lane + 1);
         parts.push(...this.bar(span, name, within, [from, to], STRIP.top + STRIP.density + 4 + (top + lane) * (STRIP.lane + 2)));
       }
@@ -321,11 +325,12 @@ export class TimeStrip {
   bar(span, name, within, [from, to], y) {
     const kind = withFailure(`span ${within === null ? "outer" : "inner"}${span.ended ? "" : " open"}`, span.outcome, this.head);
     const duration = span.ended ? (span.began ? formatDuration(span.ended.time_ns - span.began.time_ns) : "began earlier") : "still open";
+    const event = within !== null && (span.began || span.ended)?.event;
     const sign = kind.endsWith("failure") ? "✕ " : "";
-    const title = shorten(span.name || labelOf(name), 60);
+    const title = shorten(span.name || this.timeline.startOf(name, span.id)?.preview || labelOf(name), 60);
     const texts = [title, title.replace(/\(.*/, "")].map((one) => `${sign}${one} · ${duration}`);
     const label = `${labelOf(name)} ${shorten(span.id, 60)} · ${shorten(span.outcome || "open", 60)} · ${texts[0]}`;
-    const bar = svg("rect", { class: kind, x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2, "data-label": label });
+    const bar = svg("rect", { class: kind, x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2, "data-label": label, ...(event && { "data-event": event }) });
     const begin = Math.max(from, STRIP.side) + 4;
     const room = (Math.min(to, STRIP.side + this.width) - begin) / STRIP.letter;
     const words = svg("text", { class: "span-text", x: begin, y: y + STRIP.lane - 3 });
@@ -372,6 +377,7 @@ export class TimeStrip {
   click(event) {
     const head = this.headAt(event);
     if (head) this.goExchange(head.exchange);
+    else if (this.pressed) this.goEvent(this.head.exchange, Number(this.pressed));
     else if (this.isStrip && event.clientY >= this.svg.getBoundingClientRect().top) this.goTime(this.axis.time(this.placeOf(event.clientX)));
   }
 

@@ -5,7 +5,7 @@
 // the response (`side`) of an exchange that is not a stream.
 
 import { orShowError } from "./notices.js";
-import { innerKey } from "./vocabulary.js";
+import { innerKey, matchesType } from "./vocabulary.js";
 
 const DELTAS_AT_ONCE = 500;
 
@@ -61,6 +61,13 @@ export class Timeline {
   callOf(row) {
     const key = innerKey(row, this.head);
     return key ? this.calls.get(callKey(key)) : undefined;
+  }
+
+  /** The row of the event that opened an entity inside another one; undefined if it is not here. */
+  startOf(name, id) {
+    const call = this.calls.get(callKey({ entity: { name }, id }));
+    const first = call && this.rows[call.rows[0]];
+    return first && matchesType(call.entity.opens, first.type) ? first : undefined;
   }
 
   /** Make the items again. */

@@ -213,3 +213,25 @@ async def test_strip_names_entities_shows_failures_and_marks_findings_at_their_p
         assert mark["width"] < 9 < stream["width"] / 20
         assert (mark["x"] - stream["x"]) / stream["width"] == pytest.approx(0.6, abs=0.02)
         assert short["width"] >= 4
+
+
+async def test_crowded_strip_keeps_failed_calls_and_leads_to_their_rows(debugging, tape, message):
+    outcomes = [f"tool.{'failed' if call % 8 == 7 else 'completed'}" for call in range(56)]
+    chunks = [(1, message("run.completed", id="e0", sequence=1, run_id="r0"))]
+    for call, outcome in enumerate(outcomes):
+        facts = {"tool_call_id": f"t{call}", "run_id": "r1"}
+        for at, (type_, content) in enumerate((("tool.started", {"name": f"find_{call}", "input": {}}), (outcome, {}))):
+            number = 2 * call + at + 1
+            data = message(type_, id=f"e{number}", sequence=number + 1, run_id="r1", content=content | facts)
+            chunks.append((40, data))
+    chunks.append((900_000, message("run.completed", id="e", sequence=200, run_id="r1")))
+    tape.exchange(chunks=chunks)
+    async with debugging(tape.close()) as shown:
+        strip = shown.page.locator("#strip")
+        await expect(strip.locator(".span.inner.failure")).to_have_count(7)
+        await expect(strip.locator(".span.outer").first).to_have_attribute("data-label", re.compile("began earlier"))
+        await strip.locator(".span.inner.failure").last.click(force=True)
+        await expect(strip.locator(".strip-time")).to_contain_text("✕ find_55({}) · 40 ms")
+        await shown.has_hash("x=1", "e=112")
+        await shown.keys("j")
+        await expect(shown.chosen().locator(".tag")).to_have_text("find_55 · 40 ms")
