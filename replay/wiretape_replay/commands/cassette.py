@@ -6,6 +6,7 @@ import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,11 @@ async def _run(
             process = await asyncio.create_subprocess_exec(*command, env={**os.environ, URL_VARIABLE: url})
         except OSError as error:
             raise InputError(f"Cannot run {printable(command[0])}: {error.strerror}.") from None
-        # Ctrl-C in a terminal reaches the command as well, which decides whether it ends.
-        for number, pass_on in ((signal.SIGINT, False), (signal.SIGTERM, True)):
-            asyncio.get_running_loop().add_signal_handler(number, process.terminate if pass_on else lambda: None)
+        # Ctrl-C in a terminal reaches the command as well, which decides whether it ends; the second one kills it.
+        interrupts = count()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, lambda: process.kill() if next(interrupts) else None)
+        loop.add_signal_handler(signal.SIGTERM, process.terminate)
         status = await process.wait()
     return replay, status if status >= 0 else 128 - status
 
