@@ -325,7 +325,7 @@ async def test_coroutines_hold_a_written_stream_of_their_own_client():
 
 
 BAD_EVENTS = {
-    "a misspelt key": ([{"dta": 1}], "The written stream: events[0].dta: unknown key; did you mean data?"),
+    "a misspelt key": ([{"dta": 1}], "The events: events[0].dta: unknown key; did you mean data?"),
     "not JSON": ([{"data": {1, 2}}], "Invalid events: Type is not JSON serializable: set."),
 }
 

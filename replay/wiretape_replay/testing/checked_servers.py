@@ -5,6 +5,7 @@ Those of one test stop together, and their recordings are kept if the test fails
 
 import asyncio
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -453,7 +454,7 @@ class ServerGroup:
             try:
                 return self.replay(path, options)
             except InputError as error:
-                raise InputError(error.message.replace(f"{path}, line 3", "The written stream")) from None
+                raise InputError(re.sub(rf"{re.escape(str(path))}(, line \d+)?", "The events", error.message)) from None
 
     def serve(self, scenario: Any, options: dict[str, Any]) -> CheckedService:
         """Start a stand-in.  Raises InputError."""
