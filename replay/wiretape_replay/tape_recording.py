@@ -9,13 +9,14 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 
 from wiretape.addresses import require_upstream
 from wiretape.contract.recorded_contracts import dump_contracts
-from wiretape.errors import InputError
+from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, file_errors, path_exists, replace_atomically, write_error
 from wiretape.labels import count_of
 from wiretape.recording import (
@@ -39,6 +40,8 @@ from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.verbatim.verbatim_player import Forward
 
 _EMPTY = "tape: 1\n"
+_in_use: set[Path] = set()
+"""The files that replays of this process record to."""
 
 
 class RecordMode(StrEnum):
@@ -80,6 +83,7 @@ class Cassette:
         self.upstream = require_upstream(upstream)
         self.command = command
         self.mode = mode
+        self._since_ns = since_ns
         self._signature = _signature(file)
         exists = self._signature is not None
         is_continued = since_ns is not None and self._signature is not None and self._signature[0] >= since_ns
@@ -113,7 +117,11 @@ class Cassette:
     def open(self) -> Recording:
         """Open what is replayed.  Raises InputError."""
         if not self._starts_empty:
-            return open_recording(self.file)
+            try:
+                return open_recording(self.file)
+            except InputError as error:
+                hint = "" if self.mode is RecordMode.NONE else " Correct it, or delete it to record it again."
+                raise InputError(f"{error.message}{hint}") from None
         with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
             empty = Path(folder, self.file.name)
             empty.write_text(_EMPTY, "utf-8")
@@ -140,6 +148,10 @@ class Cassette:
             await client.close()
             if self._recorder is not None:
                 self._recorder.finish()
+                _in_use.discard(self.partial)
+                if not self.recorded:  # the service refused
+                    with suppress(OSError):
+                        delete_recording(self.partial)
 
     def save(self) -> None:
         """Write what was recorded to the tape, after serving; nothing if nothing was.  Raises InputError."""
@@ -179,12 +191,26 @@ class Cassette:
         self.recorded += 1
         return self._recorder.start_exchange(request)
 
+    def _choose_partial(self) -> None:
+        """Delete what earlier runs left, and choose a name that no test of this run has.  Raises InputError."""
+        numbers = count(2)
+        while path_exists(self.partial):  # a test failed, or its process was killed
+            if self.partial in _in_use:
+                raise InputError(f"Another replay is recording to {self.partial}: start one replay for each tape.")
+            try:
+                lock = lock_for_writing(self.partial)
+            except RecordingError as error:
+                hint = "With pytest-xdist, mark the tests of a tape with xdist_group, or give each its own tape."
+                raise InputError(error.message if self._since_ns is None else f"{error.message} {hint}") from None
+            if self._since_ns is not None and self.partial.stat().st_mtime_ns >= self._since_ns:
+                self.partial = self.file.with_name(f"{self.file.name}.recording-{next(numbers)}")
+            else:
+                delete_recording(self.partial)
+            unlock(lock)
+
     def _begin(self, contracts: ReplayedContracts) -> ClientChecker:
         """Begin to record, after what the tape has.  Raises InputError."""
-        if path_exists(self.partial):  # a test failed, or its process was killed
-            lock = lock_for_writing(self.partial)
-            delete_recording(self.partial)
-            unlock(lock)
+        self._choose_partial()
         last, started_unix_ns = 0, None
         # Another process can have written the tape since it was opened.
         is_continued = not self._starts_empty or _signature(self.file) != self._signature
@@ -203,6 +229,7 @@ class Cassette:
         )
         if self._writer.first_exchange != last + 1:
             raise InputError(f"{self.partial} was replaced by another process.")
+        _in_use.add(self.partial)
         recorder = ClientChecker()
         recorder.record_into(self._writer, self.upstream)
         return recorder

@@ -1,7 +1,10 @@
 """Cassettes: tapes that tests record from a service and then replay, with pytest, with `wiretape cassette`, without."""
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 from contextlib import closing
@@ -9,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.request import Request, urlopen
 
 import pytest
-from wiretape_process import run_wiretape
+from wiretape_process import WiretapeProcess, run_wiretape
 
 from wiretape.errors import InputError
 from wiretape.recording import lock_for_writing, open_recording
@@ -168,9 +171,33 @@ def test_two_processes_never_write_one_tape(project, service):
     with closing(os.fdopen(lock_for_writing(partial))):
         result = project.run(module(service, "a", tape="'a.tape', "))
     result.assert_outcomes(failed=1)
-    reason = f"it cannot be recorded: Another process is recording to {partial}."
+    hint = "With pytest-xdist, mark the tests of a tape with xdist_group, or give each its own tape."
+    reason = f"it cannot be recorded: Another process is recording to {partial}. {hint}"
     result.stdout.fnmatch_lines([f"POST /v1/chat was not recorded, and {reason}"])
     assert not (project.path / "a.tape").exists()
+
+
+def test_two_replays_of_a_test_never_write_one_tape(project, service):
+    body = "chat(wiretape.url, '{0}'); print(chat(wiretape_replay().url, 'b')); assert 0"
+    tests = module(service, "a", tape="'a.tape', ", body=body).replace("(wiretape)", "(wiretape, wiretape_replay)")
+    reason = f"Another replay is recording to {project.path}/a.tape.recording: start one replay for each tape."
+    project.run(tests).stdout.fnmatch_lines([f"POST /v1/chat was not recorded, and it cannot be recorded: {reason}"])
+
+
+def test_a_test_that_passes_keeps_what_one_that_fails_recorded(project, service):
+    body = "chat(wiretape.url, '{0}'); assert '{0}' == 'b'"
+    result = project.run(module(service, "a", "c", "b", tape="'a.tape', ", body=body))
+    kept = [project.path / f"a.tape.recording{number}" for number in ("", "-2")]
+    result.stdout.fnmatch_lines([f"* was not written; 1 recorded exchange is in {path}." for path in kept])
+    assert [targets(path) for path in (*kept, project.path / "a.tape")] == [["/v1/chat"]] * 3
+    assert len(list(project.path.glob("a.tape*"))) == 3
+
+
+def test_a_service_that_refuses_leaves_no_recording(project, service):
+    service.shutdown()
+    service.server_close()
+    project.run(module(service, "a", tape="'a.tape', ")).assert_outcomes(failed=1)
+    assert list(project.path.glob("a.tape*")) == []
 
 
 def test_workers_of_xdist_record_and_the_summary_counts_their_tapes(project, service):
@@ -213,9 +240,10 @@ def test_coroutines_record(project, service):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("'bad.tape', ", "*bad.tape, line 3: *"),
+        ("'bad.tape', ", "*bad.tape, line 3: * Correct it, or delete it to record it again."),
         ("'file/a.tape', ", "*file/a.tape cannot be written: *"),
         ("'a.tape', record='twice', ", "Invalid record 'twice': expected none, once, missing or all."),
+        ("upstrem='', no_auth=True)  # ", "A replay has no option upstrem; did you mean upstream?"),
         ("'a.tape', mode='best', ", "Invalid mode 'best': *"),
         ("'future.tape', ", "*future.tape, line 1: *"),
     ],
@@ -259,6 +287,18 @@ def test_a_command_finds_the_address_and_its_status_is_passed_on(tmp_path, servi
     assert "1 request had no match. Record what is missing with `wiretape cassette a.tape --upstream" in missed.stderr
     assert run(tmp_path, service, "b", 0, "--record", "missing").returncode == 0
     assert (targets(tape), service.texts) == (["/v1/chat"] * 2, ["a", "a", "b"])
+
+
+def test_a_second_interrupt_kills_a_command_that_ignores_the_first(tmp_path):
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    command = ["cassette", "a.tape", "--upstream", "http://127.0.0.1:1", "--", sys.executable, "-c", code]
+    with WiretapeProcess(*command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline() == b"ready\n"
+        while process.poll() is None:  # two that follow at once can become one
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+    assert process.returncode == 128 + signal.SIGKILL
 
 
 def test_a_command_that_cannot_be_run_is_one_sentence(tmp_path, service):

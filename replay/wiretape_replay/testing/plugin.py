@@ -203,6 +203,7 @@ def _merge_markers(
 ) -> tuple["Path | str", dict[str, Any]]:
     """The recording and the options: the call takes precedence over the markers, and the nearest marker over others."""
     from wiretape.errors import InputError  # noqa: PLC0415 - see the module
+    from wiretape.safe_text import closest_match, printable  # noqa: PLC0415 - see the module
 
     merged: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers("wiretape"))):
@@ -216,6 +217,8 @@ def _merge_markers(
         merged["record"] = mode
     if chosen is None and "upstream" in merged:
         chosen = Path("tapes", item.path.stem, f"{_tape_name(item)}.tape")
+    if chosen is None and (misspelt := next((name for name in merged if closest_match(name, ["upstream"])), None)):
+        raise InputError(f"A replay has no option {printable(misspelt)}; did you mean upstream?")
     if chosen is None:
         raise InputError('The recording is missing: use wiretape_replay("run.db") or @pytest.mark.wiretape("run.db").')
     return chosen, merged
