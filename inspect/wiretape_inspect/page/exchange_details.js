@@ -27,7 +27,7 @@ export function showStream(panel, app, tab) {
     return;
   }
   const found = recording.findings.filter((one) => one.exchange === head.exchange);
-  panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }));
+  panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }), copyButtons(app, head));
   panel.append(factList([
     ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
     [labelOf(vocabularyOf(head).channel), code(channelOf(head))],

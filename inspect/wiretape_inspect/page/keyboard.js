@@ -25,13 +25,19 @@ export function watchKeys(app) {
   const tabs = TABS.map((tab, at) => [String(at + 1), () => app.go({ tab })]);
   const arrows = [["ArrowRight", () => app.navigation.toggle(true)], ["ArrowLeft", () => app.navigation.toggle(false)]];
   const actions = Object.fromEntries([...bindings, ...tabs, ...arrows]);
+  // With a replay, Space after a mouse click runs or pauses it; it neither presses the button again nor opens the choices.
+  let clicked = null;
+  addEventListener("pointerdown", (event) => { clicked = event.target.closest("button, summary, select"); });
   addEventListener("keydown", (event) => {
+    if (event.key === "Tab") clicked = null;
+    const isClicked = event.key === " " && app.playhead && event.target === clicked;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || byId("dialog").open) return;
     if (event.key === "Escape") { pressEscape(app, event); return; }
-    if (INPUTS.test(event.target.tagName)) return;
+    if (isClicked) app.focusList();
+    else if (INPUTS.test(event.target.tagName)) return;
     if (event.key.startsWith("Arrow") && !event.target.closest(".list")) return;
     // Enter and Space press a focused button.
-    if ([" ", "Enter"].includes(event.key) && event.target.closest("button, summary, [role=separator], a")) return;
+    if (!isClicked && [" ", "Enter"].includes(event.key) && event.target.closest("button, summary, [role=separator], a")) return;
     if (!Object.hasOwn(actions, event.key)) return;
     event.preventDefault();
     actions[event.key]();

@@ -117,6 +117,8 @@ async def test_request_is_copied_as_a_curl_command(reading, recording):
             "-H 'Authorization: Bearer '\"$API_KEY\"",
             "-H $'X-It\\x27s: a\\x1bb'",
         ]
+        await shown.go("#x=1")
+        assert (await clipboard.press("Copy as curl")).startswith("curl -N")
         await shown.go("#x=1&e=3&tab=state")
         command = shlex.split((await clipboard.press("Copy resume as curl")).replace("\\\n", ""))
         cursor = await shown.panel().locator(".fact", has_text="resumes with").locator("code").text_content()

@@ -164,8 +164,12 @@ async def test_replay_is_stepped_with_the_keyboard_and_has_accessible_names(repl
         await expect(speed).to_have_value("0.5")
         assert replay.control.state().speed == 0.5
         await bar.get_by_role("button", name="Go back to the beginning").focus()
-        await shown.keys("Enter")
+        await shown.keys(" ")
         await expect(bar.locator(".count")).to_contain_text("0 / ")
+        await bar.get_by_role("button", name="Step: send one event").click()
+        await expect(bar.locator(".count")).to_contain_text("1 / ")
+        await shown.keys(" ")
+        await expect(bar.get_by_text("❚❚ Pause")).to_be_visible()
         await bar.get_by_text("Breakpoints", exact=True).focus()
         await shown.keys("Enter")
         await bar.get_by_role("textbox", name="Break before").fill("run.*")
