@@ -122,7 +122,9 @@ export class FindingsPane {
     if (item && item.all) app.detail.showGroup(this.titleOf(item.group), app.recording.rules[item.group]);
     else app.detail.showFinding(item ? item.found : null);
     if (!item || !item.found) return;
-    app.sidebar.select(app.recording.exchanges.find((head) => head.exchange === item.found.exchange));
+    const head = app.recording.exchanges.find((one) => one.exchange === item.found.exchange);
+    app.sidebar.select(head);
+    app.strip.showExchanges(app.recording.exchanges, head);
     app.strip.setLines({ cursor: item.found.time_ns });
   }
 

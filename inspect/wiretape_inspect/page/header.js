@@ -79,8 +79,8 @@ function showNewerStream({ recording, live, head }) {
 function showCompareButton({ recording, view, head }) {
   const pair = connectionPair(recording.exchanges, head);
   const button = byId("compare");
-  button.hidden = !pair;
-  if (!pair) return;
+  button.hidden = !pair || view.findings;
+  if (button.hidden) return;
   const isOpen = view.resume !== null;
   const other = pair.find((one) => one.exchange !== head.exchange);
   setText(button, isOpen ? BACK : `Compare #${other.exchange}`);

@@ -166,7 +166,7 @@ export class TimeStrip {
       this.svg.setAttribute("aria-label", this.overview ? this.description() : "Time");
       this.densityBox = svg("g", {}, ...this.density());
       this.svg.replaceChildren(...this.folds(), this.densityBox, ...bars, ...this.marks(), this.playLine, this.line);
-    } else this.svg.replaceChildren();
+    } else this.svg.replaceChildren(this.line);
     this.ticks.replaceChildren(...this.times());
     this.removeLabelsWithoutRoom();
     this.host.classList.toggle("zoomed", axis.isZoomed);

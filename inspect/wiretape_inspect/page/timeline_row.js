@@ -19,12 +19,14 @@ const TEXT_LONGEST = 400;
 const WHAT = ["note", "text", "tag", "call"];
 /** A list at most so many pixels wide has no ids, or abbreviates them: as in page.css. */
 const [WITHOUT_IDS, SHORT_IDS] = [960, 1040];
+const LONG_ID = [7, 16]; // the characters at both ends that a wider column has room for
 
 /** Fill the cells of a row in a list that is `width` pixels wide. */
 export function fillRow(cells, item, node, timeline, width) {
   const texts = rowTexts(item, timeline);
   const isNarrow = width <= WITHOUT_IDS;
-  for (const name of ["id", "call"]) if (width <= SHORT_IDS && texts[name]) texts[name] = abbreviateId(texts[name]);
+  if (texts.id) texts.id = abbreviateId(texts.id, width <= SHORT_IDS ? undefined : LONG_ID);
+  if (texts.call && width <= SHORT_IDS) texts.call = abbreviateId(texts.call);
   if (isNarrow) texts.call = "";
   else if (texts.more) texts.tag = `${texts.tag} · ${texts.more}`;
   for (const name of ["n", "seq", "time", "gap", "type", "id"]) setText(cells[name], texts[name] || "");

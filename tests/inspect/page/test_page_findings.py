@@ -71,6 +71,9 @@ async def test_findings_are_filtered_and_grouped(reading, recording):
         await shown.has_hash("x=1", "findings=1")
         await expect(shown.page.locator("#exchanges .row.chosen .n")).to_have_text("2")
         await expect(shown.page.locator("#exchange")).to_have_text("All findings")
+        await expect(shown.page.locator("#strip .density")).to_have_count(
+            0
+        )  # the exchange of the finding is not a stream
         await choose("Side", exact=True).select_option("service")
         await expect(choose("Severity", exact=True).locator("option")).to_have_text(
             ["all severities", "error (2)", "warning (0)"]
@@ -93,6 +96,8 @@ async def test_findings_are_filtered_and_grouped(reading, recording):
         await expect(rows).to_have_count(5)
         await expect(rows.first).to_have_attribute("aria-expanded", "false")
         await expect(shown.panel()).to_contain_text("Leave out the id line of deltas.")
+        await shown.go("#x=1")
+        await expect(shown.page.locator("#strip .density")).to_have_count(1)
 
 
 async def test_headers_of_a_stream_are_shown(reading, recording):

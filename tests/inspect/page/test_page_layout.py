@@ -1,5 +1,7 @@
 """Where the parts of the page are at common sizes, and that nothing is cut."""
 
+import re
+
 import pytest
 from playwright.async_api import expect
 from tables import read_data
@@ -18,7 +20,7 @@ def long_stream(new_tape, message):
     chunks = []
     for n in range(60):
         call = {"tool_call_id": f"call_{n:020}", "name": "search", "input": {"query": "words " * 30}}
-        chunks.append((20, message("tool.started", id=f"evt_{n:020}", sequence=n, content=call)))
+        chunks.append((20, message("tool.started", id=f"evt_ses_{n:020}", sequence=n, content=call)))
     tape.exchange("/v1/sessions/ses_0123456789abcdef0123/events/stream?event_deltas=true", chunks)
     return tape.close()
 
@@ -41,6 +43,7 @@ async def test_content_keeps_its_width_and_nothing_is_cut(reading, long_stream, 
         assert found["cut"] == []
         assert found["isBelow"] == (width < 1600)
         assert found["tabLines"] == 1
+        assert all(re.fullmatch(r"(evt_ses…(\d{10})?\d{6})?", id_) for id_ in await shown.texts("id"))
         assert len(set(found["values"])) <= 1
 
 
