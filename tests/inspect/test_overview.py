@@ -57,15 +57,17 @@ def test_the_command_puts_calls_together_over_streams(run, calls):
     assert rows[2]["tool_call"]["ended"] is None
 
 
-def test_only_the_longest_of_many_calls_are_listed(tape, message):
+def test_only_failed_and_the_longest_of_many_calls_are_listed(tape, message):
     chunks = [(9000, tool(message, "tool.started", 1, "late"))]
     for number in range(2, 2 * MAX_SPANS + 2, 2):
         call = f"t{number}"
         chunks.append((1, tool(message, "tool.started", number, call)))
-        chunks.append((number, tool(message, "tool.completed", number + 1, call)))
+        outcome = "tool.failed" if number == 2 else "tool.completed"
+        chunks.append((number, tool(message, outcome, number + 1, call)))
     tape.exchange(chunks=chunks)
     with open_recording(tape.close()) as recording:
         seen = overview(recording, recording.exchange(1))
     calls = seen.entities["tool_call"]
     assert (calls.count, calls.open_count, len(calls.spans)) == (MAX_SPANS + 1, 1, MAX_SPANS)
-    assert [call.id for call in calls.spans[:2]] == ["late", "t4"], "the shortest call is the one that is left out"
+    # The shortest call failed; the next one is left out.
+    assert [call.id for call in calls.spans[:3]] == ["late", "t2", "t6"]

@@ -4,7 +4,7 @@ An entity is assembled from its events.  Entities and the glance come from the i
 texts so far, open entities such as runs, and its cursor.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import islice
@@ -185,7 +185,7 @@ class EntityOverview:
     """The entities of one kind on a stream, as plain data for `dump_json`."""
 
     spans: tuple[Span, ...]
-    """The `MAX_SPANS` longest, in order; open ones have no `ended`."""
+    """Failed ones and the longest, at most `MAX_SPANS`, in order; open ones have no `ended`."""
     count: int
     """Number of all."""
     open_count: int
@@ -226,7 +226,7 @@ def overview(recording: Recording, exchange: Exchange) -> Overview:
 
 def _overview_of(recording: Recording, found: EntitySpans, entity: Entity, began_ns: int) -> EntityOverview:
     spans = list(found.spans[entity.name].values())
-    longest = _longest(spans, began_ns)
+    longest = _longest(spans, began_ns, found.vocabulary.failures)
     shown = with_names(recording, longest, entity)
     return EntityOverview(tuple(shown), len(spans), len(found.open[entity.name]))
 
@@ -242,14 +242,15 @@ def longest_silence(recording: Recording, exchanges: Iterable[Exchange]) -> dict
     return max(found, key=lambda gap: gap["until_ns"] - gap["since_ns"], default=None)
 
 
-def _longest(spans: Sequence[Span], began_ns: int) -> Iterable[Span]:
-    """Return the `MAX_SPANS` longest spans in their order; an open span is longer than any other."""
+def _longest(spans: Sequence[Span], began_ns: int, failures: Collection[str]) -> Iterable[Span]:
+    """Return at most `MAX_SPANS` spans in their order: failed ones, then the longest; an open one is longest."""
 
-    def length_ns(index: int) -> int:
-        began, ended = spans[index].began, spans[index].ended
-        return (ended.time_ns if ended else _END) - (began.time_ns if began else began_ns)
+    def weight(index: int) -> tuple[bool, int]:
+        span, began, ended = spans[index], spans[index].began, spans[index].ended
+        length_ns = (ended.time_ns if ended else _END) - (began.time_ns if began else began_ns)
+        return span.outcome in failures, length_ns
 
-    return (spans[index] for index in sorted(nlargest(MAX_SPANS, range(len(spans)), key=length_ns)))
+    return (spans[index] for index in sorted(nlargest(MAX_SPANS, range(len(spans)), key=weight)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,15 +223,15 @@ async def test_crowded_strip_keeps_failed_calls_and_leads_to_their_rows(debuggin
         for at, (type_, content) in enumerate((("tool.started", {"name": f"find_{call}", "input": {}}), (outcome, {}))):
             number = 2 * call + at + 1
             data = message(type_, id=f"e{number}", sequence=number + 1, run_id="r1", content=content | facts)
-            chunks.append((40, data))
-    chunks.append((900_000, message("run.completed", id="e", sequence=200, run_id="r1")))
+            chunks.append((4, data))
+    chunks += [(900, message("session.status_idle", id=f"i{at}", sequence=200 + at)) for at in range(20)]
     tape.exchange(chunks=chunks)
     async with debugging(tape.close()) as shown:
         strip = shown.page.locator("#strip")
         await expect(strip.locator(".span.inner.failure")).to_have_count(7)
         await expect(strip.locator(".span.outer").first).to_have_attribute("data-label", re.compile("began earlier"))
         await strip.locator(".span.inner.failure").last.click(force=True)
-        await expect(strip.locator(".strip-time")).to_contain_text("✕ find_55({}) · 40 ms")
+        await expect(strip.locator(".strip-time")).to_contain_text("✕ find_55({}) · 4.0 ms")
         await shown.has_hash("x=1", "e=112")
         await shown.keys("j")
-        await expect(shown.chosen().locator(".tag")).to_have_text("find_55 · 40 ms")
+        await expect(shown.chosen().locator(".tag")).to_have_text("find_55 · 4.0 ms")
