@@ -78,12 +78,7 @@ export class App {
       opened: () => this.navigation.toggle(),
     });
     setClock({ startedMs: Date.parse(this.recording.started) || 0 });
-    this.strip = new TimeStrip(byId("strip"), {
-      goTime: (timeNs) => this.navigation.goTime(timeNs),
-      goEvent: (exchange, event) => this.navigation.goEvent(exchange, event),
-      goExchange: (number) => this.navigation.goExchange(number),
-      findingsOf: (head) => this.sidebar.findingsOf(head),
-    });
+    this.strip = new TimeStrip(byId("strip"), this.navigation, (head) => this.sidebar.findingsOf(head));
     this.matchCounts = new MatchCounts(this.source, () => this.showMatches());
     this.sidebar = new Sidebar(byId("exchanges"), this);
     this.highlight = new TextHighlight([byId("timeline"), byId("panel")]);
@@ -261,8 +256,7 @@ export class App {
 
   /** The list of the pane that replaces the timeline; null while the timeline is shown. */
   get paneList() {
-    const pane = this.panes[paneOf(this.view)];
-    return pane ? pane.list : null;
+    return this.panes[paneOf(this.view)]?.list ?? null;
   }
 
   focusList() {
@@ -321,25 +315,21 @@ export class App {
     if (reader.overview || timeline.events > LONG_STREAM) this.strip.show(reader.overview, timeline);
     if (!this.selection.item) this.selection.update();
     if (this.next) this.showPlayhead();
-    this.showBusy();
     this.showCount();
     if (reader.isLive) this.refreshLive();
   }
 
+  /** Show how many events there are, and whether more are to come; a number that keeps changing is not announced. */
   showCount() {
-    const { timeline, view } = this;
-    if (!view.findings && view.resume === null && !view.diff) {
-      const total = formatNumber(timeline.events);
-      const events = this.reader.search ? "searching" : timeline.filter ? `${formatNumber(timeline.matched)} / ${total}` : formatCount(timeline.events, "event");
-      setText(byId("count"), timeline.head.stream ? events : "not a stream");
-    }
-  }
-
-  /** Show whether more rows are to come; a number that keeps changing is not announced. */
-  showBusy() {
-    const isBusy = this.reader.isBusy && !this.paneList;
-    byId("count").classList.toggle("reading", isBusy);
-    byId("count").setAttribute("aria-live", isBusy || this.reader.isLive ? "off" : "polite");
+    const { timeline, reader, view } = this;
+    const count = byId("count");
+    const isBusy = reader.isBusy && !this.paneList;
+    count.classList.toggle("reading", isBusy);
+    count.setAttribute("aria-live", isBusy || reader.isLive ? "off" : "polite");
+    if (paneOf(view) !== "timeline") return;
+    const total = formatNumber(timeline.events);
+    const events = reader.search ? "searching" : timeline.filter ? `${formatNumber(timeline.matched)} / ${total}` : formatCount(timeline.events, "event");
+    setText(count, timeline.head.stream ? events : "not a stream");
   }
 
   /** Show why the timeline is empty. */

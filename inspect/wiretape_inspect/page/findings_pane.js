@@ -131,14 +131,12 @@ export class FindingsPane {
   /** Go to the event of a finding, or open or close a group. */
   open(index) {
     const item = this.findings.items[index];
-    if (!item) return;
-    if (item.found) {
-      this.app.navigation.goFinding(item.found);
-      return;
+    if (item?.found) this.app.navigation.goFinding(item.found);
+    else if (item) {
+      if (!this.closed.delete(item.group)) this.closed.add(item.group);
+      this.update();
+      this.preview(index);
     }
-    if (!this.closed.delete(item.group)) this.closed.add(item.group);
-    this.update();
-    this.preview(index);
   }
 
   /** A rule with its name; of another group, its name. */

@@ -11,10 +11,7 @@ import { allVocabularies, channelOf, keyOf, labelOf, matchesType } from "./vocab
 const NEXT_BYTES = 160;
 const SPEEDS = ["0.1", "0.5", "1", "2", "10", "max"];
 const MOST_NOTICES = 3;
-const STATUSES = {
-  waiting: "waiting", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
-};
-
+const STATUSES = { breakpoint: "at a breakpoint", end: "at the end" };
 const KEY = "key ";
 
 /** What a breakpoint can stop before, with what people call it. */

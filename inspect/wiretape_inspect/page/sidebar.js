@@ -129,10 +129,8 @@ export class Sidebar {
 
   meets(head, words) {
     if (!words.length) return true;
-    const found = this.findingsOf(head);
-    const text = [
-      head.method, head.target, channelOf(head), head.ending_label, head.stream ? "stream" : "", ...found.map((one) => one.code),
-    ].join(" ").toLowerCase();
+    const codes = this.findingsOf(head).map((one) => one.code);
+    const text = [head.method, head.target, channelOf(head), head.ending_label, head.stream ? "stream" : "", ...codes].join(" ").toLowerCase();
     // An exchange has one status: several are alternatives.
     const statuses = words.filter((word) => /^[1-5](\d\d|xx)$/.test(word));
     const isStatus = (word) => String(head.status) === word || (word.endsWith("xx") && String(head.status).startsWith(word[0]));

@@ -17,9 +17,9 @@ const CLICK = 4; // pixels: a shorter drag is a click
 const SMALL = 0.12; // an exchange that takes less of the window is zoomed to when it is opened
 
 export class TimeStrip {
-  /** `goTime(timeNs)`, `goEvent(exchange, event)` and `goExchange(number)` are called for clicks, `findingsOf(head)` returns findings. */
-  constructor(host, { goTime, goEvent, goExchange, findingsOf }) {
-    Object.assign(this, { host, goTime, goEvent, goExchange, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [] });
+  /** `findingsOf(head)` returns findings. */
+  constructor(host, navigation, findingsOf) {
+    Object.assign(this, { host, navigation, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [] });
     this.draw = onNextFrame(() => this.drawNow());
     this.axis = new TimeAxis(() => { this.hover(null); this.draw(); });
     this.waterfall = new Waterfall(this.axis);
@@ -94,8 +94,7 @@ export class TimeStrip {
   /** Zoom to the exchange that was opened if it is outside the window, or if it is a stream and too small there. */
   reveal() {
     const [from, to] = [this.head.time_ns, this.head.ended_ns ?? this.axis.ended].map((time) => this.axis.place(time));
-    const isOutside = to < 0 || from > 1;
-    if (this.head.stream ? isOutside || to - from < SMALL : isOutside) this.zoomToExchange();
+    if (to < 0 || from > 1 || (this.head.stream && to - from < SMALL)) this.zoomToExchange();
   }
 
   setAxis() {
@@ -194,9 +193,7 @@ export class TimeStrip {
       const [from, to] = [this.place(piece.since), this.place(piece.until)];
       if (to < 0 || from > this.host.clientWidth) continue;
       parts.push(svg("rect", { class: "fold", x: from, width: Math.max(to - from, 1), y: STRIP.top, height: STRIP.density }));
-      const text = svg("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" });
-      text.textContent = formatDuration(piece.until - piece.since);
-      parts.push(text);
+      parts.push(svg("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" }, formatDuration(piece.until - piece.since)));
     }
     return parts;
   }
@@ -213,8 +210,7 @@ export class TimeStrip {
   }
 
   tick(x, label, anchor) {
-    const text = svg("text", { class: "tick-text", x, y: STRIP.times - 3, "text-anchor": anchor });
-    text.textContent = label;
+    const text = svg("text", { class: "tick-text", x, y: STRIP.times - 3, "text-anchor": anchor }, label);
     const at = Math.round(x) + 0.5;
     return svg("g", {}, svg("line", { class: "tick", x1: at, x2: at, y1: 0, y2: 4 }), text);
   }
@@ -253,9 +249,8 @@ export class TimeStrip {
 
   /** The density of the events, and in front of it that of those which the filter leaves. */
   density() {
-    const { rows, items, filter } = this.timeline;
+    const { axis, width, timeline: { rows, items, filter } } = this;
     this.shownItems = items;
-    const { axis, width } = this;
     const name = [rows.length, axis.from, axis.to, axis.began, axis.ended, axis.pieces.length, width].join();
     // A filter changes what it leaves, not what there is.
     if (this.all?.name !== name || this.all.rows !== rows || !this.timeline.done) this.all = { name, rows, bins: this.bins(rows) };
@@ -333,9 +328,8 @@ export class TimeStrip {
     const bar = svg("rect", { class: kind, x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2, "data-label": label, ...(event && { "data-event": event }) });
     const begin = Math.max(from, STRIP.side) + 4;
     const room = (Math.min(to, STRIP.side + this.width) - begin) / STRIP.letter;
-    const words = svg("text", { class: "span-text", x: begin, y: y + STRIP.lane - 3 });
-    words.textContent = [...texts, sign + duration].find((text) => text.length < room) || "";
-    return [bar, words];
+    const words = [...texts, sign + duration].find((text) => text.length < room) || "";
+    return [bar, svg("text", { class: "span-text", x: begin, y: y + STRIP.lane - 3 }, words)];
   }
 
   marks() {
@@ -376,9 +370,9 @@ export class TimeStrip {
 
   click(event) {
     const head = this.headAt(event);
-    if (head) this.goExchange(head.exchange);
-    else if (this.pressed) this.goEvent(this.head.exchange, Number(this.pressed));
-    else if (this.isStrip && event.clientY >= this.svg.getBoundingClientRect().top) this.goTime(this.axis.time(this.placeOf(event.clientX)));
+    if (head) this.navigation.goExchange(head.exchange);
+    else if (this.pressed) this.navigation.goEvent(this.head.exchange, Number(this.pressed));
+    else if (this.isStrip && event.clientY >= this.svg.getBoundingClientRect().top) this.navigation.goTime(this.axis.time(this.placeOf(event.clientX)));
   }
 
   hover(event) {
