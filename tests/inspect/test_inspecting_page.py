@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from wiretape.observations import Ending
 from wiretape.recording import Writer
 from wiretape.rules import Finding, Party, Severity
 
@@ -57,7 +58,8 @@ def test_two_connections(run, tape, message):
     e3 = message("message.completed", id="e3", sequence=3, content=[{"type": "text", "text": "word word"}])
     deltas = [(1, message("message.delta", delta={"text": "word "}))] * 37
     tape.exchange("/v1/runs", method="POST", status=409)
-    tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1)), (1, e2), *deltas, (1, e3)])
+    began = (16_441, message("run.started", id="e1", sequence=1))
+    tape.exchange(chunks=[began, (1, e2), *deltas, (1, e3), (1, b"data: {")], ending=Ending.SERVICE_RESET)
     ends = message("run.completed", id="e6", sequence=6)
     tape.exchange(chunks=[(1, e3), (1, ends)], request_headers=(("Last-Event-ID", "e1"),))
     assert run("show", tape.close(), "--resume", "2:3").output == RESUMED
