@@ -29,6 +29,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording.formats import find_format
+from wiretape.recording.formats.tape_schema import STEP_NS
 from wiretape.recording.opener import open_recording
 from wiretape.recording.recording_builder import (
     RecordingMetadata,
@@ -45,7 +46,6 @@ from wiretape.sse import FrameKind, Parser
 
 MAX_BYTES = 64 * 1024 * 1024
 """Bytes of all bodies; they are held in memory."""
-_STEP_NS = 1_000_000
 _REQUEST_IDS = re.compile(r"idempotency-key|.*(?:request|correlation)-id", re.IGNORECASE)
 """Headers of requests that have another value in each."""
 _FINGERPRINT = re.compile(REDACTED_PATTERN)
@@ -294,9 +294,9 @@ def _schedule(conversation: list[_ReadExchange], now: int) -> list[list[int]]:
     for epoch, offset, _, index, step, gap in sorted(steps):
         if step == 0:
             at = bisect_left(raw, begins[epoch])
-            began = now + _STEP_NS + (round_gap(begins[epoch] - raw[at - 1]) if at else 0)
+            began = now + STEP_NS + (round_gap(begins[epoch] - raw[at - 1]) if at else 0)
         earliest = began + offset if gap < 0 else times[index][step - 1] + gap if step else began
-        now = times[index][step] = max(now + _STEP_NS, earliest)
+        now = times[index][step] = max(now + STEP_NS, earliest)
     return times
 
 
