@@ -298,10 +298,11 @@ export class TimeStrip {
     this.lanes = 0;
     if (!this.overview) return parts;
     const { exchange, began_ns: began, ended_ns: ended, entities } = this.overview;
-    for (const { name, within } of vocabularyOf(this.head).entities) {
+    const { entities: kinds, failures } = vocabularyOf(this.head);
+    for (const { name, within } of kinds) {
       const [top, taken] = [this.lanes, Array.from({ length: STRIP.lanes }, () => [])];
-      const hasFailed = (span) => vocabularyOf(this.head).failures.includes(span.outcome);
-      for (const span of (entities[name]?.spans || []).toSorted((a, b) => hasFailed(b) - hasFailed(a))) {
+      const { failed = [], others = [] } = Object.groupBy(entities[name]?.spans || [], (span) => (failures.includes(span.outcome) ? "failed" : "others"));
+      for (const span of [...failed, ...others]) {
         const at = (event, other) => this.place(event && event.exchange === exchange ? event.time_ns : other);
         const [from, to] = [at(span.began, began), at(span.ended, ended)];
         if (to < 0 || from > this.host.clientWidth) continue;
