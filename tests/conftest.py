@@ -23,6 +23,7 @@ from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 os.environ.pop("FORCE_COLOR", None)  # tests compare plain output, also where the caller wants colours
+os.environ.pop("CI", None)  # cassettes record nothing where it is set
 
 settings.register_profile(
     "wiretape",

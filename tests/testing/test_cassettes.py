@@ -57,8 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def service(monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
+def service():
     with closing(Service()) as service:
         yield service
         service.shutdown()

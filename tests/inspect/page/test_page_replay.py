@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientSession
 from playwright.async_api import expect
+from staging import until
 from tables import read_data
 
 from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
@@ -162,7 +163,7 @@ async def test_replay_is_stepped_with_the_keyboard_and_has_accessible_names(repl
         await expect(speed).to_be_focused()
         await speed.select_option("0.5")
         await expect(speed).to_have_value("0.5")
-        assert replay.control.state().speed == 0.5
+        await until(lambda: replay.control.state().speed == 0.5)
         await bar.get_by_role("button", name="Go back to the beginning").focus()
         await shown.keys(" ")
         await expect(bar.locator(".count")).to_contain_text("0 / ")
