@@ -1,9 +1,11 @@
-"""Durations, times, sizes and integers: format them for people, and parse durations and sizes."""
+"""Durations, times, sizes and integers: format them for people, and parse durations, sizes and speeds."""
 
+import math
 import re
 
 import click
 
+from wiretape.errors import InputError
 from wiretape.safe_text import printable
 
 _DURATION = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?(ns|us|ms|s|min|h)", re.ASCII)
@@ -70,6 +72,17 @@ def parse_size(text: str) -> int:
     if match is None or int(match[1]) == 0:
         raise ValueError(f"expected a size such as 64M or 1G, got {text!r}")
     return int(match[1]) * _SIZE_UNITS[match[2].lower()]
+
+
+def parse_speed(speed: str | float) -> float:
+    """Parse `max`, which is infinity, or a number greater than 0.  Raises InputError."""
+    try:
+        factor = math.inf if speed == "max" else float(speed)
+    except ValueError:
+        factor = math.nan
+    if not factor > 0 or (factor == math.inf and isinstance(speed, str) and speed != "max"):
+        raise InputError(f"Invalid speed {speed!r}: expected max or a number greater than 0, such as 1 or 10.")
+    return factor
 
 
 class Duration(click.ParamType[int]):

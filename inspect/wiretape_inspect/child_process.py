@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from wiretape.errors import InputError
-from wiretape.side_command import read_lines
+from wiretape.wiretape_subprocess import read_lines
 
 _START_TIMEOUT_S = 30
 _STOP_TIMEOUT_S = 10

@@ -20,7 +20,7 @@ from wiretape.addresses import Upstream, is_loopback, origin_of
 from wiretape.errors import InputError
 from wiretape.network_errors import describe_connection_error, describe_listen_error
 from wiretape.recording.compressed_file import compressed_name
-from wiretape.side_command import DebuggerProcess, SideCommand
+from wiretape.wiretape_subprocess import DebuggerProcess, WiretapeSubprocess
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon import Wiretape
 from wiretape_proxy.proxy_options import FAIL_ON, PREFIX
@@ -122,7 +122,7 @@ async def _run(given: RunnerOptions, on_ready: Callable[[], None], stderr: Stder
     addon.recorder.lists_requests = given.lists_requests
     await addon.recorder.spawn()
     debugger = DebuggerProcess(stderr.write_line)
-    exporter = SideCommand(stderr.write_line, patience_s=_EXPORT_S)
+    exporter = WiretapeSubprocess(stderr.write_line, patience_s=_EXPORT_S)
     running = asyncio.create_task(master.run())
     started = asyncio.create_task(addon.started.wait())
     await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)

@@ -13,7 +13,7 @@ from wiretape.recording import Recording, open_recording
 from wiretape_replay.access.auth_and_rate_limits import AccessControl
 from wiretape_replay.access.contract_errors import count_request_ids
 from wiretape_replay.channel.channel_log import EntryKind, PlayableChannel, RecordedChannels
-from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
+from wiretape_replay.channel.channel_routing import ChannelFinder, ChannelRouter
 from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.channel.recorded_channels import (
@@ -43,7 +43,7 @@ class Replay(RunningServer):
     """The recording."""
     verbatim: VerbatimPlayer
     """Serves recorded responses: all of them in verbatim mode, those that are not streams in channel mode."""
-    player: ChannelPlayer | None
+    player: ChannelRouter | None
     """Serves streams, in channel mode."""
     started_unix_ns: int = 0
     """When the recording began; 0 if it does not say."""
@@ -144,7 +144,7 @@ async def serve_replay(
         player = None
         if has_playheads:
             streams = ChannelStreams(playheads, ids, contracts, server.fault_actions.sender)
-            player = ChannelPlayer(finder, verbatim, streams, known=find_known_channels(recording, contracts))
+            player = ChannelRouter(finder, verbatim, streams, known=find_known_channels(recording, contracts))
         access = None
         policy = options.access_policy(contracts, recorded_keys=_required_keys(recording, contracts))
         if policy is not None:
@@ -195,7 +195,7 @@ def _required_keys(recording: Recording, contracts: ReplayedContracts) -> bool:
 def replay_control(
     playheads: Playheads,
     verbatim: VerbatimPlayer,
-    player: ChannelPlayer | None,
+    player: ChannelRouter | None,
     contracts: ReplayedContracts,
     faults: FaultActions,
 ) -> PlayheadControl:
@@ -211,7 +211,7 @@ def replay_control(
     )
 
 
-def _summarise_requests(verbatim: VerbatimPlayer, player: ChannelPlayer | None) -> RequestSummary:
+def _summarise_requests(verbatim: VerbatimPlayer, player: ChannelRouter | None) -> RequestSummary:
     """The requests so far; of targets only the path, because the query may contain secrets."""
     requests = [] if player is None else player.streams.requests
     refused = sum(request.refusal is not None for request in requests)

@@ -16,8 +16,8 @@ from wiretape.observations import is_header_name
 from wiretape.recording import Recording
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
+from wiretape.units import parse_speed
 from wiretape_replay.access.access_settings import AccessPolicy, AccessSettings
-from wiretape_replay.channel.playhead import parse_speed
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.replayed_contracts import ReplayedContracts
 from wiretape_replay.verbatim.request_matching import Matching, Order, RepeatMode

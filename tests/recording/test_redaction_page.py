@@ -30,7 +30,8 @@ from wiretape.recording import RedactionPolicy, Writer, open_recording
 from wiretape_proxy.recording_follower import RecordingFollower
 from wiretape_replay.http_server.http_messages import HttpRequest, read_body
 from wiretape_replay.http_server.request_redaction import request_label
-from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
+from wiretape_replay.verbatim.no_match import explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
 
 PAGE = Path(__file__).parents[2] / "docs" / "redaction.md"

@@ -6,7 +6,8 @@ from tables import read_tables
 from wiretape.errors import InputError
 from wiretape_replay import ReplayOptions
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, read_body
-from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
+from wiretape_replay.verbatim.no_match import explain_no_match
 
 TABLES = read_tables(__file__)
 

@@ -8,7 +8,7 @@ import pytest
 from wiretape.errors import InputError
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
-from wiretape_replay.channel.playhead import parse_speed
+from wiretape.units import parse_speed
 from wiretape_replay.verbatim.verbatim_player import plan_response
 
 MS = 1_000_000

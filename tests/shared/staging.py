@@ -15,7 +15,7 @@ from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.access.contract_errors import count_request_ids
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry, PlayableChannel, RecordedChannels
-from wiretape_replay.channel.channel_player import ChannelFinder, ChannelPlayer
+from wiretape_replay.channel.channel_routing import ChannelFinder, ChannelRouter
 from wiretape_replay.channel.channel_streams import ChannelStreams
 from wiretape_replay.channel.playhead_clock import Playheads
 from wiretape_replay.control.control_api import ControlApi
@@ -115,7 +115,7 @@ class Client:
 class Stage:
     """A server that serves the sessions."""
 
-    def __init__(self, url: str, player: ChannelPlayer, others: VerbatimPlayer, control: PlayheadControl) -> None:
+    def __init__(self, url: str, player: ChannelRouter, others: VerbatimPlayer, control: PlayheadControl) -> None:
         self.url = url
         self.player = player
         self.others = others
@@ -184,7 +184,7 @@ async def playing(
         streams = ChannelStreams(playheads, count_request_ids(), SERVICE)
         by_path = {("agent-sessions", name): session for name, session in sessions.items()}
         finder = ChannelFinder(RecordedChannels(sessions, by_path), others.queues, SERVICE)
-        player = ChannelPlayer(finder, others, streams, known=frozenset([*sessions, *known]))
+        player = ChannelRouter(finder, others, streams, known=frozenset([*sessions, *known]))
         faults = FaultActions(FaultSchedule(FaultScript(), SERVICE), str)
         control = replay_control(playheads, others, player, SERVICE, faults)
         server = HttpServer(player.respond, print, control=ControlApi(control, TOKEN).respond)

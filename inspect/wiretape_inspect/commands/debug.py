@@ -15,7 +15,7 @@ from wiretape.addresses import parse_address
 from wiretape.files import PATH
 from wiretape.recording import recording_opener
 from wiretape.safe_text import shorten
-from wiretape.side_command import TOKEN_VARIABLE
+from wiretape.wiretape_subprocess import TOKEN_VARIABLE
 from wiretape_inspect.debugger.debugger_server import Debugger, serve_debugger
 from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from wiretape.errors import InputError
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry
 
 
@@ -68,17 +67,6 @@ class Breakpoint:
             and (self.keys is None or self.keys.items() <= entry.keys.items())
             and (self.finding is None or any(code.startswith(self.finding) for code in entry.findings))
         )
-
-
-def parse_speed(speed: str | float) -> float:
-    """Parse `max`, which is infinity, or a number greater than 0.  Raises InputError."""
-    try:
-        factor = math.inf if speed == "max" else float(speed)
-    except ValueError:
-        factor = math.nan
-    if not factor > 0 or (factor == math.inf and isinstance(speed, str) and speed != "max"):
-        raise InputError(f"Invalid speed {speed!r}: expected max or a number greater than 0, such as 1 or 10.")
-    return factor
 
 
 class Playhead:

@@ -23,7 +23,7 @@ from wiretape.errors import InputError
 from wiretape.labels import count_of
 from wiretape.network_errors import describe_connection_error
 from wiretape.safe_text import shorten
-from wiretape.side_command import TOKEN_VARIABLE
+from wiretape.wiretape_subprocess import TOKEN_VARIABLE
 from wiretape_replay.control.control_operations import OPERATIONS, Operation, option_of
 from wiretape_replay.control.playhead_control import WaitCondition, not_reached_message
 

@@ -17,7 +17,7 @@ import click
 
 from wiretape.addresses import is_loopback
 from wiretape.files import PATH
-from wiretape.side_command import TOKEN_VARIABLE, DebuggerProcess
+from wiretape.wiretape_subprocess import TOKEN_VARIABLE, DebuggerProcess
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client
 from wiretape_replay.offline_server import RunningServer

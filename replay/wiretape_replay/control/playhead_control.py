@@ -20,9 +20,10 @@ from wiretape.observations import Ending
 from wiretape.recording.formats.tape_schema import DEFAULT_FRAMING, piece_bytes
 from wiretape.rules import Finding
 from wiretape.safe_text import closest_match, shorten
+from wiretape.units import parse_speed
 from wiretape_replay.channel.channel_log import ChannelLog, LogEntry
 from wiretape_replay.channel.channel_streams import ConnectedStream
-from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget, parse_speed
+from wiretape_replay.channel.playhead import Breakpoint, Playhead, StepTarget
 from wiretape_replay.channel.playhead_clock import PlayheadClock, Playheads
 from wiretape_replay.control.control_operations import OPERATIONS, CommandOption, operation
 from wiretape_replay.control.control_state import (

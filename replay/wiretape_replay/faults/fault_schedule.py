@@ -25,7 +25,7 @@ from wiretape.safe_text import shorten
 from wiretape_replay.access.auth_and_rate_limits import limit_values
 from wiretape_replay.access.contract_errors import error_response, plain_response, refuse
 from wiretape_replay.channel.channel_log import LogEntry
-from wiretape_replay.channel.channel_player import ChannelFinder
+from wiretape_replay.channel.channel_routing import ChannelFinder
 from wiretape_replay.faults.fault_script import (
     TOO_MANY,
     Corrupt,

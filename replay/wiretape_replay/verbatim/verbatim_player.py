@@ -32,7 +32,8 @@ from wiretape_replay.http_server.http_messages import (
 )
 from wiretape_replay.http_server.request_redaction import without_secrets
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
-from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest, explain_no_match
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
+from wiretape_replay.verbatim.no_match import explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
 
 _LARGEST_SMALL = 16 * 1024

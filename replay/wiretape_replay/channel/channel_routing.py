@@ -86,7 +86,7 @@ class ChannelFinder:
         return self.channels.by_exchange.get(recorded.number)
 
 
-class ChannelPlayer:
+class ChannelRouter:
     """Serves streams by the playhead, and everything else as recorded."""
 
     def __init__(

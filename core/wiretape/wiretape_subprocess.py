@@ -12,7 +12,7 @@ TOKEN_VARIABLE = "WIRETAPE_TOKEN"  # noqa: S105 - a name
 _LONGEST_LINE = 1 << 16
 
 
-class SideCommand:
+class WiretapeSubprocess:
     """A `wiretape` command that runs as long as another.
 
     It exits at the end of its standard input, and so also if the other command is killed.
@@ -90,7 +90,7 @@ def _decode_line(line: bytes) -> str:
     return line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip()
 
 
-class DebuggerProcess(SideCommand):
+class DebuggerProcess(WiretapeSubprocess):
     """A debugger next to another command."""
 
     def show(self, file: Path, *, replay: str | None = None, token: str | None = None) -> None:

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from wiretape import side_command
-from wiretape.side_command import SideCommand
+from wiretape import wiretape_subprocess
+from wiretape.wiretape_subprocess import WiretapeSubprocess
 
 
 def run(monkeypatch, tmp_path, script: str, until: str, patience_s: float = 5) -> list[str]:
-    """Run a side command that is this shell script, until it has printed a line; return all lines."""
+    """Run a subprocess that is this shell script, until it has printed a line; return all lines."""
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o700)
@@ -25,7 +25,7 @@ def run(monkeypatch, tmp_path, script: str, until: str, patience_s: float = 5) -
             if until in line:
                 seen.set()
 
-        command = SideCommand(write_line, patience_s=patience_s)
+        command = WiretapeSubprocess(write_line, patience_s=patience_s)
         command.start("export")
         async with asyncio.timeout(20):
             await seen.wait()
@@ -40,7 +40,7 @@ def test_lines_of_any_length_are_forwarded_and_shortened(monkeypatch, tmp_path, 
     script = f"(head -c {size} /dev/zero | tr '\\0' x; echo; echo end) >&2; cat > /dev/null"
     first, last = run(monkeypatch, tmp_path, script, "end")
     assert (set(first), last) == ({"x"}, "end")
-    assert len(first) == min(size, side_command._LONGEST_LINE)
+    assert len(first) == min(size, wiretape_subprocess._LONGEST_LINE)
 
 
 def test_a_command_that_is_killed_is_reported(monkeypatch, tmp_path):
