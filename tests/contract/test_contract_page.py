@@ -1,4 +1,4 @@
-"""docs/contracts.md: its contracts do what their examples say, and its tutorial shows what the commands print."""
+"""docs/contracts.md: its contracts and primitives do what their examples say; its tutorial shows printed output."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,15 @@ from wiretape.contract.contract_builder import PRIMITIVES
 from wiretape.traffic_builder import TrafficBuilder
 
 PAGE = Path(__file__).parents[2] / "docs" / "contracts.md"
+PRIMITIVE_RULES = Path(__file__).with_name("primitives.toml").read_text("utf-8")
+"""A rule for each primitive on the page, with an example that breaks it and one that keeps it."""
 
 
 def contracts_on_page() -> list[str]:
     """Return the text of each contract; rules alone come after the contract that they belong to."""
     texts, head = [], ""
-    for text in re.findall(r"^```toml\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+    shown = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    for text in (*shown, *re.split(r"^(?=\[\[rule\]\]$)", PRIMITIVE_RULES, flags=re.MULTILINE)):
         if "[[rule]]" not in text and "[operations." not in text:
             continue
         head = text if text.startswith("contract =") else head
@@ -46,11 +49,12 @@ def test_every_example_does_what_it_says_in_chunks_of_any_size(number, tmp_path)
             ]
 
 
-def test_every_primitive_has_an_example_that_breaks_it_and_one_that_keeps_it():
-    """A primitive that nobody shows is also one that no test tries."""
-    shown = "\n".join(text for text in CONTRACTS if '"chat"' in text)
-    for primitive in PRIMITIVES:
-        assert re.search(rf"^{primitive} = ", shown, re.MULTILINE), primitive
+def test_every_primitive_is_on_the_page_as_in_a_tested_rule():
+    lines = re.findall(r"^`.* = .*`$", PAGE.read_text("utf-8"), re.MULTILINE)
+    shown = [fragment for line in lines for fragment in re.findall(r"`([^`]+)`", line)]
+    assert {fragment.partition(" ")[0] for fragment in shown} == set(PRIMITIVES)
+    tested = "\n".join(text for text in CONTRACTS if '"chat"' in text).splitlines()
+    assert [fragment for fragment in shown if fragment not in tested] == []
     assert all("keeps" in text for text in CONTRACTS[2:])
 
 

@@ -1,8 +1,8 @@
 """The code on README.md, control.md, python.md, recording.md, replay.md, report.md and serve.md runs as it is.
 
 Only addresses differ, and what an example leaves to the reader (`...`, a client) is filled in.
-The output shown on datasette.md, filter.md, merge.md, report.md and service.md is what the commands print, and the
-manifests on scale.md start the recorder with options that exist.
+The output shown on datasette.md, filter.md, report.md, service.md and trim.md is what the commands print, and the
+manifests on container.md start the recorder with options that exist.
 """
 
 import ast
@@ -204,11 +204,11 @@ def test_service_md_shows_an_error(say):
     assert [say("replay", "run.tape", "--service", "service.toml")] == shown("docs/service.md", "text")
 
 
-def test_merge_md_shows_the_new_numbers(say):
+def test_trim_md_shows_the_new_numbers(say):
     for name, began in (("eu.db", 0), ("us.db", 1)):
         exchanges = [f"request: GET /v1/{name}/{number}\nafter: {2 if number else began}\n{KEY}" for number in range(2)]
         tape_of(name, *exchanges)
-    (example,) = shown("docs/merge.md", "text")
+    example = shown("docs/trim.md", "text")[1]
     assert say("merge", "eu.db", "us.db", "--output", "both.db").startswith(example)
 
 
@@ -217,11 +217,11 @@ def test_report_md_shows_a_finding(say):
     (body,) = (exchange.body for exchange in vectors_of("SEQ001")[0].exchange)
     head = f"request: GET /v1/sessions/ses_1/events/stream\nafter: 1\n{KEY}"
     tape_of("run.db", f"{head}events:\n- text: {json.dumps(body)}\n")
-    assert say("report", "run.db") == shown("docs/report.md", "text")[1]
+    assert say("report", "run.db") == shown("docs/report.md", "text")[0]
 
 
-def test_recording_md_lists_every_format():
-    text = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Other formats")[2]
+def test_import_md_lists_every_format():
+    text = (ROOT / "docs" / "import.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)`:[^|]*\| (yes)? *\| (yes)? *\| (yes)? *\|$", text, re.MULTILINE)
     told = {name: tuple(bool(cell) for cell in cells) for name, *cells in rows}
     (choice,) = [option.type for option in subcommand("export").params if "--format" in option.opts]
@@ -230,7 +230,7 @@ def test_recording_md_lists_every_format():
 
 
 def test_the_recorders_are_started_with_options_that_exist():
-    manifests = [yaml.safe_load_all(block) for block in shown("docs/scale.md", "yaml")]
+    manifests = [yaml.safe_load_all(block) for block in shown("docs/container.md", "yaml")]
     compose, deployment, service = chain.from_iterable(manifests)
     pod = deployment["spec"]["template"]["spec"]
     (sidecar,) = pod["initContainers"]

@@ -1,4 +1,4 @@
-"""A HAR file loses what docs/har.md lists, and nothing else."""
+"""A HAR file loses what docs/import.md lists, and nothing else."""
 
 import re
 import tempfile
@@ -28,7 +28,7 @@ from wiretape.recording.formats import find_format
 from wiretape.recording.formats.har_writer import write as write_har
 from wiretape.sse import FrameKind, Parser
 
-PAGE = Path(__file__).parents[2] / "docs" / "har.md"
+PAGE = Path(__file__).parents[2] / "docs" / "import.md"
 US = 1000
 APART_NS = 4
 """Minimum time between imported chunks."""

@@ -88,7 +88,7 @@ FORMATS = (
     Format(
         "har",
         "a HAR file",
-        "HTTP Archive 1.2, as used by browsers; docs/har.md lists what it cannot store",
+        "HTTP Archive 1.2, as used by browsers; docs/import.md lists what it cannot store",
         reads="wiretape.recording.formats.har_reader:READER",
         writes="wiretape.recording.formats.har_writer:write",
     ),

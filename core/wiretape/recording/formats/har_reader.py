@@ -1,6 +1,6 @@
 """Reader of HAR 1.2 files of browsers, Playwright and mitmproxy: their objects become observations and chunks.
 
-Unknown keys are ignored, and null counts as absent.  `docs/har.md` lists what a HAR file cannot store.
+Unknown keys are ignored, and null counts as absent.  `docs/import.md` lists what a HAR file cannot store.
 """
 
 import re
@@ -67,7 +67,7 @@ _MAX_DETAIL = 500
 
 _ALWAYS = (
     "A HAR file does not contain chunks, endings, the times of comments, or client addresses: "
-    "docs/har.md lists what replaces them."
+    "docs/import.md lists what replaces them."
 )
 _NOTES = {
     "rebuilt": (
