@@ -18,7 +18,10 @@ CHANNEL = "channel"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _ID = re.compile(r"_?id|Id")
 _OWN_NAMES = frozenset(
-    {"type", "kind", "id", "rule", "seq", "event", "exchange", "gap", "text", "sse", "last_event", "finding", CHANNEL}
+    {
+        *("type", "kind", "id", "rule", "method", "seq", "event", "exchange", "status", "gap", "text"),
+        *("sse", "last_event", "finding", CHANNEL),
+    }
 )
 """Names of filter fields and columns that every recording has."""
 

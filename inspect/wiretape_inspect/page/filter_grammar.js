@@ -3,7 +3,7 @@
 import { shorten } from "./format.js";
 import { allVocabularies } from "./vocabulary.js";
 
-const NUMBER_FIELDS = ["seq", "event", "exchange"];
+const NUMBER_FIELDS = ["seq", "event", "exchange", "status"];
 const FILTER_KINDS = [
   "message", "durable", "delta", "ephemeral", "comment", "pause", "cut", "oversized", "lost", "end", "request",
 ];
@@ -15,7 +15,7 @@ class FilterError extends Error {}
 /** The fields of filters for the recording. */
 export function filterFields() {
   const named = allVocabularies().flatMap((one) => [...one.entities.map(({ short }) => short), one.channel]);
-  return ["type", "kind", "id", "rule", ...new Set(named), ...NUMBER_FIELDS, "gap", "text"];
+  return ["type", "kind", "id", "rule", "method", ...new Set(named), ...NUMBER_FIELDS, "gap", "text"];
 }
 
 /** The entities that have a name in filters. */
@@ -75,6 +75,8 @@ class FilterParser {
       throw this.error(begin, unknown("kind", found.text, FILTER_KINDS));
     }
     if (!NUMBER_FIELDS.includes(field) && field !== "gap") return found;
+    const [, status] = (field === "status" && /^([1-5])xx$/.exec(found.text)) || [];
+    if (status) return { low: BigInt(`${status}00`), high: BigInt(`${status}99`) };
     try {
       return parseRange(found.text, field === "gap" ? "duration" : "number");
     } catch (error) {

@@ -4,7 +4,7 @@ import { channelOf, compilePattern, keyOf } from "./vocabulary.js";
 
 /**
  * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and
- * `exchange`, and may have `channel`, `keys` (of entities), `event`, `sequence`, `type`, `id`, `gap_ns`, `codes`,
+ * `exchange`, and may have `method`, `status`, `channel`, `keys` (of entities), `event`, `sequence`, `type`, `id`, `gap_ns`, `codes`,
  * `texts`, and two sets of texts of the filter: `found`, those that it has a part of in the joined text of deltas, and
  * `joined`, those that are anywhere in that text.
  */
@@ -64,16 +64,16 @@ function numberTest(field, { low, high }) {
   };
 }
 
-/** The test of a name against a pattern; rule codes match in upper or lower case. */
+/** The test of a name against a pattern; rule codes and methods match in upper or lower case. */
 function patternTest(field, { text, quoted }) {
   const matcher = (wanted) => {
     if (quoted || !/[*?]/.test(wanted)) return (name) => name === wanted;
     const pattern = compilePattern(wanted);
     return (name) => pattern.test(name);
   };
-  if (field === "rule") {
+  if (["rule", "method"].includes(field)) {
     const matches = matcher(text.toLowerCase());
-    return (subject) => (subject.codes || []).some((code) => matches(code.toLowerCase()));
+    return ({ codes = [], method }) => (field === "rule" ? codes : method ? [method] : []).some((name) => matches(name.toLowerCase()));
   }
   const matches = matcher(text);
   return ({ [field]: name }) => name !== null && name !== undefined && matches(name);
@@ -105,7 +105,7 @@ export function wantedTexts(groups) {
 /** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
 export function rowSubject(row, head) {
   return {
-    exchange: head.exchange, channel: channelOf(head), keys: row, event: row.event, sequence: row.sequence, type: row.type, id: row.id,
+    exchange: head.exchange, method: head.method, status: head.status, channel: channelOf(head), keys: row, event: row.event, sequence: row.sequence, type: row.type, id: row.id,
     kinds: row.row === "event" ? ["message", row.kind] : row.row === "pause" ? pauseKinds(row) : KINDS[row.row] || [row.row],
     gap_ns: row.row === "pause" ? row.until_ns - row.time_ns : row.gap_ns,
     codes: row.findings && row.findings.length ? row.findings.map((one) => one.code) : NO_CODES,

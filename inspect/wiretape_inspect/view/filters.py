@@ -38,7 +38,7 @@ from wiretape_inspect.view.timeline_rows import (
     StreamRow,
 )
 
-NUMBER_FIELDS = ("seq", "event", "exchange")
+NUMBER_FIELDS = ("seq", "event", "exchange", "status")
 KINDS = (
     "message",
     "durable",
@@ -65,6 +65,7 @@ _FIELD = re.compile(rf'([^{_SPACE},":/]*):')
 _WORD = re.compile(rf'[^{_SPACE}",]+')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\ntr])*+)')
 _NUMBER = re.compile(r"-?\d{1,25}", re.ASCII)
+_STATUS_CLASS = re.compile(r"([1-5])xx")
 _COMPARISON = re.compile(r"(>=|<=|>|<)(.*)", re.DOTALL)
 _Unit = Literal["number", "duration"]
 
@@ -114,7 +115,7 @@ def filter_fields(vocabularies: Sequence[Vocabulary]) -> tuple[str, ...]:
 
     All but `kind`, the numbers and `gap` are patterns: `*` matches any text and `?` any character.
     """
-    return ("type", "kind", "id", "rule", *all_fields(vocabularies), *NUMBER_FIELDS, "gap", "text")
+    return ("type", "kind", "id", "rule", "method", *all_fields(vocabularies), *NUMBER_FIELDS, "gap", "text")
 
 
 def parse_filter(text: str, vocabularies: Sequence[Vocabulary]) -> Filter:
@@ -180,6 +181,8 @@ class _Parser:
             raise self._error(begin, _unknown("kind", found.text, KINDS))
         if field not in {*NUMBER_FIELDS, "gap"}:
             return found
+        if field == "status" and (status := _STATUS_CLASS.fullmatch(found.text)):
+            return Range(100 * int(status[1]), 100 * int(status[1]) + 99)
         try:
             return _range(found.text, "duration" if field == "gap" else "number")
         except ValueError as error:
@@ -254,6 +257,8 @@ class Subject:
     kinds: tuple[str, ...]
     exchange: int
     channel: str | None
+    method: str | None = None
+    status: int | None = None
     keys: Keys = field(default_factory=dict)
     """The keys of entities."""
     event: int | None = None
@@ -310,8 +315,9 @@ def _wanted(filter_: Filter) -> tuple[str, ...]:
 
 def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
     """Whether the filter can match anything of an exchange.  If not, its body need not be read."""
-    head = Subject((), exchange.number, exchange.channel)
-    groups = [[_condition(one) for one in group if one.field in {"exchange", CHANNEL}] for group in filter_.groups]
+    head = Subject((), exchange.number, exchange.channel, exchange.request.method)
+    fields = {"exchange", CHANNEL, "method"}  # an exchange that is open may still have a status
+    groups = [[_condition(one) for one in group if one.field in fields] for group in filter_.groups]
     return not groups or any(all(matches(head) for matches in group) for group in groups)
 
 
@@ -322,6 +328,8 @@ def request_subject(exchange: Exchange, previews: Iterable[str], findings: Itera
         ("request",),
         exchange.number,
         exchange.channel,
+        exchange.request.method,
+        _status(exchange),
         exchange.keys,
         codes=_codes(findings),
         texts=lambda: texts,
@@ -346,16 +354,15 @@ def row_subject(exchange: Exchange, row: StreamRow, searched: "SearchedFrame | N
     """Return a row of a stream as a subject; `searched` is its frame."""
     codes = () if isinstance(row, DeltaRow) else _codes(row.findings)
     found, joined = (searched.found, searched.joined) if searched else (frozenset[str](), frozenset[str]())
+    head = (exchange.number, exchange.channel, exchange.request.method, _status(exchange))
     if not isinstance(row, EventRow):
         kinds, gap_ns, text = _describe(row)
-        channel, texts = exchange.channel, lambda: (text,)
-        return Subject(kinds, exchange.number, channel, gap_ns=gap_ns, codes=codes, texts=texts, found=found)
+        return Subject(kinds, *head, gap_ns=gap_ns, codes=codes, texts=lambda: (text,), found=found)
     event = row.event
     return Subject(
-        kinds=("message", event.kind),
-        exchange=exchange.number,
-        channel=exchange.channel,
-        keys=event.keys,
+        ("message", event.kind),
+        *head,
+        event.keys,
         event=event.number,
         sequence=event.sequence,
         type=event.type,
@@ -388,6 +395,10 @@ def _describe(
             return ("message",), row.gap_ns, row.preview
 
 
+def _status(exchange: Exchange) -> int | None:
+    return exchange.response.status if exchange.response else None
+
+
 def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(finding.code for finding in findings)
 
@@ -417,7 +428,7 @@ def _condition(condition: Condition, *, is_joined: bool = False) -> _Test:
 
 
 def _test(condition: Condition, value: Text | Range, *, is_joined: bool = False) -> _Test:
-    """Return the function that tests a field for one value; rule codes match in upper or lower case.
+    """Return the function that tests a field for one value; rule codes and methods match in upper or lower case.
 
     With `is_joined`, a text may be anywhere in the joined text that a delta belongs to.
     """
@@ -431,7 +442,7 @@ def _test(condition: Condition, value: Text | Range, *, is_joined: bool = False)
     elif field == "kind":
         matches = value.text.__eq__
     else:
-        matches = compile_pattern(value, ignore_case=field == "rule").fullmatch
+        matches = compile_pattern(value, ignore_case=field in {"rule", "method"}).fullmatch
     value_of: Callable[[Subject], Any]
     if condition.entities:
         value_of = lambda subject: tuple(key for name in condition.entities if (key := subject.keys.get(name)))  # noqa: E731
