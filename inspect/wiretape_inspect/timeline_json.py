@@ -58,7 +58,7 @@ _event_values = attrgetter(*_EVENT_MEMBERS)
 
 def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return everything about an exchange except its bodies."""
-    request, response = exchange.request, exchange.response
+    request, response, stream = exchange.request, exchange.response, exchange.is_stream
     return {
         "exchange": exchange.number,
         **members_of(request, "time_ns", "client", "method", "scheme", "authority", "target"),
@@ -67,8 +67,8 @@ def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, A
         "status": response.status if response else None,
         "response_version": response.http_version if response else None,
         "response_headers": response.headers if response else None,
-        "stream": exchange.is_stream,
-        "ending_label": ending_label(exchange.ending, stream=exchange.is_stream),
+        "stream": stream,
+        "ending_label": ending_label(exchange.ending, stream=stream),
         **members_of(exchange, "ended_ns", "operation", "ending", "detail"),
         "contract": vocabulary.contract,
         "cursor": exchange.cursor,
@@ -82,8 +82,9 @@ def listed_exchange(recording: Recording, exchange: Exchange, channels: Abstract
 
     A request that names no channel belongs to the one of `channels` that its bodies begin to name.
     """
-    document, vocabulary = exchange_document(exchange, exchange.vocabulary), exchange.vocabulary
-    if exchange.is_stream:
+    vocabulary = exchange.vocabulary
+    document = exchange_document(exchange, vocabulary)
+    if document["stream"]:
         return {**document, "events": recording.event_count(exchange.number)}
     if exchange.channel is None and channels:
         words = _QUOTED.findall(" ".join(previews(recording, exchange).values()))

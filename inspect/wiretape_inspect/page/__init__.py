@@ -41,8 +41,9 @@ class Page:
 
 @cache
 def served_page() -> Page:
-    """Return the page that loads its style and its script from its server."""
-    style = '<link rel="stylesheet" href="/page/page.css">'
+    """Return the page that loads its style, its script and meanwhile the first data from its server."""
+    data = '<link rel="preload" href="/api/recording" as="fetch" crossorigin>'
+    style = f'{data}\n<link rel="stylesheet" href="/page/page.css">'
     script = '<script src="/page/page.js"></script>'
     return _page(style, script, script_source="'self'", style_source="'self'")
 

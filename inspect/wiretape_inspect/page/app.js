@@ -243,7 +243,7 @@ export class App {
     byId("bar").classList.toggle("away", name !== "timeline");
     byId("tabs").parentNode.hidden = name !== "timeline";
     byId("bar").hidden = view.findings;
-    if (!view.findings) this.strip.showExchanges(this.recording.exchanges, this.head);
+    if (!view.findings && this.strip.head !== this.head) this.strip.showExchanges(this.recording.exchanges, this.head);
     if (name === "timeline") return;
     if (!this.panes[name]) {
       const host = element("div", { id: `${name}-pane`, class: "pane other" });

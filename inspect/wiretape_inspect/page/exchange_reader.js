@@ -9,6 +9,7 @@ import { Timeline } from "./timeline.js";
 
 const TYPING_PAUSE_MS = 80;
 const SEARCH_INTERVAL_MS = 1000;
+const SHOW_INTERVAL_MS = 200;
 
 export class ExchangeReader {
   /**
@@ -34,8 +35,8 @@ export class ExchangeReader {
     this.loading = new AbortController();
     const timeline = new Timeline(this.source, head, () => { if (this.timeline === timeline) this.rowsChanged(timeline); });
     Object.assign(this, { head, timeline, isLive });
-    if (!isLive) this.readRows(timeline, this.loading.signal);
-    this.readOverview();
+    if (isLive) this.readOverview();
+    else this.readRows(timeline, this.loading.signal);
   }
 
   /** Whether rows or the result of a search are still to come. */
@@ -43,10 +44,18 @@ export class ExchangeReader {
     return Boolean(this.timeline) && ((!this.timeline.done && !this.isLive) || Boolean(this.search));
   }
 
+  /** Read the rows: the first are shown at once, the others a few times a second.  The overview takes longer than the first. */
   async readRows(timeline, signal) {
-    const read = this.source.rows(timeline.head.exchange, (rows) => timeline.append(rows), signal);
+    let [rows, next] = [[], 0];
+    const read = this.source.rows(timeline.head.exchange, (found) => {
+      rows = rows.concat(found);
+      if (performance.now() < next) return;
+      if (!next && this.timeline === timeline) this.readOverview();
+      timeline.append(rows);
+      [rows, next] = [[], performance.now() + SHOW_INTERVAL_MS];
+    }, signal);
     timeline.done = await orShowError(read.then(() => true)) === true;
-    if (timeline.done && this.timeline === timeline) this.rowsChanged(timeline);
+    timeline.append(rows);
   }
 
   async readOverview() {

@@ -5,7 +5,7 @@ const TOKEN = /[ \t\r\n]*(?:("(?:[^"\\]|\\[^])*")|(-?\d[\d.eE+-]*|true|false|nul
 
 /** Parse JSON; integers that a double cannot hold become BigInt. */
 export function parseJson(text) {
-  if (!/[0-9]{16}/.test(text)) return JSON.parse(text);
+  if (!/(?:^|[:,[\s])-?[0-9]{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_key, value, context) => {
     if (typeof value !== "number" || Number.isSafeInteger(value) || !context) return value;
     return /^-?\d+$/.test(context.source) ? BigInt(context.source) : value;

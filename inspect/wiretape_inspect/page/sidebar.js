@@ -7,6 +7,7 @@ import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
 import { allVocabularies, channelOf, labelOf } from "./vocabulary.js";
 
+const MOST_CHANNELS = 300;
 const WIDTH_FOR_ALL = 400; // pixels for whole paths, events, durations and the codes of findings
 /** What a column sorts by, and whether the first click sorts in descending order. */
 const SORTS = {
@@ -50,7 +51,7 @@ export class Sidebar {
     byId("only-matches").addEventListener("click", () => { this.onlyMatches = !this.onlyMatches; this.update(); });
     /** Show exchanges, findings or counts that have changed. */
     this.changed = onNextFrame(() => this.update());
-    this.update();
+    this.changed();
   }
 
   /** The findings about an exchange. */
@@ -76,7 +77,7 @@ export class Sidebar {
     const isSelecting = isFiltering && this.onlyMatches && app.matchCounts.counts.size > 0;
     const words = this.search.toLowerCase().split(/\s+/).filter((word) => word);
     this.listChannels();
-    byId("sidebar").style.setProperty("--longest", longest + (this.channels.hidden ? 0 : 8));
+    byId("sidebar").style.setProperty("--longest", longest + (list.root.classList.contains("several") ? 8 : 0));
     const channel = this.channels.value;
     const shown = app.recording.exchanges.filter((head) => (
       this.meets(head, words) && !(isSelecting && !this.matchesOf(head)) && (!channel || channelOf(head) === channel)
@@ -97,12 +98,13 @@ export class Sidebar {
     this.showNothing(!shown.length && words.length > 0);
   }
 
-  /** The channels to choose from, if there are several, with the number of their exchanges. */
+  /** The channels to choose from, if there are several but not very many, with the number of their exchanges. */
   listChannels() {
     const groups = Map.groupBy(this.app.recording.exchanges, channelOf);
     groups.delete(null);
-    this.channels.hidden = groups.size < 2;
     this.list.root.classList.toggle("several", groups.size > 1);
+    this.channels.hidden = groups.size < 2 || groups.size > MOST_CHANNELS;
+    if (this.channels.hidden) groups.clear();
     const options = [...groups].map(([id, heads]) => [id, `${shorten(id, 40)} · ${formatNumber(heads.length)}`]);
     showOptions(this.channels, [["", `All ${formatCount(groups.size, channelTitle())}`], ...options], this.channels.value);
   }

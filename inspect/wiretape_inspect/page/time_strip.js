@@ -19,9 +19,9 @@ const SMALL = 0.12; // an exchange that takes less of the window is zoomed to wh
 export class TimeStrip {
   /** `findingsOf(head)` returns findings. */
   constructor(host, navigation, findingsOf) {
-    Object.assign(this, { host, navigation, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [] });
+    Object.assign(this, { host, navigation, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [], width: 1 });
     this.draw = onNextFrame(() => this.drawNow());
-    this.axis = new TimeAxis(() => { this.hover(null); this.draw(); });
+    this.axis = new TimeAxis(() => { this.isStale = true; this.hover(null); this.draw(); });
     this.waterfall = new Waterfall(this.axis);
     this.svg = svg("svg", { class: "strip-svg", role: "img", focusable: "false", height: STRIP.least });
     this.ticks = svg("svg", { class: "ticks", height: STRIP.times, "aria-hidden": "true" });
@@ -99,6 +99,7 @@ export class TimeStrip {
 
   setAxis() {
     const { exchanges, overview } = this;
+    this.isStale = true;
     const began = Math.min(...exchanges.map((head) => head.time_ns));
     const ended = exchanges.reduce((last, head) => Math.max(last, head.ended_ns ?? head.time_ns), overview ? overview.ended_ns : 0);
     const idle = overview ? overview.silences.map(([since, until]) => [since, until]) : [];
@@ -117,21 +118,20 @@ export class TimeStrip {
       if (this.shownItems !== timeline.items && this.densityBox && this.isStrip) this.densityBox.replaceChildren(...this.density());
       return;
     }
-    Object.assign(this, { overview, timeline, name });
+    // Rows without findings do not change the waterfall.
+    this.isStale ||= this.overview !== overview || this.findings !== timeline.findings;
+    Object.assign(this, { overview, timeline, name, findings: timeline.findings });
     // While rows are loaded, drawing a few times a second is enough.
     if (this.timer && !timeline.done) return;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => { this.timer = 0; this.setAxis(); this.draw(); }, this.drawn && !timeline.done ? 250 : 0);
+    const draw = () => { this.timer = 0; if (this.isStale) this.setAxis(); this.draw(); };
+    this.timer = setTimeout(draw, this.drawn && !timeline.done ? 250 : 0);
   }
 
   /** Set the times of lines: of the `cursor`, or of a replay's `playhead`; null for none in this exchange. */
   setLines(times) {
     Object.assign(this, times);
     this.placeLines();
-  }
-
-  get width() {
-    return Math.max(this.host.clientWidth - 2 * STRIP.side, 1);
   }
 
   /** The x coordinate of a time. */
@@ -149,16 +149,18 @@ export class TimeStrip {
   }
 
   drawNow() {
-    if (this.isHidden || !this.host.clientWidth) return;
-    const { host, axis, isStrip } = this;
-    this.waterfall.draw(STRIP.side, this.width, this.findingsOf, this.head);
+    const { axis, isStrip, host: { clientWidth: wide } } = this;
+    if (this.isHidden || !wide) return;
+    const width = Math.max(wide - 2 * STRIP.side, 1);
+    if (this.isStale || width !== this.width) this.waterfall.draw(STRIP.side, width, this.findingsOf, this.head);
+    Object.assign(this, { width, isStale: false });
     const bars = isStrip ? this.bars() : [];
     // The strip never becomes less tall, so that what is below it does not move.
     const tall = STRIP.top + STRIP.density + 4 + (isStrip ? this.lanes : 0) * (STRIP.lane + 2);
     this.tall = this.exchanges.some((head) => head.stream) ? Math.max(this.tall || STRIP.least, tall) : 0;
-    this.svg.setAttribute("width", host.clientWidth);
+    this.svg.setAttribute("width", wide);
     this.svg.setAttribute("height", this.tall);
-    this.ticks.setAttribute("width", host.clientWidth);
+    this.ticks.setAttribute("width", wide);
     this.line = svg("line", { class: "cursor", y1: 0, y2: this.tall });
     this.playLine = svg("line", { class: "play-cursor", y1: 0, y2: this.tall });
     if (isStrip) {
@@ -191,7 +193,7 @@ export class TimeStrip {
     for (const piece of this.axis.pieces) {
       if (!piece.folded) continue;
       const [from, to] = [this.place(piece.since), this.place(piece.until)];
-      if (to < 0 || from > this.host.clientWidth) continue;
+      if (to < 0 || from > this.width + STRIP.side) continue;
       parts.push(svg("rect", { class: "fold", x: from, width: Math.max(to - from, 1), y: STRIP.top, height: STRIP.density }));
       parts.push(svg("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" }, formatDuration(piece.until - piece.since)));
     }
@@ -305,7 +307,7 @@ export class TimeStrip {
       for (const span of [...failed, ...others]) {
         const at = (event, other) => this.place(event && event.exchange === exchange ? event.time_ns : other);
         const [from, to] = [at(span.began, began), at(span.ended, ended)];
-        if (to < 0 || from > this.host.clientWidth) continue;
+        if (to < 0 || from > this.width + STRIP.side) continue;
         const end = Math.max(to, from + 3) + 1;
         const lane = taken.findIndex((places) => places.every((one) => one.end < from || end < one.from));
         if (lane < 0) continue;
