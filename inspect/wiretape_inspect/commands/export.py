@@ -1,7 +1,6 @@
 """`wiretape export`: write a recording in another format."""
 
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from select import select
@@ -10,18 +9,10 @@ import click
 
 from wiretape.files import PATH
 from wiretape.labels import count_of
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import FORMATS, find_format
-from wiretape_inspect import event_export
+from wiretape.recording import Exchange, open_recording
 from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.exchange_selection import select_stream
-
-_SUMMARIES = {
-    **{each.name: each.summary for each in FORMATS if each.writes},
-    "events": "one JSON object per exchange and per event, for jq and other programs",
-    "html": "the `wiretape debug` page as one file",
-    "otlp": "OpenTelemetry spans, encoded as protobuf for an OTLP/HTTP request",
-}
+from wiretape_inspect.recording_export import SUMMARIES, export_parts
 
 
 @click.command()
@@ -30,9 +21,9 @@ _SUMMARIES = {
     "-f",
     "--format",
     "kind",
-    type=click.Choice(list(_SUMMARIES)),
+    type=click.Choice(list(SUMMARIES)),
     required=True,
-    help="Output format.  " + "  ".join(f"{name}: {summary}." for name, summary in _SUMMARIES.items()),
+    help="Output format.  " + "  ".join(f"{name}: {summary}." for name, summary in SUMMARIES.items()),
 )
 @click.option("--exchange", "number", type=int, metavar="N", help="Export only this exchange.")
 @click.option("--encoded", is_flag=True, help="With sse: do not decompress the stream.")
@@ -80,37 +71,13 @@ def export(
         _send(file, endpoint, number, with_parent=with_parent)
         return
     with open_recording(file) as recording:
-        parts = _parts(recording, kind, number, encoded=encoded, sensitive=with_sensitive)
+        parts = export_parts(recording, kind, number, encoded=encoded, sensitive=with_sensitive)
+        if kind == "sse":
+            _report_loss(select_stream(recording, number))
         to = None if to == Path("-") else to
         with open_output(to, force=force, recording=file) as out:
             for part in parts:
                 out.write(part)
-
-
-def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool, sensitive: bool) -> Iterator[bytes]:
-    if kind == "sse":
-        return _stream(recording, number, encoded=encoded)
-    chosen = None if number is None else [recording.exchange(number)]
-    if kind == "events":
-        lines = event_export.event_lines(recording, recording.exchanges() if chosen is None else chosen)
-        return (f"{line}\n".encode() for line in lines)
-    if kind == "html":
-        from wiretape_inspect.page_export import export_page  # noqa: PLC0415 - loaded only when it is used
-        from wiretape_inspect.report.evidence import evidence_document  # noqa: PLC0415 - the same
-        from wiretape_inspect.report.finding_location import locate_one  # noqa: PLC0415 - the same
-
-        found = recording.findings(number)
-        findings = [evidence_document(recording, locate_one(recording, finding)) for finding in found]
-        return export_page(recording, chosen, findings=findings)
-    if kind == "otlp":
-        from wiretape_inspect.otlp_export import otlp_parts  # noqa: PLC0415 - loaded only when it is used
-
-        return otlp_parts(recording, chosen)
-    if kind == "har":
-        from wiretape.recording.formats.har_writer import write  # noqa: PLC0415 - loaded only when it is used
-
-        return write(recording, chosen, sensitive=sensitive)
-    return find_format(kind).write(recording, chosen)
 
 
 def _send(file: Path, endpoint: str, number: int | None, *, with_parent: bool) -> None:
@@ -130,11 +97,7 @@ def _stdin_closes_within(seconds: float) -> bool:
     return bool(select([sys.stdin], [], [], seconds)[0])
 
 
-def _stream(recording: Recording, number: int | None, *, encoded: bool) -> Iterator[bytes]:
-    from wiretape.recording.formats.raw_stream import write_stream  # noqa: PLC0415 - loaded only when it is used
-
-    exchange = select_stream(recording, number)
+def _report_loss(exchange: Exchange) -> None:
     if exchange.lost_bytes:
         lost = f"{count_of(exchange.lost_bytes, 'byte')} of exchange {exchange.number}"
         click.echo(f"{lost} {'was' if exchange.lost_bytes == 1 else 'were'} not recorded.", err=True)
-    return write_stream(recording, exchange, encoded=encoded)

@@ -45,6 +45,8 @@ brackets are optional.
     The lines of `wiretape diff --json`, each with `previews` of its events, if the recording is compared with another
     one; `other/event` is `event` of that one.
 
+**Files**: `GET /api/export?format=F[&exchange=N]`, what `wiretape export --format F` writes.
+
 **Live updates**: `GET /api/live[?exchange=N][&after=POSITION][&rows=K]`, an event stream of what changes until the
 recording is closed.  POSITION comes from `recording` or is the id of an earlier message; without it, the stream
 reports everything from the beginning.  `data` is one JSON object.  Every message has an id, so that a browser that

@@ -15,6 +15,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.event_export import bodies, event_as_test
+from wiretape_inspect.recording_export import export_parts
 from wiretape_inspect.report.evidence import evidence_document
 from wiretape_inspect.report.finding_location import locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
@@ -98,6 +99,11 @@ DOCUMENTS: Mapping[str, Callable[..., Any]] = {
     "cut": _cut,
 }
 """The endpoints that return one JSON document."""
+
+
+def export(recording: Recording, *, format_: str, exchange: int | None = None) -> Iterator[bytes]:
+    """Return the file that `wiretape export` writes."""
+    return export_parts(recording, format_, exchange)
 
 
 def parse_query(request: "web.Request", endpoint: Callable[..., Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from wiretape_inspect.debugger.api_endpoints import (
     LINES,
     NotFoundError,
     error_document,
+    export,
     parse_query,
 )
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
@@ -164,6 +165,7 @@ class _Routes:
         app.router.add_get("/page/{name}", _page_file, allow_head=False)
         readers: dict[str, _Reader] = {"recording": self._recording, "live": self._live}
         readers |= {name: partial(_document_response, endpoint) for name, endpoint in DOCUMENTS.items()}
+        readers["export"] = _export_response
         readers |= {name: partial(_lines_response, endpoint) for name, endpoint in LINES.items()}
         for name, reader in readers.items():
             app.router.add_get(f"/api/{name}", self._in_thread(reader, self.opening), allow_head=False)
@@ -284,6 +286,20 @@ async def _lines_response(
             await response.write(data)
     except InputError as error:
         await response.write(f"{dump_json(error_document(str(error)))}\n".encode())
+    await response.write_eof()
+    return response
+
+
+async def _export_response(request: web.Request, thread: RecordingThread) -> web.StreamResponse:
+    """Respond with a file to save.  After an error, the browser reports that the file is incomplete."""
+    query = parse_query(request, export)
+    parts = thread.parts(lambda recording: export(recording, **query))
+    first = await anext(parts, b"")
+    response = web.StreamResponse(headers={"Content-Disposition": "attachment"})
+    await response.prepare(request)
+    await response.write(first)
+    async for data in parts:
+        await response.write(data)
     await response.write_eof()
     return response
 

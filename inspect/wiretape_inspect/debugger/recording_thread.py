@@ -38,6 +38,11 @@ class RecordingThread:
 
     async def lines(self, make: Callable[[Recording], Iterator[str]]) -> AsyncIterator[bytes]:
         """Yield the lines of `make` in batches, which are made only as fast as they are consumed."""
+        async for data in self.parts(lambda recording: (f"{line}\n".encode() for line in make(recording))):
+            yield data
+
+    async def parts(self, make: Callable[[Recording], Iterator[bytes]]) -> AsyncIterator[bytes]:
+        """Yield the bytes of `make` in batches in the same way."""
         batches = await self.run(lambda recording: _batches(make(recording)))
         while data := await self.run(lambda _: next(batches, b"")):
             yield data
@@ -66,13 +71,13 @@ class RecordingThread:
             self._opened.close()
 
 
-def _batches(lines: Iterator[str]) -> Iterator[bytes]:
-    """Yield lines in batches.  Raises the error of the lines after those before it."""
+def _batches(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield parts in batches.  Raises the error of the parts after those before it."""
     until, batch, size = time.monotonic() + _FIRST_BATCH_S, list[bytes](), 0
     try:
-        for line in lines:
-            batch.append(line.encode() + b"\n")
-            size += len(batch[-1])
+        for part in parts:
+            batch.append(part)
+            size += len(part)
             if size >= _BATCH_BYTES or time.monotonic() >= until:
                 yield b"".join(batch)
                 until, batch, size = time.monotonic() + _BATCH_S, [], 0

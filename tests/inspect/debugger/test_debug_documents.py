@@ -73,10 +73,20 @@ async def test_event_equals_show_at(session, client, run):
     assert document["state"]["texts"]["text"] == {"text": "word word", "characters": 9, "final": True}
 
 
+@pytest.mark.parametrize("kind", ["html", "har", "tape", "events", "sse"])
+async def test_export_equals_that_of_the_command(session, client, run, kind):
+    async with client.session.get(f"/api/export?format={kind}&exchange=2") as response:
+        body = await response.read()
+        assert response.headers["Content-Disposition"] == "attachment"
+    assert body == run("export", session, "--format", kind, "--exchange", "2").stdout_bytes
+
+
 @pytest.mark.parametrize(
     ("path", "status", "message"),
     [
         *TABLES["invalid"],
+        ("export?format=pdf", 400, "Unknown format 'pdf': expected tape, har"),
+        ("export?format=sse&exchange=1", 400, "Exchange 1 is not an event stream"),
         ("rows?exchange=1" + "0" * 30, 400, "expected a whole number of at most 18 digits"),
         ("events?exchange=1&first=1&last=2", 404, NO_STREAM),
         ("overview?exchange=1", 404, NO_STREAM),
