@@ -132,7 +132,8 @@ def text_lines(rule: Rule, *, all_examples: bool = False, contract: RuleSet | No
     satisfying = [example for example in examples if not example.breaks]
     for example in examples if all_examples else breaking[:1] + satisfying[:1]:
         yield BLANK
-        yield prose("", (_heading(example), "bad" if example.breaks else "good"), f": {example.shows}")
+        shows = f": {example.shows}" if example.shows else ""
+        yield prose("", (_heading(example), "bad" if example.breaks else "good"), shows)
         yield BLANK
         for line in example.traffic:
             _, mark, label, value, _ = _TRAFFIC.split(line, maxsplit=1)
@@ -143,7 +144,7 @@ def text_lines(rule: Rule, *, all_examples: bool = False, contract: RuleSet | No
 
 
 def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]:
-    """Yield the explanation of a rule as a Markdown page."""
+    """Yield the explanation of a rule as a Markdown page, with the traffic of one example of each kind."""
     yield f"# {rule.code} {rule.name}"
     yield ""
     for paragraph in paragraphs(rule):
@@ -153,28 +154,37 @@ def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]
         yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
     for title, text in _sections(rule):
         yield from ["", f"## {title}", "", text]
+    shown: set[bool] = set()
+    others = []
     for example in examples_of(rule.code, contract):
-        yield from ["", f"## {_heading(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
+        if example.breaks in shown:
+            others.append(f"- {_heading(example)}: {example.shows}")
+            continue
+        shown.add(example.breaks)
+        yield from ["", f"## {_heading(example)}", *(["", example.shows] if example.shows else [])]
+        yield from ["", "```text", *example.traffic, "```"]
         for line in example.found:
             escaped = line.replace("[^", r"\[^")  # it is no footnote
             yield from ["", f"> {escaped}"]
+    if others:
+        command = f"wiretape rule {rule.code} --all"
+        yield from ["", "## Other examples", "", f"`{command}` also shows the traffic of these examples.", "", *others]
 
 
 def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Iterator[str]:
     """Yield the Markdown page that lists all rules; of a contract, those that it declares itself."""
     if contract is None:
-        yield "# The rules"
-        command, how = "wiretape rule --all --format markdown", " (`make docs-rules`)"
+        title, which, command = "The rules", "built-in rules", "wiretape rule --all --format markdown"
     else:
-        yield f"# The rules of the contract {contract.name}"
-        command, how = "wiretape contract docs", ""
-    yield ""
-    yield f"`{command}` writes these pages; do not edit them{how}."
+        title = f"The rules of the contract {contract.name}"
+        which, command = f"rules of the contract {contract.name}", "wiretape contract docs"
+    yield from [f"# {title}", "", f"This page lists the {which}. Each code links to a page that explains the rule."]
+    yield f"`{command}` generates these pages, so do not edit them."
     family = None
     for rule in rules:
         if (prefix := rule.code.rstrip("0123456789")) != family:
             family = prefix
-            yield from ["", f"## {family}", "", "| Code | Name | Severity | Side | Basis | What breaks it |"]
+            yield from ["", f"## {family}", "", "| Code | Name | Severity | Side | Basis | Broken if |"]
             yield "|---|---|---|---|---|---|"
         what = paragraphs(rule)[0].replace("|", "\\|")
         cells = (f"[{rule.code}]({rule.code}.md)", rule.name, rule.severity, rule.side, rule.basis, what)
@@ -184,14 +194,14 @@ def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Itera
 
 
 def _inherited_lines(contract: RuleSet) -> Iterator[str]:
-    """Yield a sentence for each contract that this one extends, with the rules that it has from there."""
+    """Yield a line for each contract that this one extends, with the rules that both contain."""
     codes: dict[str, list[str]] = {}
     for rule in contract.rules:
         declaring = contract.declaring(rule.code)
         if rule.everywhere or declaring is not contract:
             source = "every contract" if rule.everywhere else f"the contract {declaring.name}"
             codes.setdefault(source, []).append(rule.code)
-    yield from (f"From {source}, it has {', '.join(found)}." for source, found in codes.items())
+    yield from (f"Rules shared with {source}: {', '.join(found)}." for source, found in codes.items())
 
 
 def explanation_document(rule: Rule, contract: RuleSet | None = None) -> dict[str, Any]:
@@ -228,7 +238,7 @@ def pages(contract: RuleSet | None = None) -> dict[str, str]:
 def _properties(rule: Rule) -> Iterator[tuple[str, str]]:
     yield "severity", rule.severity
     yield "broken by", f"the {rule.side}"
-    yield "decided on", _PARTS[rule.scope]
+    yield "scope", _PARTS[rule.scope]
     yield "clause", rule.clause
     yield "basis", f"{rule.basis}: {_BASES[rule.basis]}"
 
@@ -238,14 +248,14 @@ def _sections(rule: Rule) -> Iterator[tuple[str, str]]:
     titles = {
         "Why it matters": texts.why,
         "The usual fix": texts.fix,
-        "When it is not exercised": texts.not_exercised,
-        "Worth knowing": texts.notes,
+        "When the rule is not exercised": texts.not_exercised,
+        "Notes": texts.notes,
     }
     return ((title, text) for title, text in titles.items() if text)
 
 
 def _heading(example: Example) -> str:
-    return "This breaks it" if example.breaks else "This satisfies it"
+    return "This breaks the rule" if example.breaks else "This satisfies the rule"
 
 
 def _traffic_lines(observations: Iterable[Observation]) -> Iterator[str]:

@@ -518,7 +518,7 @@ def _make_example(table: AnyRuleTable, name: str, example: Example, request: str
         each.headers = usual.headers if each.headers is None else each.headers
         each.request_body = each.request_body or usual.request_body
     traffic = [_exchange(each, each.request or request) for each in exchanges]
-    named = {"code": table.code, "name": name, "also": table.also, "shows": "An example of the contract."}
+    named = {"code": table.code, "name": name, "also": table.also, "shows": ""}
     return msgspec.convert(named | {"exchange": traffic}, Vector)
 
 
