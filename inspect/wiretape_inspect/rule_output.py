@@ -126,7 +126,8 @@ def text_lines(rule: Rule, *, all_examples: bool = False, contract: RuleSet | No
     for name, value in _properties(rule):
         yield prose((f"{name + ':':<11} ", "dim"), (value, value))
     for title, text in _sections(rule):
-        yield from [BLANK, wrapped((title, "head")), prose("  ", text)]
+        yield from [BLANK, wrapped((title, "head"))]
+        yield from (prose("  ", line) if line else BLANK for line in text.split("\n"))
     examples = examples_of(rule.code, contract)
     breaking = [example for example in examples if example.breaks]
     satisfying = [example for example in examples if not example.breaks]

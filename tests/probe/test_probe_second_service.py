@@ -3,10 +3,8 @@
 import asyncio
 import itertools
 import os
-import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import virtual_time
@@ -28,7 +26,6 @@ from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.case_results import SERVICE_RULES, SETUP, CaseVerdict
 from wiretape_inspect.report.ci_formats import junit_lines
 
-PAGE = Path(__file__).parents[2] / "docs" / "probe.md"
 TOO_SHORT = "a run of kind runs.long ends too soon"
 CLOSED, NEEDS_LIMITS = {"SEQ004", "SSE009"}, "it needs --limits"
 """The notes that the specification leaves room for."""
@@ -338,12 +335,6 @@ def test_there_is_a_mutation_for_each_rule_and_its_case_is_meant_to_find_it():
     assert DEFECTS.keys() == SERVICE_RULES
     for code, mutation in DEFECTS.items():
         assert code in SUITE.cases[mutation.case].rules or code in {"SSE010", "RUN007"}, code
-
-
-def test_the_page_lists_the_case_that_finds_each_rule():
-    rows = re.findall(r"^\| `([a-z/-]+)` \| ([A-Z0-9 ]+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
-    found = {code: case for case, codes in rows for code in codes.split()}
-    assert found == {code: mutation.case for code, mutation in DEFECTS.items()}
 
 
 @pytest.mark.parametrize("code", DEFECTS if IS_LONG else FEW_CODES)

@@ -85,17 +85,17 @@ def _breach_of(rule: str, event: Event, stream: Stream) -> Outcome:
 
 
 def first_chunk(event: Event, stream: Stream) -> Outcome:
-    """The first chunk of a message lacks its `messageId`, or that of a tool call its `toolCallId` or `toolCallName`."""
+    """The first chunk of a message has no `messageId`, or the first chunk of a tool call lacks its id or name."""
     return _breach_of("first", event, stream)
 
 
 def mixed_forms(event: Event, stream: Stream) -> Outcome:
-    """A chunk continues what a START event opened, or the other way round."""
+    """A chunk continues an item that a START event opened, or a START event opens an item that chunks have begun."""
     return _breach_of("mixed", event, stream)
 
 
 def span_order(event: Event, stream: Stream) -> Outcome:
-    """A span of reasoning opens twice, ends without having been opened, or is open when the run finishes."""
+    """A reasoning span starts twice, ends without having started, or is still open when the run finishes."""
     spans: dict[Any, None] = stream.memory.get(span_order, dict)
     if event.type in _RUN_LEVEL:
         left = list(spans) if event.type == "RUN_FINISHED" else []
@@ -114,7 +114,10 @@ def span_order(event: Event, stream: Stream) -> Outcome:
 
 
 def shared_id(event: Event, stream: Stream) -> Outcome:
-    """Two messages have the same `messageId`: a text, reasoning, an activity, or the result of a tool call."""
+    """Two messages have the same `messageId`.
+
+    Messages are texts, reasoning, activities and the results of tool calls.
+    """
     seen: dict[Any, str] = stream.memory.get(shared_id, dict)
     key, kind = _read(event.document, "messageId"), event.type.partition("_")[0]
     if key is None or (key not in seen and len(seen) > _MOST):
@@ -148,7 +151,7 @@ def _values(value: Any, *keys: str) -> list[Any]:
 
 
 def pending_calls(event: Event, stream: Stream) -> Outcome:
-    """The `pendingToolCallIds` of a run are not the tool calls that it left without a result."""
+    """The `pendingToolCallIds` of a run differ from its tool calls without a result."""
     calls, outcome = _calls(event, stream), event.document.get("outcome")
     named = outcome.get("pendingToolCallIds") if isinstance(outcome, Mapping) else None
     if event.type != "RUN_FINISHED" or not named or not isinstance(named, list):
@@ -160,7 +163,7 @@ def pending_calls(event: Event, stream: Stream) -> Outcome:
 
 
 def frontend_result(event: Event, stream: Stream) -> Outcome:
-    """The service sends a result for a call of a tool that is the application's."""
+    """The service sends the result of a tool call that the application has to execute."""
     name = _calls(event, stream).get(_read(event.document, "toolCallId"), [None])[0]
     if event.type != "TOOL_CALL_RESULT" or name is None:
         return None
@@ -196,19 +199,19 @@ def _thread(event: Event, stream: Stream) -> dict[str, Any]:
 
 
 def unanswered_call(event: Event, stream: Stream) -> Outcome:
-    """A run begins although the client did not answer a call of a frontend tool of the run before."""
+    """A run starts although the client has not answered a frontend tool call of the previous run."""
     calls, answered = _thread(event, stream).get("calls", ()), _values(stream.request_json, "messages", "toolCallId")
     return [_mismatch(f"an answer to `{key}`", "none", key) for key in calls if key not in answered] if calls else None
 
 
 def uncovered_interrupt(event: Event, stream: Stream) -> Outcome:
-    """A run begins although the client did not answer or abandon an interrupt of the run before."""
+    """A run starts although the client has neither answered nor abandoned an interrupt of the previous run."""
     left, covered = _thread(event, stream).get("interrupts", ()), _values(stream.request_json, "resume", "interruptId")
     return [_mismatch(f"an answer to `{key}`", "none", key) for key in left if key not in covered] if left else None
 
 
 def reused_run_id(event: Event, stream: Stream) -> Outcome:
-    """A client asks for two runs of a thread with the same `runId`."""
+    """A client requests two runs of a thread with the same `runId`."""
     runs = _thread(event, stream).get("runs")
     if runs is None or len(runs) > _MOST:
         return None

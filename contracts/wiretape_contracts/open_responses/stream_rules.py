@@ -45,7 +45,7 @@ class _Items:
 
 
 def other_item_id(event: Event, stream: Stream) -> Outcome:
-    """An event has another item id than the `response.output_item.added` of its `output_index`."""
+    """The item id of an event differs from the id in the `response.output_item.added` of the same `output_index`."""
     items: _Items = stream.memory.get(other_item_id, _Items)
     index, item = event.document.get("output_index"), event.document.get("item")
     found = item.get("id") if type(item) is dict else event.document.get("item_id")
@@ -57,7 +57,7 @@ def other_item_id(event: Event, stream: Stream) -> Outcome:
 
 
 def item_not_done(event: Event, stream: Stream) -> Outcome:
-    """A response is completed or incomplete although one of its items is still open."""
+    """A response ends as completed or incomplete, although one of its items is still open."""
     items: _Items = stream.memory.get(item_not_done, _Items)
     if items.add(event):
         return None
@@ -68,7 +68,7 @@ def item_not_done(event: Event, stream: Stream) -> Outcome:
 
 
 def output_differs(event: Event, stream: Stream) -> Outcome:
-    """The `output` of a finished response is not the items of its stream, in the order of their `output_index`."""
+    """The `output` of a finished response differs from the items of its stream in the order of their `output_index`."""
     items: _Items = stream.memory.get(output_differs, _Items)
     response = event.document.get("response")
     output = response.get("output") if type(response) is dict else None
@@ -85,7 +85,7 @@ def output_differs(event: Event, stream: Stream) -> Outcome:
 
 
 def after_incomplete_item(event: Event, stream: Stream) -> Outcome:
-    """An item follows one that ended as incomplete, or the response does not end as incomplete."""
+    """After an item ended as incomplete, another item follows, or the response does not end as incomplete."""
     items: _Items = stream.memory.get(after_incomplete_item, _Items)
     index = next((index for index, status in items.done.items() if status == "incomplete"), None)
     items.add(event)
@@ -107,7 +107,7 @@ def error_without_failure(event: Event, stream: Stream) -> Outcome:
 
 
 def text_not_done(event: Event, stream: Stream) -> Outcome:
-    """The deltas of a text do not end with one `.done`, before the part or the item is closed."""
+    """The deltas of a text are not followed by one `.done` event before the part or the item is closed."""
     texts: dict[tuple[Any, ...], bool] = stream.memory.get(text_not_done, dict)
     at = {name: shorten_value(event.document.get(name)) for name in _INDEXES}
     if (names := _CLOSED.get(event.type)) is not None:
@@ -126,7 +126,7 @@ def text_not_done(event: Event, stream: Stream) -> Outcome:
 
 
 def continues_unfinished(event: Event, stream: Stream) -> Outcome:
-    """A client answers a function call that is incomplete, or goes on from a response that failed."""
+    """A client answers a function call that is incomplete, or continues from a failed response."""
     failed: dict[Any, None] = stream.traffic.memory.get("failed", dict)
     response, item = event.document.get("response"), event.document.get("item")
     if event.type == "response.failed" and type(response) is dict:

@@ -210,7 +210,7 @@ class KnownKeys(EventPrimitive):
 
     on: EventSelection
     keys: dict[str, frozenset[str]]
-    summary = "The data of an event has a key that the schema of its type does not name."
+    summary = "The data of an event has a key that the schema of its type does not define."
     placeholders = ("name", "value")
 
     def concerns(self, type_: str) -> bool:
@@ -268,7 +268,7 @@ class Same(EventPrimitive):
     fact: Fact
     over: Entity | str
     """An entity, `stream` or `channel`."""
-    summary = "The fact `{0.fact}` changes within one {0.over}."
+    summary = "The events of one {0.over} have different values of the fact `{0.fact}`."
     placeholders = ("value", "before", "where")
 
     @property

@@ -126,8 +126,7 @@ def _check_repetition(event: Event, _stream: EventStream) -> Outcome:
 def _check_data(event: Event, _stream: EventStream) -> Outcome:
     """A block of lines has no `data` line, so clients do not dispatch an event for it.
 
-    Its `id` and `retry` lines take effect nevertheless.  A block with only `retry` is meant as one, and does not
-    break the rule.
+    Its `id` and `retry` lines still take effect.  A block with only a `retry` line does not break the rule.
     """
     if event.has_data:
         return HELD
@@ -154,7 +153,7 @@ def _check_compression(exchange: Exchange) -> Outcome:
 
 @_declare(Requirement.USABLE_RETRY)
 def _check_retry(event: Event, _stream: EventStream) -> Outcome:
-    """A `retry` value is not ASCII digits, is 0, or is 2^31 or more, which makes clients reconnect in a hot loop."""
+    """A `retry` value is 0, is 2^31 or more, or does not consist of ASCII digits."""
     if not event.retries:
         return None
     bad = [value for value in event.retries if not _is_usable_retry(value)]
@@ -170,7 +169,7 @@ def _is_usable_retry(value: bytes) -> bool:
 
 @_declare(Requirement.ID_FITS_HEADER)
 def _check_id(event: Event, _stream: EventStream) -> Outcome:
-    """An id does not survive a `Last-Event-ID` header unchanged."""
+    """An id may change when a client sends it in a `Last-Event-ID` header."""
     identity = decode_id(event.id_line)
     if identity is None:
         return None
@@ -193,7 +192,8 @@ def _describe_unsafe(identity: str) -> str:
 def _check_after_comment(_stream: EventStream, following: FrameKind) -> Outcome:
     """A blank line follows a keep-alive comment; some clients dispatch an empty event for it.
 
-    Those clients include httpx-sse and the decoders of the OpenAI and Anthropic Python SDKs.  One finding per stream.
+    Such clients include httpx-sse and the decoders of the OpenAI and Anthropic Python SDKs.  There is one finding per
+    stream.
     """
     if following is not FrameKind.BLANK:
         return HELD

@@ -244,9 +244,9 @@ class HeaderValue(HttpPrimitive):
     def describe(self) -> str:
         """Return what breaks it."""
         if self._refused is not None:
-            return f"A request without the header `{self.name}` is not refused as it has to be."
+            return f"A request without the header `{self.name}` is not refused as required."
         whose = "an error" if self.of == "error" else f"a {self.of}"
-        return f"The header `{self.name}` of {whose} is missing or not as it has to be."
+        return f"The header `{self.name}` of {whose} is missing or has the wrong value."
 
     @property
     def side(self) -> Party:

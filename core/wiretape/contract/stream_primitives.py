@@ -108,7 +108,7 @@ class Echo(EventPrimitive):
     pointer: Pointer
     is_last: bool
     scope = Scope.STREAM
-    summary = "The fact `{0.fact}` is not `{0.pointer}` of the request."
+    summary = "The fact `{0.fact}` of an event differs from `{0.pointer}` of the request."
     placeholders = ("value", "wanted")
 
     def checks(self) -> tuple[Check[Any], ...]:
@@ -152,7 +152,7 @@ class Ends(EventPrimitive):
     on: EventSelection
     after: Globs
     seconds: float
-    summary = "A response goes on for more than {0.seconds:g} seconds after {0.after} as the last event."
+    summary = "A response stays open for more than {0.seconds:g} seconds after {0.after} as its last event."
     placeholders = ("seconds",)
 
     def checks(self) -> tuple[Check[Any], ...]:
@@ -186,7 +186,7 @@ class Last(EventPrimitive):
     types: Globs
     repeats: bool = False
     """Whether other events can follow one of these types."""
-    summary = "A stream ends without {0.types}, or goes on after it."
+    summary = "A stream ends without {0.types}, or continues after it."
 
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions: lost bytes matter only at the end of the stream."""
@@ -235,7 +235,7 @@ class Counter(EventPrimitive):
     starts_at: int | None = None
     """The first number of a channel; None for any."""
     scope = Scope.STREAM
-    summary = "The number `{0.fact}` does not increase as it has to."
+    summary = "The number `{0.fact}` does not increase as required."
     placeholders = ("value", "before")
 
     def check(self, event: Event, stream: ContractStream) -> Outcome:
@@ -287,7 +287,7 @@ class Lifecycle(EventPrimitive):
     entity: Entity
     aspects: frozenset[Aspect]
     scope = Scope.STREAM
-    summary = "An event does not fit the life of its {0.entity.name}: it opens, goes on and closes, once each."
+    summary = "An event comes before its {0.entity.name} opens or after it closes, or opens or closes it twice."
     placeholders = ("key",)
 
     def checks(self) -> tuple[Check[Any], ...]:
@@ -433,7 +433,7 @@ class Resume(EventPrimitive):
     final: Globs = field(default_factory=lambda: Globs(()))
     """The types of the last event of a channel."""
     scope = Scope.CHANNEL
-    summary = "A stream with a cursor does not go on with the event after the cursor, or leaves out a stored event."
+    summary = "A stream with a cursor does not begin with the event after the cursor, or omits a stored event."
     placeholders = ("before", "value")
 
     def checks(self) -> tuple[Check[Any], ...]:
@@ -542,7 +542,7 @@ class Reconnect(EventPrimitive):
     """The types of the last event of a channel."""
     scope = Scope.CLIENT
     side = Party.CLIENT
-    summary = "A client reads on without a cursor, with one that it did not receive, or after the last event."
+    summary = "A client resumes without a cursor, with a cursor that it did not receive, or after the last event."
     placeholders = ("before", "value")
 
     def checks(self) -> tuple[Check[Any], ...]:

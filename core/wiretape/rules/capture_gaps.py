@@ -17,7 +17,10 @@ from wiretape.sse import DEFAULT_LIMIT
 
 @check(EXCHANGE_END)
 def capture_incomplete(exchange: Exchange, ending: Ending) -> Outcome:
-    """Bytes of a request or a response were not recorded.  One finding for each of the two."""
+    """The recording lacks bytes of a request or a response.
+
+    There is one finding for each request and each response.
+    """
     if not exchange.lost:
         # What follows in an exchange that is open at the end of the recording is unknown.
         return OPEN_EXCHANGE if ending is Ending.OPEN else HELD
@@ -33,7 +36,7 @@ def capture_incomplete(exchange: Exchange, ending: Ending) -> Outcome:
 
 @check(EXCHANGE_END)
 def stream_not_checked(exchange: Exchange, ending: Ending) -> Outcome:
-    """A part of a stream was recorded, but not checked: an event is too large, or the stream cannot be decoded."""
+    """Part of a stream was not checked, because an event is too large or the stream cannot be decoded."""
     stream = exchange.stream
     if stream is None:
         return None

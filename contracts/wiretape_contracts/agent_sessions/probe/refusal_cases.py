@@ -145,7 +145,7 @@ async def replay_of_other_tenant(probe: Prober) -> None:
 
 @_tenancy_case("tenancy/commands")
 async def commands_of_other_tenant(probe: Prober) -> None:
-    """The runs of another tenant do not exist.
+    """Another tenant's runs are reported as not found.
 
     Cancel and resume a run of another tenant.
     """
@@ -155,7 +155,7 @@ async def commands_of_other_tenant(probe: Prober) -> None:
 
 @_tenancy_case("tenancy/records")
 async def records_of_other_tenant(probe: Prober) -> None:
-    """The records of another tenant do not exist.
+    """Another tenant's records are reported as not found.
 
     Read a session and a run of another tenant.
     """
@@ -185,7 +185,7 @@ async def unknown_run(probe: Prober) -> None:
 
 @_error_case("errors/unknown-path")
 async def unknown_path(probe: Prober) -> None:
-    """An unknown path is answered with an error envelope.
+    """An unknown path is refused with an error envelope.
 
     Request a path that does not exist.
     """
@@ -194,7 +194,7 @@ async def unknown_path(probe: Prober) -> None:
 
 @_error_case("errors/wrong-method")
 async def wrong_method(probe: Prober) -> None:
-    """A method that a path does not support is answered with an error envelope.
+    """A method that a path does not support is refused with an error envelope.
 
     Send DELETE to the stream's path.
     """
@@ -219,7 +219,7 @@ async def malformed_json(probe: Prober) -> None:
 
 @_error_case("errors/invalid-parameter", clause='Endpoints, query event_deltas: "boolean"')
 async def invalid_parameter(probe: Prober) -> None:
-    """A parameter that is not a boolean is answered with an error envelope.
+    """A parameter that is not a boolean is refused with an error envelope.
 
     Request a stream with `event_deltas=perhaps`.
     """

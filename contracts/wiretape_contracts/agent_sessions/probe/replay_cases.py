@@ -139,7 +139,7 @@ async def during_run(probe: Prober) -> None:
     rules="RES001",
 )
 async def between_deltas(probe: Prober) -> None:
-    """A reader that leaves between deltas loses no durable event.
+    """A reader that disconnects between deltas loses no durable event.
 
     Close one of two streams at a delta, reconnect with the last durable id, and read what the other has.
     """
@@ -193,7 +193,7 @@ async def thousand_events(probe: Prober) -> None:
     rules="RES001 SSE002",
 )
 async def resync(probe: Prober) -> None:
-    """Nothing is lost in a resync.
+    """No event is lost in a resync.
 
     Read a run up to stream.resync, reconnect with the last durable id, and read to the end of the run.
     """
@@ -219,7 +219,7 @@ async def resync(probe: Prober) -> None:
     rules="RES001 SSE002",
 )
 async def closing(probe: Prober) -> None:
-    """Nothing is lost if the service ends a stream.
+    """No event is lost if the service ends a stream.
 
     During a run, make the service end the stream with hooks.closing, reconnect with the last durable id, and read to
     the end of the run.

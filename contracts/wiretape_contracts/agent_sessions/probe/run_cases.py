@@ -59,7 +59,7 @@ async def failing(probe: Prober) -> None:
 
 @case("runs/busy", _BUSY, rules="BUSY001 BUSY002 BUSY003 RUN001 RUN007")
 async def busy(probe: Prober) -> None:
-    """A second run is refused while one is active, and possible afterwards.
+    """A second run is refused while one is active, and accepted afterwards.
 
     While a run waits for a tool result, create another run; then cancel the first run, and create one again.
     """

@@ -155,7 +155,7 @@ async def disconnect(probe: Prober) -> None:
     "streams/deltas-are-not-replayed", 'Events 2: "never persisted, never replayed"', rules="RES004", leaves="nothing"
 )
 async def deltas_are_not_replayed(probe: Prober) -> None:
-    """A replay has no deltas.
+    """A replay contains no deltas.
 
     Read the stream of a finished session from its first event, with deltas.
     """

@@ -103,7 +103,7 @@ async def late_result(probe: Prober) -> None:
     rules="ERR004",
 )
 async def runtime_unavailable(probe: Prober) -> None:
-    """A result that is refused for a while is accepted later.
+    """A result that is temporarily refused is accepted later.
 
     Send a result that is refused once, and send it again with the same idempotency key.
     """
@@ -118,7 +118,7 @@ async def runtime_unavailable(probe: Prober) -> None:
 
 @case("concurrency/results-at-once", _RESOLVED, rules="TOOL003")
 async def results_at_once(probe: Prober) -> None:
-    """Only one of two equal results is accepted.
+    """Only one of two identical results is accepted.
 
     Send the result that a run is waiting for twice, at the same time.
     """

@@ -71,10 +71,14 @@ def find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     """A client that has read a session reconnects with a cursor other than the last durable id delivered to it.
 
-    A wrong cursor is one of these: an older id, no id, the id of an event in a different session, the id of an event
-    that was cut off, or an unknown id that the service refuses.  If the connection broke, the client may not have read
-    the events of the last second: the ids of that second and the one before them are then right, too.  This does not
-    apply after `invalid_cursor` or `stream.resync`, or while another stream of the client is open.
+    The cursor is wrong if it is missing or older, belongs to a different session, or is unknown and refused by the
+    service.  It is also wrong if the stream was cut off within the cursor's event, because clients apply an id only
+    after the blank line that ends the event.
+
+    If the service or a proxy broke the connection, the client may not have read the events of the last second.  The ids
+    of these events, and the last id before them, are then accepted, too.
+
+    The rule does not apply after `invalid_cursor` or `stream.resync`, or while the client has another open stream.
     """
     reader = exchange.reader
     if reader is None or exchange.session is None or not exchange.is_stream_request:
@@ -188,7 +192,7 @@ def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
 
 @client_check
 def retried_too_soon(exchange: ExchangeState) -> Outcome:
-    """A client repeats a request (method, path and query) more than half a second before `Retry-After` has passed."""
+    """A client repeats a request more than half a second before the time in `Retry-After` has passed."""
     wait = exchange.client.waits.get(exchange.key)
     if wait is None:
         return None
@@ -261,8 +265,8 @@ def find_same_answer(exchange: ExchangeState, _ending: Ending) -> Outcome:
 def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
     """A client resumes a run again after `event_already_resolved`, without a new `agent.custom_tool_use` in between.
 
-    If the run has requested several application tools, or may have done so unseen because the recording does not show
-    all of it, only the same request body again breaks the rule: another one may be about another call.
+    If the run has requested several application tools, or the recording may lack such requests, only a repetition of
+    the same request body breaks the rule, because a different body may belong to a different call.
     """
     resolved, run = exchange.resolved_call, exchange.run
     if resolved is None:
@@ -277,7 +281,7 @@ def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
 
 @client_check
 def ended_run_cancelled(exchange: ExchangeState) -> Outcome:
-    """A client cancels a run whose terminal event was delivered to it."""
+    """A client cancels a run after it received the run's terminal event."""
     match, run, reader = exchange.match, exchange.run, exchange.reader
     if match is None or match.operation is not CANCEL or run is None or reader is None:
         return None

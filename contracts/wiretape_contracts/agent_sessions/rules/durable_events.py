@@ -22,9 +22,10 @@ order_check = check(EVENT, shapes={Shape.DURABLE})
 
 @order_check
 def sequence_not_increasing(event: SessionEvent, stream: StreamState) -> Outcome:
-    """The sequence of a durable event is not above the previous sequence on the same connection.
+    """The sequence of a durable event is not greater than the previous sequence on the same connection.
 
-    For the first event after a cursor, the previous sequence is the cursor's, unless the event was seen before.
+    If the first event after a cursor is new to the recording, its sequence is compared with the sequence of the
+    cursor's event.
     """
     before, sequence = stream.sequence, event.sequence
     if before is None and stream.arrival.is_out_of_order and stream.resume is not None:
@@ -51,7 +52,7 @@ def sequence_reused(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @order_check
 def id_reused(event: SessionEvent, stream: StreamState) -> Outcome:
-    """The same id occurs twice on one connection, or another event has it on another connection."""
+    """An id occurs twice on one connection, or belongs to different events on two connections."""
     identity = event.cursor
     if identity is None:
         return None
@@ -68,7 +69,10 @@ def id_reused(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @order_check
 def sequence_gap(event: SessionEvent, stream: StreamState) -> Outcome:
-    """The sequence increases by more than one, which the specification does not forbid.  One finding per session."""
+    """The sequence increases by more than one.
+
+    There is one finding per session, at the first gap.
+    """
     before, sequence = stream.sequence, event.sequence
     if before is None or sequence is None or stream.is_out_of_step:
         # After an unreadable sequence, or one out of order, a gap is only a consequence.
@@ -86,7 +90,7 @@ def sequence_gap(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @order_check
 def created_at_going_back(event: SessionEvent, stream: StreamState) -> Outcome:
-    """`created_at` is earlier than in the previous durable event on the same connection."""
+    """The `created_at` of a durable event is earlier than in the previous event on the same connection."""
     before, created_at = stream.created_at, event.created_at
     if before is None or created_at is None:
         return None
@@ -97,7 +101,10 @@ def created_at_going_back(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @check(EVENT, shapes={Shape.DURABLE})
 def capture_began_mid_session(event: SessionEvent, stream: StreamState) -> Outcome:
-    """The first recorded durable event of a session is not its first, or the connection was opened with a cursor."""
+    """The recording does not contain the beginning of a session.
+
+    The first recorded durable event is not the session's first event, or its connection was opened with a cursor.
+    """
     session = stream.session
     if session.first_event is not event or session.was_dropped:
         return None

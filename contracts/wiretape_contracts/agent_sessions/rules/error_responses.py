@@ -44,9 +44,10 @@ busy_check = check(ERROR_RESPONSE, codes={SESSION_BUSY})
 
 @error_check
 def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
-    """`error` has a field that the specification does not define for its code.  One finding per field.
+    """`error` has a field that the specification does not define for its code.
 
-    The finding is an error for the one code for which the specification excludes other fields.
+    There is one finding per field.  For `SANDBOX_PROVISION_FAILED`, the finding is an error instead of a note, because
+    the specification excludes other fields for this code.
     """
     code = body.code
     if body.envelope is None or code is None or code not in ERROR_CODES:
@@ -64,7 +65,8 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
 def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Outcome:
     """The body of a 2xx response is an error envelope.
 
-    It is one if `error` is its only key and contains a code of the specification, or all fields of an error.
+    A body is an error envelope if its only key is `error`, and `error` contains a code from the specification or all
+    the fields of an error.
     """
     if body.is_ruled_out:
         return HELD
@@ -83,9 +85,9 @@ def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Ou
 
 @busy_check
 def recovery_missing(body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The error does not name the paths that cancel and resume the active run.
+    """A `SESSION_BUSY` error does not name the paths that cancel and resume the active run.
 
-    They have to occur in the strings of the array `recovery`, which may contain other text.
+    The strings in the array `recovery` must contain both paths.  They may contain other text, too.
     """
     if body.envelope is None:
         return None
@@ -133,9 +135,9 @@ def _contains(hint: str, pieces: list[str]) -> bool:
 
 @busy_check
 def message_incomplete(body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The error's message does not name the session, the active run or the run's status.
+    """The message of a `SESSION_BUSY` error omits the session, the active run or the run's status.
 
-    The session is taken from the path of the request, the run and its status from the other fields of the error.
+    wiretape takes the session from the request path, and the run and its status from the other fields of the error.
     """
     envelope = body.envelope
     if envelope is None or type(envelope.get("message")) is not str:

@@ -34,7 +34,7 @@ object_check = check(EVENT, fast_path=True, shapes=WITH_OBJECT)
 
 @object_check
 def event_name_disagrees(event: SessionEvent, _stream: StreamState) -> Outcome:
-    """The `event` line does not name the JSON `type`, or there is no JSON `type`."""
+    """The `event` line differs from the JSON `type`, or the JSON has no `type`."""
     if event.event_line is None:
         return None
     name, in_json = event.name, event.document.get("type", ...)
@@ -67,9 +67,9 @@ def content_malformed(event: SessionEvent, _stream: StreamState) -> Outcome:
 
 @check(EVENT, fast_path=True, shapes={Shape.DURABLE}, types={TOOL_STARTED})
 def tool_started_malformed(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A `tool.started` event lacks a field of `content` or `data`, or has one of the wrong type.
+    """A field in the `content` or `data` of a `tool.started` event is missing or has the wrong type.
 
-    One finding per field.
+    There is one finding per field.
     """
     has_content = content_malformed.function(event, stream) is HELD
     return [
@@ -82,7 +82,10 @@ def tool_started_malformed(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @check(EVENT, shapes={Shape.DURABLE}, types={TOOL_STARTED})
 def tool_summary_disagrees(event: SessionEvent, _stream: StreamState) -> Outcome:
-    """`data` of a `tool.started` event names another tool call or tool than `content`.  One finding per field."""
+    """In a `tool.started` event, `data` and `content` name different tool calls or different tools.
+
+    There is one finding per field.
+    """
     content, data = event.document.get("content"), event.document.get("data")
     if type(content) is not dict or type(data) is not dict:
         return None

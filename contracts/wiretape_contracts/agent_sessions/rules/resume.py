@@ -36,9 +36,9 @@ replay_check = check(EVENT, shapes={Shape.DURABLE})
 
 @replay_check
 def event_repeated_on_resume(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A connection that was opened with a cursor carries the event of the cursor, or an earlier one.
+    """A connection that was opened with a cursor carries the cursor's event or an earlier event.
 
-    One finding per stream.
+    There is one finding per connection, at the first repeated event.
     """
     resume, log = stream.resume, stream.session.log
     if resume is None:
@@ -62,9 +62,9 @@ def event_repeated_on_resume(event: SessionEvent, stream: StreamState) -> Outcom
 
 @check(REPLAY_END)
 def event_lost_on_resume(resume: ResumeState) -> Outcome:
-    """A connection skips a durable event that follows the cursor and was seen before the connection was requested.
+    """A connection skips a durable event that follows the cursor and arrived before the connection was requested.
 
-    An event is missing if a later durable event arrives without it; SEQ001 reports events out of order.
+    An event is missing if a later durable event arrives without it.  SEQ001 reports events out of order.
     """
     missing = list(resume.missing)
     if resume.has_losses or (resume.is_partly_known and not missing):
@@ -79,7 +79,7 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
 
 @replay_check
 def event_changed_on_resume(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A durable event is repeated on another connection with a different JSON value."""
+    """A durable event is repeated on another connection, but its JSON value has changed."""
     known = stream.arrival.known
     if known is None or event.cursor not in stream.session.log.events or event.cursor in stream.event_numbers:
         return None
@@ -95,7 +95,8 @@ def event_changed_on_resume(event: SessionEvent, stream: StreamState) -> Outcome
 def live_before_replay_ended(event: SessionEvent, stream: StreamState) -> Outcome:
     """On a stream with a cursor, an ephemeral event arrives before a durable event that has to be replayed.
 
-    That is one that was seen before the connection was requested.  One finding per stream.
+    A durable event has to be replayed if it follows the cursor and arrived before the connection was requested.  There
+    is one finding per stream.
     """
     resume = stream.resume
     if resume is None or event.cursor == resume.cursor or resume.is_up_to_cursor(event):
@@ -121,7 +122,7 @@ def _is_resume(_body: ErrorBody, exchange: ExchangeState) -> bool:
 
 @check(ERROR_RESPONSE, when=_is_resume, codes={INVALID_CURSOR})
 def issued_cursor_refused(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The service refuses a cursor that it issued itself as the id of a durable event of the session."""
+    """The service refuses a cursor that is the id of a durable event it sent in the session."""
     cursor, session = exchange.cursor, exchange.session
     if cursor is None or session is None:
         return None
@@ -141,7 +142,7 @@ def hold_for_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome
 
 @check(STREAM_RESPONSE)
 def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
-    """The service accepts a cursor that belongs only to another session."""
+    """The service accepts a cursor that belongs to a different session."""
     if not is_event_stream(exchange.response_header("content-type")):
         # SSE007 or ERR010 reports it.
         return None

@@ -50,9 +50,9 @@ def _two_runs(active: str, started: str) -> Outcome:
 
 @check(EVENT, shapes=WITH_OBJECT, types={RUN_STARTED})
 def two_active_runs(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A run starts while another run of the session has started and not ended.
+    """A run starts while another run of the session is active.
 
-    If only a later event of the other run shows that it was still active, the finding follows then.
+    If only a later event shows that the other run was still active, the finding is reported when that event arrives.
     """
     run_id = event.run_id
     if run_id is None or not stream.arrival.is_current:
@@ -72,11 +72,11 @@ def _may_have_active_run(stream: StreamState) -> bool:
 
 @check(EVENT, shapes=WITH_OBJECT, steady=True, types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES)
 def event_after_run_ended(event: SessionEvent, stream: StreamState) -> Outcome:
-    """An event of a run arrives after the end of the run, and is not a replay.  One finding per run.
+    """An event of a run arrives after the end of the run, and is not a replay.
 
-    This does not apply to the outcome of a tool call after `run.cancelled`, nor to `sandbox.*`, `session.*` and
-    `stream.*`.  It applies to a delta only on the connection on which the run started, because deltas can repeat after
-    a reconnect.
+    There is one finding per run.  The rule ignores the outcome of a tool call after `run.cancelled`, because tools that
+    were running may still end, and events of the types `session.*`, `stream.*` and `sandbox.*`.  It also ignores deltas
+    on a connection on which the run did not start, because deltas can be repeated after a reconnect.
     """
     run_id = event.run_id
     if run_id is None:
@@ -123,9 +123,10 @@ def _active_when_idle(active: str) -> Outcome:
 
 @check(EVENT, shapes=WITH_OBJECT, types={STATUS_IDLE})
 def idle_with_active_run(_event: SessionEvent, stream: StreamState) -> Outcome:
-    """`session.status_idle` arrives while a run that started has not ended.  One finding per run.
+    """`session.status_idle` arrives while a run is active.
 
-    If only a later event of the run shows that it was still active, the finding follows then.
+    There is one finding per run.  If only a later event shows that the run was still active, the finding is reported
+    when that event arrives; its location is the `session.status_idle` event.
     """
     if not stream.arrival.is_current:
         return None
@@ -188,7 +189,10 @@ def _decide_after_grace(run: Run, run_id: str, due_ns: int, streams: list[Stream
 
 @check(ERROR_RESPONSE, codes={SESSION_BUSY})
 def busy_with_ended_run(body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The service names as active a run that ended more than 2 s before the request, whatever the path."""
+    """The service reports `SESSION_BUSY` because of a run that ended more than 2 s before the request.
+
+    The path of the request does not matter.
+    """
     run_id = (body.envelope or {}).get("active_run_id")
     if type(run_id) is not str:
         return None

@@ -30,7 +30,7 @@ def missing_tool_call_id(event: SessionEvent, _stream: StreamState) -> Outcome:
 
 @check(EVENT, shapes=NOT_DELTA, types=OUTCOME_TYPES)
 def end_without_start(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A tool call ends without a start, in a session recorded from its first event or in a run that started live."""
+    """A tool call ends without a start, although the recording shows the session or the run from its start."""
     session, runs, ids = stream.session, stream.runs, event.tool_call_ids
     if not ids or not stream.arrival.is_current:
         return None
@@ -62,7 +62,10 @@ def ended_twice(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @check(EVENT, shapes=NOT_DELTA, types=TOOL_TYPES)
 def call_changed(event: SessionEvent, stream: StreamState) -> Outcome:
-    """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
+    """The events of one tool call name different tools or different runs.
+
+    There is one finding per call.
+    """
     ids = event.tool_call_ids
     call = stream.session.runs.calls.get(ids[0]) if ids else None
     if call is None or call.id != ids[0] or not stream.arrival.is_new:
