@@ -154,7 +154,7 @@ def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]
     for name, value in _properties(rule):
         yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
     for title, text in _sections(rule):
-        yield from ["", f"## {title}", "", text]
+        yield from ["", f"## {title}", "", *text.split("\n")]
     shown: set[bool] = set()
     others = []
     for example in examples_of(rule.code, contract):

@@ -123,6 +123,7 @@ def test_every_page_shows_traffic_that_breaks_and_satisfies_the_rule(code, pages
         assert page.count(f"## {heading}\n") == 1
         assert page.count(f"- {heading}: ") == len(examples) - 1
     assert f"> {code} {CATALOGUE[code].severity}: " in page
+    assert r"\n" not in page
     assert re.search(r"^\| Clause \| .*\"", page, re.MULTILINE)
 
 

@@ -122,7 +122,7 @@ def _is_resume(_body: ErrorBody, exchange: ExchangeState) -> bool:
 
 @check(ERROR_RESPONSE, when=_is_resume, codes={INVALID_CURSOR})
 def issued_cursor_refused(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
-    """The service refuses a cursor that is the id of a durable event it sent in the session."""
+    """The service refuses a cursor that is the id of a durable event that it sent in the session."""
     cursor, session = exchange.cursor, exchange.session
     if cursor is None or session is None:
         return None

@@ -74,9 +74,9 @@ def _may_have_active_run(stream: StreamState) -> bool:
 def event_after_run_ended(event: SessionEvent, stream: StreamState) -> Outcome:
     """An event of a run arrives after the end of the run, and is not a replay.
 
-    There is one finding per run.  The rule ignores the outcome of a tool call after `run.cancelled`, because tools that
-    were running may still end, and events of the types `session.*`, `stream.*` and `sandbox.*`.  It also ignores deltas
-    on a connection on which the run did not start, because deltas can be repeated after a reconnect.
+    There is one finding per run.  The rule ignores events of the types `session.*`, `stream.*` and `sandbox.*`.  It
+    also ignores the outcome of a tool call after `run.cancelled`, because tools that were running may still end.  On a
+    connection on which the run did not start, it ignores deltas, because they can be repeated after a reconnect.
     """
     run_id = event.run_id
     if run_id is None:

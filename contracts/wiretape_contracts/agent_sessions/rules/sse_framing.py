@@ -30,7 +30,7 @@ def hold_for_event_stream(exchange: ExchangeState) -> Outcome:
 
 @check(SUCCESS_RESPONSE)
 def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
-    """The response to a stream request has status 200, but is not an event stream."""
+    """The response to a stream request has the status 200, but is not an event stream."""
     if not exchange.is_stream_request or body.response.status != HTTPStatus.OK:
         return None
     if body.may_be_error and not body.is_whole:

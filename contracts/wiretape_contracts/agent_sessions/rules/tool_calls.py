@@ -30,7 +30,7 @@ def missing_tool_call_id(event: SessionEvent, _stream: StreamState) -> Outcome:
 
 @check(EVENT, shapes=NOT_DELTA, types=OUTCOME_TYPES)
 def end_without_start(event: SessionEvent, stream: StreamState) -> Outcome:
-    """A tool call ends without a start, although the recording shows the session or the run from its start."""
+    """A tool call ends without having started, in a session or run that was recorded from its beginning."""
     session, runs, ids = stream.session, stream.runs, event.tool_call_ids
     if not ids or not stream.arrival.is_current:
         return None
