@@ -151,7 +151,7 @@ def _values(value: Any, *keys: str) -> list[Any]:
 
 
 def pending_calls(event: Event, stream: Stream) -> Outcome:
-    """The `pendingToolCallIds` of a run differ from its tool calls without a result."""
+    """The `pendingToolCallIds` of a run do not match its tool calls without a result."""
     calls, outcome = _calls(event, stream), event.document.get("outcome")
     named = outcome.get("pendingToolCallIds") if isinstance(outcome, Mapping) else None
     if event.type != "RUN_FINISHED" or not named or not isinstance(named, list):
