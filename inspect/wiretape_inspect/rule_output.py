@@ -169,7 +169,7 @@ def markdown_lines(rule: Rule, contract: RuleSet | None = None) -> Iterator[str]
             yield from ["", f"> {escaped}"]
     if others:
         command = f"wiretape rule {rule.code} --all"
-        yield from ["", "## Other examples", "", f"`{command}` also shows the traffic of these examples.", "", *others]
+        yield from ["", "## Other examples", "", f"`{command}` shows all examples with their traffic.", "", *others]
 
 
 def index_lines(rules: Iterable[Rule], contract: RuleSet | None = None) -> Iterator[str]:

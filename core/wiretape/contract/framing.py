@@ -87,7 +87,7 @@ def _check_utf8(event: Event, _stream: EventStream) -> Outcome:
 
 @_declare(Requirement.COMPLETE_EVENTS, STREAM_END)
 def _check_end(end: StreamEnd[EventStream]) -> Outcome:
-    """The service ended the response in the middle of an event."""
+    """The service ends the response in the middle of an event."""
     if end.ended_by_service is None:
         return None
     if end.stream.has_unknown_end:
