@@ -51,9 +51,8 @@ def check(
     else:
         observations, upstream = iter(source), None
     checker = Checker(settings, rules=rules, upstream=upstream)
-    findings = [finding for seen in observations for finding in checker.feed(seen)]
-    findings += checker.finish()
-    return CheckResult(tuple(findings), checker.verdicts(), checker.exchanges, checker.events)
+    findings = tuple(checker.check(observations))
+    return CheckResult(findings, checker.verdicts(), checker.exchanges, checker.events)
 
 
 def check_stream(

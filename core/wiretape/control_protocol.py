@@ -1,7 +1,10 @@
 """What the replay and the clients of its control API both need to know."""
 
 import hmac
+from contextlib import suppress
+from urllib.parse import urlsplit
 
+from wiretape.addresses import is_loopback_host
 from wiretape.errors import InputError
 from wiretape.recording import redact_urls
 from wiretape.safe_text import shorten
@@ -14,10 +17,16 @@ LONGEST_WAIT_S = 600.0
 MOST_STEPS = 100_000
 
 
-def replay_url_error(url: str) -> InputError:
-    """The error for a URL that cannot be the URL of a replay."""
-    return InputError(
-        f"Invalid replay URL '{shorten(redact_urls(url))}': expected the URL printed by the replay, such as http://127.0.0.1:8090."
+def parse_replay_url(url: str, *, needs_loopback: bool = False) -> tuple[str, int]:
+    """Return the host and the port of the replay at a URL.  Raises InputError."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        port, is_allowed = parts.port or 80, is_loopback_host(parts.netloc) or not needs_loopback
+        if is_allowed and parts.scheme == "http" and parts.hostname and parts.path in {"", "/"} and not parts.query:
+            return parts.hostname, port
+    shown = shorten(redact_urls(url))
+    raise InputError(
+        f"Invalid replay URL '{shown}': expected the URL printed by the replay, such as http://127.0.0.1:8090."
     )
 
 

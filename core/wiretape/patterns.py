@@ -108,6 +108,13 @@ class Pointer:
                 return MISSING
         return value
 
+    def holder(self, document: Any) -> tuple[Any, Any]:
+        """Return the object or list with the value, which exists, and its key or index."""
+        *outer, last = self.steps
+        for step in outer:
+            document = document[int(step) if isinstance(document, list) else step]
+        return document, int(last) if isinstance(document, list) else last
+
 
 def set_value(document: dict[str, Any], steps: Sequence[str], value: Any) -> None:
     """Set the value at the steps of a pointer, in objects that are made as needed."""

@@ -50,6 +50,14 @@ def open_output(
         raise InputError(write_error(path, error)) from None
 
 
+def write_text(text: str, path: Path | None, *, force: bool, mode: int = 0o600) -> None:
+    """Write a text as `open_output` does, and say where."""
+    with open_output(path, force=force, mode=mode) as file:
+        file.write(text.encode())
+    if path is not None:
+        click.echo(f"Wrote {printable(str(path))}.", err=True)
+
+
 def check_output(path: Path, *, force: bool, recording: Path | None) -> None:
     """Check, without touching anything, whether `open_output` would accept `path`.  Raises InputError."""
     check_free(path, [recording] if recording is not None else [], force=force)

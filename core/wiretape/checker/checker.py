@@ -1,6 +1,6 @@
 """The checker: observations in, findings out, the same for live traffic and recordings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +128,12 @@ class Checker:
             self._end_exchange(ended, self._readers.read(ended))
         self._engine.decide_waiting(self._now_ns, finished=True)
         return self._engine.take_findings()
+
+    def check(self, observations: Iterable[Observation]) -> Iterator[Finding]:
+        """Yield the findings of a whole recording."""
+        for observation in observations:
+            yield from self.feed(observation)
+        yield from self.finish()
 
     def sequence_of(self, exchange: int) -> int | None:
         """Return the last sequence on the open stream of an exchange; None if there is none yet."""

@@ -43,8 +43,7 @@ def find_in_example(
     The contract is None for the built-in rules.
     """
     checker = Checker(Settings(contracts=() if contract is None else (contract,)))
-    findings = [finding for seen in example.observations(piece) for finding in checker.feed(seen)]
-    return findings + checker.finish(), checker
+    return list(checker.check(example.observations(piece))), checker
 
 
 def find_unused_types(contract: Contract) -> dict[str, str]:

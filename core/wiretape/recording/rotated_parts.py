@@ -97,13 +97,17 @@ def _whole_name(parts: Sequence[_Part]) -> str:
     return parts[0].name + (f" (+{len(parts) - 1})" if len(parts) > 1 else "")
 
 
+def _raise(_name: str, error: InputError) -> None:
+    raise error
+
+
 def open_wholes(
     names: Sequence[str],
     open_file: Callable[[str], Recording],
     opened: ExitStack,
     *,
     note: Callable[[str], object],
-    fail: Callable[[str, InputError], object],
+    fail: Callable[[str, InputError], object] = _raise,
     shown_name: Callable[[str], str] = str,
 ) -> Iterator[tuple[WholeFiles, Recording]]:
     """Open the recordings of the named files until `opened` is closed; see `find_wholes`.

@@ -17,7 +17,7 @@ from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
 from wiretape_inspect import rule_output
-from wiretape_inspect.atomic_output import open_output
+from wiretape_inspect.atomic_output import write_text
 from wiretape_inspect.commands.contract_learn import learn
 from wiretape_inspect.commands.rule import write_pages
 from wiretape_inspect.contract_options import allow_code_option, load_contracts, run_examples
@@ -103,10 +103,7 @@ def docs(name: str, *, folder: Path, allow_code: bool) -> None:
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def new(*, output: Path | None, force: bool) -> None:
     """Print a commented contract to begin with."""
-    with open_output(output, force=force, mode=0o666) as file:
-        file.write(new_contract_text().encode())
-    if output is not None:
-        click.echo(f"Wrote {printable(str(output))}.", err=True)
+    write_text(new_contract_text(), output, force=force, mode=0o666)
 
 
 def _text_places(facts: EventFormat) -> Iterator[str]:

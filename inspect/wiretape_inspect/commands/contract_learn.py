@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from wiretape.contract import CodeUse
-from wiretape.errors import InputError
 from wiretape.files import PATH, check_free, check_writable
 from wiretape.labels import count_of
 from wiretape.recording import Recording
 from wiretape.recording.rotated_parts import open_wholes
 from wiretape.safe_text import printable
 from wiretape.toml_files import read_toml_text
-from wiretape_inspect.atomic_output import open_output
+from wiretape_inspect.atomic_output import write_text
 from wiretape_inspect.contract_options import allow_code_option, load_contracts
 from wiretape_inspect.report.remote_files import expand_name, is_url, shown_name
 from wiretape_inspect.terminal_output import write_lines
@@ -82,14 +81,14 @@ def learn(
     with ExitStack() as opened:
         learner = Learner(_open(names, opened), least)
         if update is None or text is None:
-            _write(learner.new_contract(slug((output or Path("learned")).stem)), output, force=force)
+            write_text(learner.new_contract(slug((output or Path("learned")).stem)), output, force=force)
             return
         (contract,) = load_contracts([str(update)], allow_code=allow_code)
         code = CodeUse.RUN if allow_code else CodeUse.REFUSE
         found = ContractUpdater(update, text, contract, learner, least).compare(code)
     write_lines(_lines(found))
     if output is not None:
-        _write(found.text, output, force=force)
+        write_text(found.text, output, force=force)
     ctx.exit(1 if found.contradictions else 0)
 
 
@@ -97,25 +96,14 @@ def _open(names: tuple[str, ...], opened: ExitStack) -> list[Recording]:
     """Open recordings in any format until `opened` is closed.  Raises InputError."""
     from wiretape_inspect.report.file_reports import open_file, print_note  # noqa: PLC0415 - it takes long to import
 
-    def fail(_name: str, error: InputError) -> None:
-        raise error
-
     wholes = open_wholes(
         list(chain.from_iterable(map(expand_name, names))),
         lambda name: opened.enter_context(open_file(name)),
         opened,
         note=print_note,
-        fail=fail,
         shown_name=shown_name,
     )
     return [recording for _, recording in wholes]
-
-
-def _write(text: str, output: Path | None, *, force: bool) -> None:
-    with open_output(output, force=force) as file:
-        file.write(text.encode())
-    if output is not None:
-        click.echo(f"Wrote {printable(str(output))}.", err=True)
 
 
 def _lines(found: "ContractUpdate") -> Iterator[str]:

@@ -12,7 +12,6 @@ import click
 
 from wiretape.addresses import join_upstreams
 from wiretape.content_encoding import decode_beginning
-from wiretape.errors import InputError
 from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Observation, Side, header
@@ -268,7 +267,6 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
             lambda name: opened.enter_context(open_recording(Path(name))),
             opened,
             note=notes.append,
-            fail=_fail,
         )
         merged = MergedRecording([recording for _, recording in wholes])
         conflicts = [*notes, *find_conflicts(merged)]
@@ -277,10 +275,6 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
             conflicts += _finding_changes(merged, written)
             _print_summary(merged, written, to)
     print_sentences(conflicts, "more conflict")
-
-
-def _fail(_name: str, error: InputError) -> None:
-    raise error
 
 
 def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> None:

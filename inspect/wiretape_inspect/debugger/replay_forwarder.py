@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
-from wiretape.addresses import is_loopback_host
-from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, check_token, replay_url_error
+from wiretape.addresses import origin_of
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, check_token, parse_replay_url
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 
@@ -30,15 +29,10 @@ class ReplayAddress:
     @classmethod
     def parse(cls, url: str, token: str | None) -> "ReplayAddress":
         """Check the URL and the token of a replay.  Raises InputError."""
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            raise replay_url_error(url) from None
-        if parts.scheme != "http" or not is_loopback_host(parts.netloc) or parts.path not in {"", "/"} or parts.query:
-            raise replay_url_error(url)
+        address = parse_replay_url(url, needs_loopback=True)
         if not token:
             raise InputError("Missing control token: set $WIRETAPE_TOKEN to the token printed by the replay.")
-        return cls(f"http://{parts.netloc}", check_token(token))
+        return cls(origin_of(*address), check_token(token))
 
 
 class ReplayForwarder:

@@ -1,6 +1,6 @@
 """Compare a contract with new recordings: what they contradict, and what they add."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,14 +108,7 @@ class ContractUpdater:
     def _contradictions(self) -> dict[str, Contradiction]:
         found: dict[str, Contradiction] = {}
         for recording in self._learner.recordings:
-            checker = Checker(Settings(contracts=(self._contract,)))
-
-            def findings(checker: Checker = checker, recording: Any = recording) -> Iterator[Finding]:
-                for seen in recording.observations():
-                    yield from checker.feed(seen)
-                yield from checker.finish()
-
-            for finding in findings():
+            for finding in Checker(Settings(contracts=(self._contract,))).check(recording.observations()):
                 if not self._contract.catalogue[finding.code].everywhere:
                     known = found.setdefault(finding.code, Contradiction(finding, str(recording.path)))
                     known.findings += 1

@@ -342,11 +342,7 @@ def _other_values(value: Any) -> Iterable[Any]:
 def _with_value(document: Any, pointer: str, value: Any) -> Any:
     """Return a copy with another value at a pointer that exists."""
     copied = deepcopy(document)
-    *outer, last = Pointer(pointer).steps
-    holder = copied
-    for step in outer:
-        holder = holder[int(step)] if isinstance(holder, list) else holder[step]
-    key: Any = int(last) if isinstance(holder, list) else last
+    holder, key = Pointer(pointer).holder(copied)
     if value is MISSING:
         del holder[key]
     else:

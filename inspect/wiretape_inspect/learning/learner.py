@@ -111,9 +111,7 @@ class Learner:
         broken, held = set[str](), Counter[str]()
         for recording in self.recordings:
             checker = Checker(Settings(contracts=(contract,)))
-            for seen in recording.observations():
-                broken.update(finding.code for finding in checker.feed(seen))
-            broken.update(finding.code for finding in checker.finish())
+            broken.update(finding.code for finding in checker.check(recording.observations()))
             held.update({code: tally.held for code, tally in checker.tallies().items()})
         for rule in rules:
             rule.is_weak = rule.is_weak or not held[rule.code]

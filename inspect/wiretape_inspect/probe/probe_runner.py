@@ -28,7 +28,7 @@ from wiretape_inspect.probe.probe_case import (
 from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, ProbeClock, ProbeTarget
 from wiretape_inspect.probe.probe_steps import Send, Step, StepRunner, UnknownNameError, names_in
 from wiretape_inspect.report.case_results import SETUP, CaseResult, CaseResults, CaseVerdict, encode_results, user_agent
-from wiretape_inspect.report.recording_report import ALL_RULES, check_observations
+from wiretape_inspect.report.recording_report import ALL_RULES
 
 READY_PREFIX = "ready-"
 """What the names that the setup gives begin with."""
@@ -253,7 +253,7 @@ class ProbeRunner:
         Those of the setup come first, because many cases continue it.
         """
         checker = Checker(self.setup.selected_settings)
-        findings = list(check_observations(checker, [*self._setup_observations, *seen]))
+        findings = list(checker.check([*self._setup_observations, *seen]))
         own = {each.exchange for each in seen}
         result.findings = dict(enumerate(each for each in findings if each.exchange in own))
         counts = {code: tally.exercised for code, tally in checker.tallies().items()}

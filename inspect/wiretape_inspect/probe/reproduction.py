@@ -20,7 +20,7 @@ from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, UnknownN
 from wiretape_inspect.probe.reproduction_script import Defect, curl_lines
 from wiretape_inspect.report import Report, check_recording
 from wiretape_inspect.report.case_results import SETUP, CaseResults, Reproduction, case_name_of
-from wiretape_inspect.report.recording_report import add_cases, check_observations
+from wiretape_inspect.report.recording_report import add_cases
 
 _MOST_TRIES = 40
 _MOST_SECONDS = 60.0
@@ -214,7 +214,7 @@ def _requests(seen: Sequence[Observation]) -> list[int]:
 
 def _find(runner: ProbeRunner, seen: Sequence[Observation], code: str, requests: Collection[int]) -> Finding | None:
     """The first finding of a rule about one of some requests."""
-    findings = list(check_observations(Checker(runner.setup.selected_settings), seen))
+    findings = list(Checker(runner.setup.selected_settings).check(seen))
     return next((each for each in findings if each.code == code and each.exchange in requests), None)
 
 

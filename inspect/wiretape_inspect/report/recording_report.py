@@ -293,13 +293,6 @@ Watch = Callable[[Iterable[Observation]], Iterable[Observation]]
 """Passes observations on unchanged, for example to show progress."""
 
 
-def check_observations(checker: Checker, observations: Iterable[Observation]) -> Iterator[Finding]:
-    """Yield the findings of a whole recording."""
-    for observation in observations:
-        yield from checker.feed(observation)
-    yield from checker.finish()
-
-
 def check_recording(
     recording: Recording,
     file: str,
@@ -322,7 +315,7 @@ def check_recording(
         checker = Checker(
             replace(settings, off=frozenset(settings.catalogue) - selected), upstream=recording.info.upstream
         )
-        findings = FindingStore(check_observations(checker, watch(recording.observations())))
+        findings = FindingStore(checker.check(watch(recording.observations())))
         outcomes = Outcomes(checker.tallies(), checker.exchanges, checker.events, checker.scopes())
     else:
         findings, outcomes = FindingStore(checked[0]), checked[1]

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, get_args, get_origin
-from urllib.parse import urlsplit
 
 import click
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
@@ -17,7 +16,7 @@ from wiretape.control_protocol import (
     CONTROL_ROOT,
     TOKEN_HEADER,
     check_token,
-    replay_url_error,
+    parse_replay_url,
 )
 from wiretape.errors import InputError
 from wiretape.labels import count_of
@@ -34,18 +33,6 @@ _BREAKPOINTS = "breakpoints"
 """The operation of `wiretape control URL break`."""
 
 
-def _parse_replay_url(url: str) -> tuple[str, int]:
-    """The host and the port of the replay at a URL.  Raises InputError."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 80
-    except ValueError:
-        raise replay_url_error(url) from None
-    if parts.scheme != "http" or not parts.hostname or parts.path not in {"", "/"} or parts.query:
-        raise replay_url_error(url)
-    return parts.hostname, port
-
-
 def _request(
     url: str, method: str, operation: str, parameters: Mapping[str, object], *, token: str, takes_s: float
 ) -> dict[str, Any]:
@@ -54,7 +41,7 @@ def _request(
     The request goes to the replay directly, and redirections are not followed: a proxy or another server would see the
     token.  Parameters that are None are left out.  Raises InputError.
     """
-    host, port = _parse_replay_url(url)
+    host, port = parse_replay_url(url)
     parameters = {name: value for name, value in parameters.items() if value is not None}
     options: dict[str, Any] = {"json": parameters}
     if method == "GET":

@@ -88,10 +88,7 @@ def _find_place(data: Any, text: str, kind: type, noun: str) -> tuple[Any, Any]:
     pointer = Pointer(text)
     if type(pointer.read(data)) is not kind:
         raise ValueError(f"expected a {noun} at {text}")
-    *outer, last = pointer.steps
-    for step in outer:
-        data = data[int(step) if isinstance(data, list) else step]
-    return data, int(last) if isinstance(data, list) else last
+    return pointer.holder(data)
 
 
 def read_deltas(
