@@ -1,9 +1,14 @@
-"""Entry points of installed packages: optional parts of contracts, such as a stand-in, have the contract's name."""
+"""Entry points of installed packages: contracts, and their optional parts, such as a stand-in, with the same name.
+
+The object of a contract is a `Contract`, or the path of a TOML file; a relative one begins in the folder of its module.
+A package is trusted, as every installed package is.
+"""
 
 import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, TypeVar
 
 from wiretape.errors import InputError, describe_import_failure
@@ -74,3 +79,30 @@ def package_of(entry: EntryPoint) -> str:
 def _find_installed(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - part of the key
     """The entry points of a group; kept, because reading the metadata of many packages takes tens of milliseconds."""
     return tuple(entry_points(group=group))
+
+
+def installed_names() -> list[str]:
+    """Return the names of the contracts of installed packages."""
+    return part_names(CONTRACTS)
+
+
+def find_installed(name: str) -> EntryPoint | None:
+    """Return the entry point with a name.  Raises InputError if several packages have one."""
+    return find_part(CONTRACTS, name)
+
+
+def load_installed(entry: EntryPoint, contract_class: type) -> Any:
+    """Return what an entry point names: a contract, or the path of a file.  Raises InputError."""
+
+    def shown() -> str:
+        # Reading the name of a package takes milliseconds.
+        return f"The contract {entry.name} of the package {package_of(entry)}"
+
+    found = load_entry_point(entry, shown)
+    if isinstance(found, contract_class):
+        return found
+    if isinstance(found, str | Path):
+        file = getattr(sys.modules[entry.module], "__file__", None) or ""
+        return Path(file).parent / found
+    kind = type(found).__name__
+    raise InputError(f"{shown()} is neither a Contract nor the path of a TOML file, but of type {kind}.")

@@ -7,16 +7,19 @@ What the specification marks "not shown" is missing here or marked as such.
 from wiretape.sse import EVENT_STREAM as EVENT_STREAM
 from wiretape_contracts.agent_sessions.contract_document import AGENT_CUSTOM_TOOL_USE as AGENT_CUSTOM_TOOL_USE
 from wiretape_contracts.agent_sessions.contract_document import AUTHENTICATION_REQUIRED as AUTHENTICATION_REQUIRED
+from wiretape_contracts.agent_sessions.contract_document import CANCEL as CANCEL
 from wiretape_contracts.agent_sessions.contract_document import CONTRACT as CONTRACT
 from wiretape_contracts.agent_sessions.contract_document import DELTA_TYPES as DELTA_TYPES
 from wiretape_contracts.agent_sessions.contract_document import ENVELOPE_FIELDS as ENVELOPE_FIELDS
 from wiretape_contracts.agent_sessions.contract_document import ENVELOPE_KEY as ENVELOPE_KEY
 from wiretape_contracts.agent_sessions.contract_document import ERROR_CODES as ERROR_CODES
 from wiretape_contracts.agent_sessions.contract_document import EVENT_ALREADY_RESOLVED as EVENT_ALREADY_RESOLVED
+from wiretape_contracts.agent_sessions.contract_document import EVENT_DELTAS as EVENT_DELTAS
 from wiretape_contracts.agent_sessions.contract_document import EVENT_EXPIRED as EVENT_EXPIRED
 from wiretape_contracts.agent_sessions.contract_document import EVENT_TYPES as EVENT_TYPES
 from wiretape_contracts.agent_sessions.contract_document import FOLDED_CODES as FOLDED_CODES
 from wiretape_contracts.agent_sessions.contract_document import IDEMPOTENCY_CONFLICT as IDEMPOTENCY_CONFLICT
+from wiretape_contracts.agent_sessions.contract_document import INTERFACE as INTERFACE
 from wiretape_contracts.agent_sessions.contract_document import INTERMEDIATE_DELTA as INTERMEDIATE_DELTA
 from wiretape_contracts.agent_sessions.contract_document import INVALID_CURSOR as INVALID_CURSOR
 from wiretape_contracts.agent_sessions.contract_document import INVALID_REQUEST as INVALID_REQUEST
@@ -25,11 +28,13 @@ from wiretape_contracts.agent_sessions.contract_document import LIMITS as LIMITS
 from wiretape_contracts.agent_sessions.contract_document import MESSAGE_COMPLETED as MESSAGE_COMPLETED
 from wiretape_contracts.agent_sessions.contract_document import MESSAGE_DELTA as MESSAGE_DELTA
 from wiretape_contracts.agent_sessions.contract_document import MESSAGE_STARTED as MESSAGE_STARTED
+from wiretape_contracts.agent_sessions.contract_document import OPERATIONS as OPERATIONS
 from wiretape_contracts.agent_sessions.contract_document import PERMISSION_DENIED as PERMISSION_DENIED
 from wiretape_contracts.agent_sessions.contract_document import RATE_LIMITED as RATE_LIMITED
 from wiretape_contracts.agent_sessions.contract_document import REASONING_DELTA as REASONING_DELTA
 from wiretape_contracts.agent_sessions.contract_document import REASONING_MESSAGE as REASONING_MESSAGE
 from wiretape_contracts.agent_sessions.contract_document import RESOURCE_NOT_FOUND as RESOURCE_NOT_FOUND
+from wiretape_contracts.agent_sessions.contract_document import RESUME as RESUME
 from wiretape_contracts.agent_sessions.contract_document import RUN_CANCELLED as RUN_CANCELLED
 from wiretape_contracts.agent_sessions.contract_document import RUN_COMPLETED as RUN_COMPLETED
 from wiretape_contracts.agent_sessions.contract_document import RUN_FAILED as RUN_FAILED
@@ -42,8 +47,11 @@ from wiretape_contracts.agent_sessions.contract_document import SANDBOX_PROVISIO
 from wiretape_contracts.agent_sessions.contract_document import SANDBOX_RECREATED as SANDBOX_RECREATED
 from wiretape_contracts.agent_sessions.contract_document import SESSION_BUSY as SESSION_BUSY
 from wiretape_contracts.agent_sessions.contract_document import SESSION_ERROR as SESSION_ERROR
+from wiretape_contracts.agent_sessions.contract_document import SESSION_PARTS as SESSION_PARTS
+from wiretape_contracts.agent_sessions.contract_document import SESSIONS as SESSIONS
 from wiretape_contracts.agent_sessions.contract_document import STATUS_IDLE as STATUS_IDLE
 from wiretape_contracts.agent_sessions.contract_document import STORED_TYPES as STORED_TYPES
+from wiretape_contracts.agent_sessions.contract_document import STREAM as STREAM
 from wiretape_contracts.agent_sessions.contract_document import STREAM_RESYNC as STREAM_RESYNC
 from wiretape_contracts.agent_sessions.contract_document import TERMINAL_RUN_TYPES as TERMINAL_RUN_TYPES
 from wiretape_contracts.agent_sessions.contract_document import TOOL_COMPLETED as TOOL_COMPLETED
@@ -52,21 +60,13 @@ from wiretape_contracts.agent_sessions.contract_document import TOOL_INPUT_INVAL
 from wiretape_contracts.agent_sessions.contract_document import TOOL_RESULT_INVALID as TOOL_RESULT_INVALID
 from wiretape_contracts.agent_sessions.contract_document import TOOL_STARTED as TOOL_STARTED
 from wiretape_contracts.agent_sessions.contract_document import TOOL_TYPES as TOOL_TYPES
-from wiretape_contracts.agent_sessions.operations import CANCEL as CANCEL
-from wiretape_contracts.agent_sessions.operations import EVENT_DELTAS as EVENT_DELTAS
-from wiretape_contracts.agent_sessions.operations import INTERFACE as INTERFACE
-from wiretape_contracts.agent_sessions.operations import OPERATIONS as OPERATIONS
-from wiretape_contracts.agent_sessions.operations import RESUME as RESUME
-from wiretape_contracts.agent_sessions.operations import SESSION_PARTS as SESSION_PARTS
-from wiretape_contracts.agent_sessions.operations import SESSIONS as SESSIONS
-from wiretape_contracts.agent_sessions.operations import STREAM as STREAM
-from wiretape_contracts.agent_sessions.operations import Match as Match
-from wiretape_contracts.agent_sessions.operations import bases_of as bases_of
-from wiretape_contracts.agent_sessions.operations import deltas_requested as deltas_requested
-from wiretape_contracts.agent_sessions.operations import is_session as is_session
-from wiretape_contracts.agent_sessions.operations import may_create_session as may_create_session
-from wiretape_contracts.agent_sessions.operations import operation_of as operation_of
-from wiretape_contracts.agent_sessions.operations import session_in as session_in
+from wiretape_contracts.agent_sessions.contract_document import Match as Match
+from wiretape_contracts.agent_sessions.contract_document import bases_of as bases_of
+from wiretape_contracts.agent_sessions.contract_document import deltas_requested as deltas_requested
+from wiretape_contracts.agent_sessions.contract_document import is_session as is_session
+from wiretape_contracts.agent_sessions.contract_document import may_create_session as may_create_session
+from wiretape_contracts.agent_sessions.contract_document import operation_of as operation_of
+from wiretape_contracts.agent_sessions.contract_document import session_in as session_in
 
 _NUMBERED = {"States": 3, "Authentication": 4, "Events": 8, "Limits": 3, "Stream rule": 4}
 """Parts with numbered sentences, and how many they have."""

@@ -52,7 +52,6 @@ from wiretape.contract.event_primitives import (
 from wiretape.contract.facts import Fact
 from wiretape.contract.framing import Framing
 from wiretape.contract.http_primitives import ErrorEnvelope, HeaderValue, NoParameter, RequestBody
-from wiretape.contract.installed_contracts import find_installed
 from wiretape.contract.json_schema import MOST_PARTS_IN_ALL, JsonSchema
 from wiretape.contract.json_types import ANY_BUT_NULL, AllowedValues
 from wiretape.contract.primitive import EventSelection, Primitive, RequiredFact
@@ -75,6 +74,7 @@ from wiretape.contract.stream_primitives import (
 from wiretape.errors import InputError
 from wiretape.event_format import Entity
 from wiretape.input_validation import choices_hint
+from wiretape.installed_parts import find_installed
 from wiretape.observations import header, is_header_name
 from wiretape.patterns import Globs, Pointer, RequestPattern, list_of
 from wiretape.rules.catalogue import Check, Explanation, Rule, Scope

@@ -24,13 +24,13 @@ from wiretape.contract.contract_tables import (
     TrustedContractTable,
     TypeTable,
 )
-from wiretape.contract.error_format import NO_ERROR_FORMAT, ErrorFormat
-from wiretape.contract.installed_contracts import find_installed, installed_names, load_installed
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
+from wiretape.contract.service_terms import NO_ERROR_FORMAT, ErrorFormat
 from wiretape.contract.vocabulary import JoinedTextTypes, check_entity_name
 from wiretape.errors import InputError
 from wiretape.event_format import PLAIN, Entity, EventFormat
 from wiretape.input_validation import choices_hint
+from wiretape.installed_parts import find_installed, installed_names, load_installed
 from wiretape.observations import RequestStarted
 from wiretape.patterns import RequestFlag, RequestPattern, list_of
 

@@ -19,10 +19,10 @@ from wiretape.contract.contract_tables import (
     TrustedContractTable,
     TypeTable,
 )
-from wiretape.contract.installed_contracts import installed_names
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
+from wiretape.installed_parts import installed_names
 from wiretape.toml_files import find_lines, parse_toml, read_toml_text, require_table_lists
 
 BUNDLED = ("sse",)

@@ -8,10 +8,10 @@ from urllib.parse import unquote_plus
 
 from wiretape.contract.contract_stream import ContractExchange
 from wiretape.contract.contract_tables import ErrorAspect, ErrorTable, HeaderTable, RefusedTable
-from wiretape.contract.error_format import ErrorFormat
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.json_types import AllowedValues, RequiredFields
 from wiretape.contract.primitive import LARGE_DATA, UNKNOWN_REQUEST, Primitive, SeenValues
+from wiretape.contract.service_terms import ErrorFormat
 from wiretape.credential_names import CREDENTIAL_PARAMETERS, is_parameter
 from wiretape.event_format import shorten_value
 from wiretape.http_headers import is_preflight

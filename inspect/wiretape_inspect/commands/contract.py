@@ -9,11 +9,11 @@ from wiretape.checker.contract_examples import check_examples, find_unused_types
 from wiretape.contract import CodeUse, load_contract
 from wiretape.contract.contract_files import BUNDLED, new_contract_text
 from wiretape.contract.contract_model import Contract
-from wiretape.contract.installed_contracts import installed_names
 from wiretape.contract.service_terms import ServiceTerms
 from wiretape.errors import InputError
 from wiretape.event_format import EventFormat
 from wiretape.files import PATH
+from wiretape.installed_parts import installed_names
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
 from wiretape_inspect import rule_output

@@ -10,9 +10,9 @@ from wiretape.checker import CATALOGUE, EVERY, UnknownCodeError, codes_of
 from wiretape.config import find_config
 from wiretape.contract import CodeUse, load_contract
 from wiretape.contract.contract_files import BUNDLED
-from wiretape.contract.installed_contracts import installed_names
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
+from wiretape.installed_parts import installed_names
 from wiretape.json_codec import dump_json
 from wiretape.rules import Rule, RuleSet
 from wiretape.safe_text import closest_match, printable

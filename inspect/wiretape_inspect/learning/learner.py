@@ -17,11 +17,10 @@ from wiretape.recording import Recording
 from wiretape_inspect.learning.draft_text import contract_text
 from wiretape_inspect.learning.entity_search import EntitySearch, TextSearch
 from wiretape_inspect.learning.example_search import ExampleSearch, Sample, Samples
-from wiretape_inspect.learning.field_survey import Survey
+from wiretape_inspect.learning.field_survey import Survey, TypePlaces
 from wiretape_inspect.learning.path_templates import FoundOperation, PathTemplates
 from wiretape_inspect.learning.recorded_streams import Collector, digest_of, opens_stream, read_streams
 from wiretape_inspect.learning.rule_drafts import ContractDraft, Drafter, RuleDraft
-from wiretape_inspect.learning.type_place import TypePlaces
 
 _MOST_RULES = 200
 _LARGEST = 1_000_000
