@@ -1,6 +1,5 @@
 """Import flow files of mitmproxy and raw event streams."""
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -8,10 +7,6 @@ from invoke import invoke, refusal, succeed
 
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
-
-# It makes its filters when it is first imported, in a way of which a library that it uses warns.
-with warnings.catch_warnings(action="ignore"):
-    import mitmproxy.io  # noqa: F401
 
 WRITTEN = Path(__file__).parent / "written"
 STREAM = b"".join(b'event: e.%d\nid: %d\ndata: {"n": %d}\n\n' % (n, n, n) for n in (1, 2, 3))

@@ -1,18 +1,14 @@
 """The contentview `SSE`, which mitmweb and the mitmproxy console use for event streams."""
 
 import gzip
-import warnings
 import zlib
 
 import brotli
 import pytest
+from mitmproxy import contentviews
+from mitmproxy.test import tflow
 
-# mitmproxy's first import triggers a warning of one of its libraries.
-with warnings.catch_warnings(action="ignore"):
-    from mitmproxy import contentviews
-    from mitmproxy.test import tflow
-
-    from wiretape_proxy.flow_display import NAME, EventStreamView, install, render_stream
+from wiretape_proxy.flow_display import NAME, EventStreamView, install, render_stream
 
 ESCAPE = chr(0x1B)
 RIGHT_TO_LEFT = chr(0x202E)

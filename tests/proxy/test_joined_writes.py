@@ -1,19 +1,15 @@
 """Chunks that arrive together are sent in few writes."""
 
-import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mitmproxy.connection import Client, Server
+from mitmproxy.proxy.commands import CloseConnection, Command, SendData
+from mitmproxy.proxy.mode_specs import ProxyMode
 
-# mitmproxy's first import triggers a warning of one of its libraries.
-with warnings.catch_warnings(action="ignore"):
-    from mitmproxy.connection import Client, Server
-    from mitmproxy.proxy.commands import CloseConnection, Command, SendData
-    from mitmproxy.proxy.mode_specs import ProxyMode
-
-    from wiretape_proxy import mitmproxy_internals
+from wiretape_proxy import mitmproxy_internals
 
 CLIENT = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), proxy_mode=ProxyMode.parse("regular"))
 SERVER = Server(address=("127.0.0.1", 3))

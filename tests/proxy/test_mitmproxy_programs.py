@@ -14,7 +14,6 @@ import termios
 import threading
 import urllib.error
 import urllib.request
-import warnings
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,6 @@ from wiretape_proxy.flow_files import READER
 from wiretape_proxy.proxy_options import OPTIONS, parse_options
 
 TABLES = read_tables(__file__)
-
-# mitmproxy's first import triggers a warning of one of its libraries.
-with warnings.catch_warnings(action="ignore"):
-    import mitmproxy.io  # noqa: F401
 
 SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "mitmproxy_script.py"
 EVENT = b"id: e1\nevent: message.delta\ndata: 1\n\n"

@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import time
-import warnings
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +31,8 @@ from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape_inspect.report import check_recording
 from wiretape_proxy.ipc_codec import CaptureBuffer
+from wiretape_proxy.proxy_runner import exit_status
+from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.recorder_messages import RecordingClosed
 from wiretape_proxy.stderr_writer import LogHandler
 
@@ -226,10 +227,6 @@ def test_the_help_and_the_page_agree_about_exit_statuses():
     TABLES["exit-statuses"],
 )
 def test_the_exit_status_depends_on_how_the_recording_was_closed(fail_on, change, status):
-    # mitmproxy's imports trigger warnings.
-    with warnings.catch_warnings(action="ignore"):
-        from wiretape_proxy.proxy_runner import exit_status  # noqa: PLC0415
-        from wiretape_proxy.recorder_client import RecorderClient  # noqa: PLC0415
     recorder = RecorderClient(CaptureBuffer(), lambda _: None)
     closed = RecordingClosed(
         1, 1, 1, 1, severities={}, inconclusive=[], is_missing=False, files="", checks_failed=False, lost_bytes=0
