@@ -153,7 +153,7 @@ def connect(path: Path, mode: str = "ro", timeout_s: float = 10) -> sqlite3.Conn
     Raises sqlite3.Error.
     """
     uri = f"{path.resolve().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, timeout_s, isolation_level=None, check_same_thread=False, uri=True)
+    connection = sqlite3.connect(uri, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=True)
     connection.row_factory = sqlite3.Row
     protect(connection)
     return connection
