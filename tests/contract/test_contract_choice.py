@@ -171,7 +171,8 @@ def test_a_recording_is_checked_with_its_own_contract(run, own):
     assert codes(report(run, own, "--contract", "others.toml")) == ["OTH001"]
     assert codes(report(run, own, "--base", "/x")) == []
     assert [each.code for each in check(own).findings] == ["TSK001"]
-    assert [each.code for each in open_recording(own).findings()] == ["TSK001"]
+    with open_recording(own) as recording:
+        assert [each.code for each in recording.findings()] == ["TSK001"]
     rejected = run("report", own, "--select", "SEQ")
     assert (rejected.exit_code, rejected.output) == (2, "Error: Unknown rule code 'SEQ'; did you mean SSE?\n")
 

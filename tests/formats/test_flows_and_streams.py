@@ -3,18 +3,12 @@
 from pathlib import Path
 
 import pytest
-from invoke import invoke, refusal, succeed
+from invoke import invoke, refusal
 
 from wiretape.observations import Ending, Side
-from wiretape.recording import open_recording
 
 WRITTEN = Path(__file__).parent / "written"
 STREAM = b"".join(b'event: e.%d\nid: %d\ndata: {"n": %d}\n\n' % (n, n, n) for n in (1, 2, 3))
-
-
-def imported(tmp_path, path, *options):
-    result = succeed("import", path, "-o", tmp_path / "out.db", *options)
-    return result.stderr, open_recording(tmp_path / "out.db")
 
 
 def body(recording, number=1, side=Side.RESPONSE):
@@ -22,8 +16,8 @@ def body(recording, number=1, side=Side.RESPONSE):
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_a_flow_file_is_imported(tmp_path, version):
-    notes, recording = imported(tmp_path, WRITTEN / f"mitmproxy-{version}.flows")
+def test_a_flow_file_is_imported(imported, version):
+    notes, recording = imported(WRITTEN / f"mitmproxy-{version}.flows")
     stream, post = recording.exchanges()
 
     assert body(recording) == STREAM
@@ -40,8 +34,8 @@ def test_a_flow_file_is_imported(tmp_path, version):
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_a_streamed_body_is_missing_and_reported(tmp_path, version):
-    notes, recording = imported(tmp_path, WRITTEN / f"mitmproxy-{version}-streamed.flows")
+def test_a_streamed_body_is_missing_and_reported(imported, version):
+    notes, recording = imported(WRITTEN / f"mitmproxy-{version}-streamed.flows")
 
     assert (body(recording), recording.exchange(1).is_stream) == (b"", True)
     assert "The body of exchange 1 is not in the file: mitmproxy streamed it" in notes
@@ -79,10 +73,10 @@ def test_a_flipped_byte_is_imported_or_reported(tmp_path, at):
     assert result.exit_code in {0, 2}, result.exception
 
 
-def test_a_raw_stream_is_imported_as_one_exchange_with_a_made_up_url(tmp_path):
+def test_a_raw_stream_is_imported_as_one_exchange_with_a_made_up_url(tmp_path, imported):
     path = tmp_path / "x.sse"
     path.write_bytes(STREAM + b"data: cut")
-    notes, recording = imported(tmp_path, path)
+    notes, recording = imported(path)
 
     assert body(recording) == STREAM + b"data: cut"
     assert (recording.exchange(1).channel, recording.exchange(1).ending) == ("imported", Ending.OPEN)
@@ -90,11 +84,11 @@ def test_a_raw_stream_is_imported_as_one_exchange_with_a_made_up_url(tmp_path):
     assert "are made up" in notes
 
 
-def test_url_sets_the_url_of_a_raw_stream(tmp_path):
+def test_url_sets_the_url_of_a_raw_stream(tmp_path, imported):
     path = tmp_path / "x.txt"
     path.write_bytes(b"\xef\xbb\xbf\n: hello\n\n")
     url = "https://a.test:9/v1/sessions/s%202/events/stream"
-    _, recording = imported(tmp_path, path, "--url", url)
+    _, recording = imported(path, "--url", url)
 
     request = recording.exchange(1).request
     assert f"{request.scheme}://{request.authority}{request.target}" == url

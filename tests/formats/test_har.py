@@ -72,14 +72,6 @@ def entry(path, *options):
     return only
 
 
-def imported(tmp_path, har, name="in.har"):
-    """Import a HAR file; return the notes and the recording."""
-    path = tmp_path / name
-    path.write_bytes(har if isinstance(har, bytes) else json.dumps(har).encode())
-    result = succeed("import", path, "-o", tmp_path / "out.db", "--force")
-    return result.stderr, open_recording(tmp_path / "out.db")
-
-
 def body(recording, number=1, side=Side.RESPONSE):
     return b"".join(part.data for part in recording.body(number, side))
 
@@ -164,9 +156,9 @@ def test_a_comment_explains_why_a_body_is_incomplete(recorded, chunks, headers, 
     ],
     ids=["between events", "within an event"],
 )
-def test_a_body_is_joined_across_lost_bytes(recorded, tmp_path, chunks, datas, mismatch):
+def test_a_body_is_joined_across_lost_bytes(recorded, imported, chunks, datas, mismatch):
     """A HAR file cannot mark lost bytes: if they cut an event, the events after it no longer match the listed ones."""
-    notes, recording = imported(tmp_path, succeed("export", recorded(*chunks), "--format", "har").stdout_bytes)
+    notes, recording = imported(succeed("export", recorded(*chunks), "--format", "har").stdout_bytes)
 
     assert body(recording) == b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
     assert recording.exchange(1).lost_bytes == 0
@@ -194,9 +186,9 @@ def test_writing_a_stream_needs_little_memory(recorded):
     assert peak < 800_000
 
 
-def test_a_stream_has_the_bytes_of_the_text_and_the_times_of_the_listed_events(tmp_path):
+def test_a_stream_has_the_bytes_of_the_text_and_the_times_of_the_listed_events(imported):
     text = ": hi\n\nevent: a\nid: 1\ndata: one\n\n: ping\n\ndata: two\ndata: lines\n\nevent: b\r\nid: 2\r\ndata\r\n\r\n"
-    notes, recording = imported(tmp_path, har(text=text, messages=MESSAGES))
+    notes, recording = imported(har(text=text, messages=MESSAGES))
 
     assert body(recording) == text.encode()
     assert times(recording) == [1000, 2500, 3000]
@@ -204,9 +196,9 @@ def test_a_stream_has_the_bytes_of_the_text_and_the_times_of_the_listed_events(t
     assert recording.exchange(1).request.http_version == "HTTP/2.0"
 
 
-def test_a_stream_without_text_is_built_from_the_listed_events(tmp_path):
+def test_a_stream_without_text_is_built_from_the_listed_events(imported):
     """DevTools repeats the last id for events without an id, so a repeated id is not written again."""
-    notes, recording = imported(tmp_path, har(messages=MESSAGES))
+    notes, recording = imported(har(messages=MESSAGES))
 
     assert body(recording) == b"event: a\nid: 1\ndata: one\n\ndata: two\ndata: lines\n\nevent: b\nid: 2\ndata: \n\n"
     assert times(recording) == [1000, 2500, 3000]
@@ -214,9 +206,9 @@ def test_a_stream_without_text_is_built_from_the_listed_events(tmp_path):
     assert "The bytes of exchange 1 were built from the listed events" in notes
 
 
-def test_a_text_that_differs_from_the_listed_events_is_used_without_their_times(tmp_path):
+def test_a_text_that_differs_from_the_listed_events_is_used_without_their_times(imported):
     text = "event: a\nid: 1\ndata: one\n\ndata: other\n\n"
-    notes, recording = imported(tmp_path, har(text=text, messages=MESSAGES))
+    notes, recording = imported(har(text=text, messages=MESSAGES))
 
     assert body(recording) == text.encode()
     assert "The listed events differ from the body of exchange 1" in notes
@@ -232,29 +224,29 @@ def test_a_text_that_differs_from_the_listed_events_is_used_without_their_times(
         ("wiretape", None, "Ã©â€¦"),
     ],
 )
-def test_utf_8_that_chromium_decoded_as_windows_1252_is_restored(tmp_path, creator, messages, expected):
-    _, recording = imported(tmp_path, har(text="data: Ã©â€¦\n\n", messages=messages, creator=creator))
+def test_utf_8_that_chromium_decoded_as_windows_1252_is_restored(imported, creator, messages, expected):
+    _, recording = imported(har(text="data: Ã©â€¦\n\n", messages=messages, creator=creator))
 
     assert body(recording) == f"data: {expected}\n\n".encode()
 
 
-def test_a_decoded_body_has_no_content_encoding(tmp_path):
+def test_a_decoded_body_has_no_content_encoding(imported):
     headers = [{"name": "Content-Encoding", "value": "br"}, {"name": "X", "value": "1\n2"}, {"name": ":s", "value": ""}]
-    notes, recording = imported(tmp_path, har(text="data: 1\n\n", headers=headers))
+    notes, recording = imported(har(text="data: 1\n\n", headers=headers))
 
     assert recording.exchange(1).response.headers == (("X", "1"), ("X", "2"), ("Content-Type", "text/event-stream"))
     assert "The body of exchange 1 was compressed" in notes
     assert "No request has a key" in notes
 
 
-def test_skipped_entries_are_counted(tmp_path):
+def test_skipped_entries_are_counted(imported):
     document = har(text="data: 1\n\n")
     (first,) = document["log"]["entries"]
     document["log"]["entries"] += [
         {**first, "request": {"url": "data:text/plain,x"}},
         {**first, "_resourceType": "websocket"},
     ]
-    notes, recording = imported(tmp_path, b"\xef\xbb\xbf" + json.dumps(document).encode())
+    notes, recording = imported(b"\xef\xbb\xbf" + json.dumps(document).encode())
 
     assert "Skipped 2 entries that are not HTTP requests." in notes
     assert len(list(recording.exchanges())) == 1
@@ -276,8 +268,8 @@ DATA = [data for number in range(1, 6) for data in (f'{{"n": {number}}}', "delta
         ("mitmproxy-12.har", 1, ['{"n": 1}', '{"n": 2}', '{"n": 3}']),
     ],
 )
-def test_files_of_other_programs_are_imported_with_all_events(tmp_path, file, number, data):
-    _, recording = imported(tmp_path, (HERE / "written" / file).read_bytes())
+def test_files_of_other_programs_are_imported_with_all_events(imported, file, number, data):
+    _, recording = imported((HERE / "written" / file).read_bytes())
 
     frames = [seen.frame for seen in recording.frames(number) if seen.frame.is_dispatched]
     assert [frame.data.decode() for frame in frames] == data

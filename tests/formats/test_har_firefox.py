@@ -3,11 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-from invoke import succeed
-
 from wiretape.observations import Ending, Side
-from wiretape.recording import open_recording
 
 HAR = json.loads(Path(__file__).with_name("written").joinpath("firefox.har").read_text("utf-8"))
 COMPLETE, POST, SOCKET = HAR["log"]["entries"]
@@ -19,17 +15,9 @@ def stream(**content):
     return COMPLETE | {"response": COMPLETE["response"] | {"content": {"mimeType": "text/event-stream", **content}}}
 
 
-@pytest.fixture
-def imported(tmp_path):
-    """Return a function that imports a HAR file, and returns the notes and the recording."""
-
-    def import_(*entries):
-        path = tmp_path / "firefox.har"
-        path.write_text(json.dumps({"log": HAR["log"] | {"entries": entries}}, indent=2), "utf-8")
-        result = succeed("import", path, "-o", tmp_path / "out.db")
-        return result.stderr, open_recording(tmp_path / "out.db")
-
-    return import_
+def har(*entries):
+    """Return a HAR document with these entries."""
+    return {"log": HAR["log"] | {"entries": entries}}
 
 
 def body(recording, number=1, side=Side.RESPONSE):
@@ -37,7 +25,7 @@ def body(recording, number=1, side=Side.RESPONSE):
 
 
 def test_a_complete_stream_is_imported_with_its_bytes_but_without_times(imported):
-    notes, recording = imported(COMPLETE)
+    notes, recording = imported(har(COMPLETE))
 
     exchange = recording.exchange(1)
     assert body(recording) == TEXT.encode()
@@ -51,21 +39,21 @@ def test_a_complete_stream_is_imported_with_its_bytes_but_without_times(imported
 
 
 def test_a_truncated_body_is_reported(imported):
-    notes, recording = imported(stream(size=5_000_000, text=TEXT[:50]))
+    notes, recording = imported(har(stream(size=5_000_000, text=TEXT[:50])))
 
     assert body(recording) == TEXT[:50].encode()
     assert "The body of exchange 1 is shorter than its declared size" in notes
 
 
 def test_an_open_stream_is_imported_without_a_body(imported):
-    notes, recording = imported(stream(size=-1))
+    notes, recording = imported(har(stream(size=-1)))
 
     assert (recording.exchange(1).is_stream, body(recording)) == (True, b"")
     assert "The body of exchange 1 is not in the file" in notes
 
 
 def test_other_requests_are_imported_and_websockets_are_skipped(imported):
-    notes, recording = imported(POST, SOCKET, stream(size=3, text="x\n\n"))
+    notes, recording = imported(har(POST, SOCKET, stream(size=3, text="x\n\n")))
 
     assert body(recording, 1, Side.REQUEST) == POST["request"]["postData"]["text"].encode()
     assert [exchange.response is None for exchange in recording.exchanges()] == [True, False]
