@@ -32,8 +32,8 @@ _SHARED_FOLDERS = {Path(name) for name in ("/", "/home", "/opt", "/root", "/tmp"
 """Folders of many machines, which say nothing about this one."""
 _ANY_MACHINE = {"localhost", "localhost.localdomain"}
 _LICENCES = re.compile(
-    "MIT|Permission is hereby granted, free of charge|BSD|Apache|ISC|Zlib|CC0|Public Domain|PSF"
-    "|Python Software Foundation|CNRI|MPL|Mozilla|LGPL|Lesser General"
+    r"\b(MIT|Permission is hereby granted, free of charge|BSD|Apache|ISC|Zlib|CC0|Public Domain|PSF"
+    "|Python Software Foundation|CNRI|MPL|Mozilla|LGPL|Lesser General)"
 )
 """Licences of packages that a program under the MIT licence may require.  It contains none of them."""
 _PRINT_LICENCES = """
