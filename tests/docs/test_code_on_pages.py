@@ -1,7 +1,7 @@
 """The code on README.md, control.md, python.md, recording.md, replay.md, report.md and serve.md runs as it is.
 
 Only addresses differ, and what an example leaves to the reader (`...`, a client) is filled in.
-The output shown on datasette.md, filter.md, report.md, service.md and trim.md is what the commands print, and the
+The output shown on filter.md, recording.md, report.md, service.md and trim.md is what the commands print, and the
 manifests on container.md start the recorder with options that exist.
 """
 
@@ -123,7 +123,7 @@ async def test_serve_md_serves_a_scenario(capsys):
 
 
 def test_recording_md_queries_events(folder):
-    (command,) = shown("docs/recording.md", "sh")
+    command, _ = shown("docs/recording.md", "sh")
     query = command.partition('"')[2].rpartition('"')[0].replace("exchange_id = 2", "exchange_id = 1")
     with contextlib.closing(sqlite3.connect("run.db")) as database:
         assert [row[1] for row in database.execute(query)] == [1, 2, 3, 5, 4, *range(6, 13)]
@@ -187,10 +187,10 @@ def tape_of(name: str, *exchanges: str, head: str = "") -> None:
     Path(name).write_text("\n---\n".join([f"tape: 1\n{head}", *exchanges, ""]).removesuffix("---\n"), "utf-8")
 
 
-def test_datasette_md_shows_the_printed_commands(say):
+def test_recording_md_shows_the_printed_commands(say):
     tape_of("run.tape", "request: GET /a")
     say("import", "run.tape", "--output", "run.db")
-    assert [say("datasette", "run.db")] == shown("docs/datasette.md", "text")
+    assert [say("datasette", "run.db")] == shown("docs/recording.md", "text")
 
 
 def test_filter_md_shows_an_error(say):

@@ -43,7 +43,7 @@ FILES = {
     "scenarios.md": [Scenario],
     "contracts.md": [ContractTable],
     "probe.md": [ProbeFile],
-    "service.md assumptions.md": [AccessFile, Assumptions],
+    "service.md": [AccessFile, Assumptions],
 }
 """Pages, and the files that they describe; test_snippets reads their examples."""
 

@@ -52,7 +52,6 @@ def _by_page_and_kind(table: dict[str, dict[str, str]]) -> dict[tuple[str, str],
 TABLES = read_tables(__file__)
 ELSEWHERE, NOT_TRIED = (_by_page_and_kind(TABLES[name]) for name in ("elsewhere", "not-tried"))
 READERS = {
-    "docs/assumptions.md": lambda path: ServeOptions(service=path),
     "docs/faults.md": fault_script,
     "docs/probe.md": read_probe_file,
     "docs/report.md": load_config,

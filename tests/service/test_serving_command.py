@@ -6,9 +6,7 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
-from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from wiretape_process import WiretapeProcess
@@ -19,7 +17,6 @@ from wiretape_contracts.agent_sessions.stand_in.assumptions import DEFAULT_KEY, 
 from wiretape_contracts.agent_sessions.stand_in.event_emitter import generate_id
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import bundled_scenarios
 from wiretape_replay.access.access_settings import DEFAULT_TENANT
-from wiretape_replay.commands.serve import serve
 from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.stand_in import ServeOptions
 
@@ -129,14 +126,6 @@ def test_a_service_can_be_started_without_an_event_loop():
         pytest.raises(InputError, match="Real time cannot be advanced"),
     ):
         service.control.advance(1)
-
-
-def test_the_page_has_the_help_of_every_option():
-    ctx = click.Context(serve)
-    records = [option.get_help_record(ctx) for option in serve.params if isinstance(option, click.Option)]
-    rows = ["| `{}` | {} |".format(*(" ".join(part.replace("|", "\\|").split()) for part in row)) for row in records]
-    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text("utf-8")
-    assert [line for line in page.splitlines() if line.startswith("| `--")] == rows
 
 
 def test_the_default_settings_have_one_key_and_the_published_limits():
