@@ -14,7 +14,7 @@ from wiretape.traffic_builder import TrafficBuilder
 
 PAGE = Path(__file__).parents[2] / "docs" / "contracts.md"
 PRIMITIVE_RULES = Path(__file__).with_name("primitives.toml").read_text("utf-8")
-"""A rule for each primitive on the page, with an example that breaks it and one that keeps it."""
+"""The contract `chat`, and a rule for each primitive, with examples that break it and keep it; each is tested alone."""
 
 
 def contracts_on_page() -> list[str]:
