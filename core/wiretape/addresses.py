@@ -5,9 +5,10 @@ The upstream of a recording is the URL of the service that the user named, or se
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from wiretape.errors import InputError
 
@@ -81,8 +82,7 @@ def split_upstreams(upstream: str) -> list[str]:
     return upstream.split(_SEPARATOR)
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """The address of a service."""
 
     scheme: str

@@ -1,11 +1,11 @@
 """The format of events: where a contract says that events have their facts, and what their types mean."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
 
 import orjson
+from msgspec import Struct
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.patterns import LONGEST, Globs, Pointer, list_of
@@ -102,8 +102,7 @@ class Entity:
         return tuple(key)
 
 
-@dataclass(frozen=True, slots=True)
-class EventType:
+class EventType(Struct, frozen=True):
     """What a contract says about the events of one type."""
 
     name: str

@@ -10,13 +10,12 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from wiretape.errors import InputError
 from wiretape.safe_text import closest_match, printable, shorten
@@ -52,8 +51,7 @@ _BOUNDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where a value was read from; how error messages name it."""
 
     name: str

@@ -1,7 +1,8 @@
 """Examples of contracts: run them, and compare what the checker finds with what they are for."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from wiretape.checker.checker import Checker
 from wiretape.checker.selection import Settings
@@ -20,8 +21,7 @@ _LIVES = ("opens", "continues", "closes")
 _TEXTS = ("deltas", "final", "begins")
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleResult:
+class ExampleResult(Struct, frozen=True):
     """What the checker finds in an example."""
 
     example: Vector

@@ -224,16 +224,16 @@ class _Builder:
                         RequestPattern(request)
         if error.code is not None:
             with self._top.naming("error"):
-                terms = replace(terms, errors=ErrorWriter(error))
+                terms = msgspec.structs.replace(terms, errors=ErrorWriter(error))
         for layer in self._layers:
             table = layer.table
             if table.workspace is not None:
                 with layer.naming("workspace"):
-                    terms = replace(terms, workspace=Pointer(table.workspace))
+                    terms = msgspec.structs.replace(terms, workspace=Pointer(table.workspace))
             if table.limits:
                 limits, counts = read_limits(table.limits)
-                terms = replace(terms, limits=limits, counts=counts)
-            terms = replace(
+                terms = msgspec.structs.replace(terms, limits=limits, counts=counts)
+            terms = msgspec.structs.replace(
                 terms,
                 keep_alive_s=table.keep_alive or terms.keep_alive_s,
                 has_other_types=terms.has_other_types and table.other_types,
@@ -308,7 +308,7 @@ class _Builder:
             primitive = self._primitive(layer, given[0], table, (*path, given[0]))
         checks = primitive.checks()
         if trusted is not None and trusted.fast_path:
-            checks = tuple(replace(each, fast_path=True) for each in checks)
+            checks = tuple(msgspec.structs.replace(each, fast_path=True) for each in checks)
         return Rule(
             table.code,
             table.name,

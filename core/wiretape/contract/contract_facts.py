@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from wiretape.bounded_dict import cache_short
 from wiretape.contract.contract_files import BUNDLED, CodeUse, ContractFiles, Layer, open_files, read_layers
@@ -41,8 +42,7 @@ ContractSource = tuple[ContractFiles, str]
 """The files of a contract, and the name of the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelInPath:
+class ChannelInPath(Struct, frozen=True):
     """A channel that a path names."""
 
     name: str
@@ -97,8 +97,7 @@ class ContractFacts:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestFacts(Struct, frozen=True):
     """What a contract says about a request."""
 
     contract: ContractFacts

@@ -1,15 +1,15 @@
 """Operations of a contract: the requests that it applies to, and where these have their cursor."""
 
-from dataclasses import dataclass
 from urllib.parse import unquote_plus
+
+from msgspec import Struct
 
 from wiretape.http_headers import cursor_in
 from wiretape.observations import RequestStarted, header, is_header_name
 from wiretape.patterns import RequestFlag, RequestPattern, query_pairs
 
 
-@dataclass(frozen=True, slots=True)
-class CursorPlace:
+class CursorPlace(Struct, frozen=True):
     """Where requests have the cursor."""
 
     place: str
@@ -39,8 +39,7 @@ class CursorPlace:
         return f"{path}?{'&'.join(kept)}" if kept else path
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """Requests that a contract applies to."""
 
     name: str

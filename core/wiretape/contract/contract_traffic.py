@@ -1,7 +1,8 @@
 """Traffic of a contract: which exchanges, streams and channels it has, and the triggers at which its rules run."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.contract.contract_model import Contract
@@ -22,8 +23,7 @@ _MOST_TYPES = 1000
 _TOO_COMPLEX = [UnreadableJson.TOO_COMPLEX, UnreadableJson.NOT_AN_OBJECT]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """What is done with the events of one type."""
 
     entities: tuple[str, ...]

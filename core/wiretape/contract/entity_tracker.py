@@ -1,9 +1,10 @@
 """Entities of one stream: which are open, which are closed, and which events do not fit."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
+
+from msgspec import Struct, field
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_tables import Aspect
@@ -19,8 +20,7 @@ _MOST_BREACHES = 100
 """Breaches that are reported for one event."""
 
 
-@dataclass(slots=True, eq=False)
-class OpenEntity:
+class OpenEntity(Struct, eq=False):
     """One entity that was opened on a stream."""
 
     key: Key
@@ -50,8 +50,7 @@ class JoinedText:
         self.length += len(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
+class Breach(Struct, frozen=True):
     """An event that does not fit the life of its entity."""
 
     aspect: Aspect

@@ -2,17 +2,19 @@
 
 import re
 from calendar import isleap
-from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from hashlib import blake2b
 from typing import Any, Literal
+
+from msgspec import field
+from msgspec.structs import replace
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.json_types import AllowedValues, name_types
-from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, EventSelection, RequiredFact, SeenValues, is_damaged
+from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, RequiredFact, SeenValues, is_damaged
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
 from wiretape.patterns import LONGEST, MISSING
@@ -42,11 +44,9 @@ class Facts(tuple[Fact, ...]):
         return " or ".join(f"`{fact}`" for fact in self)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Match(EventPrimitive):
+class Match(EventPrimitive, frozen=True):
     """Two facts of an event agree, if it has both, or one agrees with the channel in the path of the request."""
 
-    on: EventSelection
     first: Fact
     second: Fact | None
     """None for the channel."""
@@ -83,11 +83,9 @@ class Match(EventPrimitive):
         return [mismatch(expected, describe(value), event=event, channel=channel)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Require(EventPrimitive):
+class Require(EventPrimitive, frozen=True):
     """An event has all of these facts; those inside one that it lacks are not checked."""
 
-    on: EventSelection
     required: tuple[RequiredFact, ...]
     _by_type: dict[str, tuple[RequiredFact, ...]] = field(default_factory=dict)
     """Those of events of a type, once they were asked for."""
@@ -125,11 +123,9 @@ class Require(EventPrimitive):
         return mismatch(expected, got, subject=str(fact), event=event, **values)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Forbid(EventPrimitive):
+class Forbid(EventPrimitive, frozen=True):
     """An event has none of these facts."""
 
-    on: EventSelection
     facts: Facts
     summary = "An event has {0.facts}."
     placeholders = ("fact", "value")
@@ -143,11 +139,9 @@ class Forbid(EventPrimitive):
         ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OneOf(EventPrimitive):
+class OneOf(EventPrimitive, frozen=True):
     """A fact has one of some values, or several facts have them together."""
 
-    on: EventSelection
     allowed: AllowedValues
     placeholders = ("value",)
 
@@ -161,11 +155,9 @@ class OneOf(EventPrimitive):
         return None if outcome and is_damaged(event, *(fact.read(event) for fact in self.allowed.facts)) else outcome
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UtcTime(EventPrimitive):
+class UtcTime(EventPrimitive, frozen=True):
     """A fact that is a text is a time in UTC."""
 
-    on: EventSelection
     fact: Fact
     summary = "The fact `{0.fact}` is not an ISO 8601 timestamp in UTC, with `Z` or `+00:00`."
     placeholders = ("value",)
@@ -182,11 +174,9 @@ class UtcTime(EventPrimitive):
         return [mismatch(f"`{self.fact}` to be an ISO 8601 timestamp in UTC", quote(text), event=event, value=text)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MatchesSchema(EventPrimitive):
+class MatchesSchema(EventPrimitive, frozen=True):
     """The data of an event matches a JSON schema: one for all, or that of its type."""
 
-    on: EventSelection
     schemas: "JsonSchema | dict[str, JsonSchema]"
     share: float
     """The share of a second that it may take for an event."""
@@ -204,11 +194,9 @@ class MatchesSchema(EventPrimitive):
         return [Problem(each, subject=each) for each in schema.find_violations(event.json)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KnownKeys(EventPrimitive):
+class KnownKeys(EventPrimitive, frozen=True):
     """The data of an event has only the keys that the JSON schema of its type names."""
 
-    on: EventSelection
     keys: dict[str, frozenset[str]]
     summary = "The data of an event has a key that the schema of its type does not define."
     placeholders = ("name", "value")
@@ -227,11 +215,9 @@ class KnownKeys(EventPrimitive):
         ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unique(EventPrimitive):
+class Unique(EventPrimitive, frozen=True):
     """A fact has each value once on a stream, or for one event of a channel."""
 
-    on: EventSelection
     fact: Fact
     over: Literal["stream", "channel"]
     summary = "Two events of a {0.over} have the same `{0.fact}`; on a channel, they also differ."
@@ -260,11 +246,9 @@ class Unique(EventPrimitive):
         return DROPPED_STATE if known is None and seen.may_lack_some else HELD
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Same(EventPrimitive):
+class Same(EventPrimitive, frozen=True):
     """A fact has the same value in all events of a stream, a channel or an entity that have it."""
 
-    on: EventSelection
     fact: Fact
     over: Entity | str
     """An entity, `stream` or `channel`."""
@@ -316,11 +300,9 @@ class Same(EventPrimitive):
         return type(named) is str and named != stream.channel_name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestedDeltas(EventPrimitive):
+class RequestedDeltas(EventPrimitive, frozen=True):
     """A stream has deltas only if its request asks for them."""
 
-    on: EventSelection
     scope = Scope.STREAM
     summary = "Deltas arrive although the request does not ask for them."
 

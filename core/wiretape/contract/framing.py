@@ -1,9 +1,10 @@
 """The primitive framing: how the lines of a stream have to be.  "WHATWG" is the HTML standard, "Server-sent events"."""
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from wiretape.contract.contract_tables import Requirement
 from wiretape.contract.primitive import Primitive

@@ -3,10 +3,10 @@
 What a primitive has to remember is in the memory of a stream or a channel, so that it ends with them.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
+
+from msgspec import Struct
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_stream import ContractStream
@@ -26,8 +26,10 @@ LARGE_DATA: Final = Inconclusive("the data of an event is too large for the size
 _MOST_VALUES = 50_000
 
 
-class Primitive(ABC):
+class Primitive:
     """What a rule requires."""
+
+    __slots__ = ()
 
     summary: ClassVar[str]
     """What breaks it; `{0}` stands for the primitive."""
@@ -55,9 +57,9 @@ class Primitive(ABC):
             raise ValueError(f"unknown placeholder {name!r}; this primitive has {known}")
         return lambda values: values.get(name)
 
-    @abstractmethod
     def checks(self) -> tuple[Check[Any], ...]:
         """Return its functions, and when they run."""
+        raise NotImplementedError
 
 
 class RequiredFact:
@@ -72,8 +74,7 @@ class RequiredFact:
         """The Python types of its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventSelection:
+class EventSelection(Struct, frozen=True):
     """The events that a rule is about."""
 
     types: Globs
@@ -107,7 +108,7 @@ class EventSelection:
         )
 
 
-class EventPrimitive(Primitive):
+class EventPrimitive(Primitive, Struct, frozen=True, eq=False):
     """A primitive that is decided on events."""
 
     on: EventSelection
@@ -134,9 +135,9 @@ class EventPrimitive(Primitive):
         """Whether it can have an outcome for events of a type."""
         return True
 
-    @abstractmethod
     def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Return the outcome for one of the events that the rule is about."""
+        raise NotImplementedError
 
     def lose(self, _stream: ContractStream) -> Outcome:
         """Return the outcome for lost bytes."""

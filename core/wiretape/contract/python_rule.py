@@ -4,14 +4,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from wiretape.contract.contract_stream import ContractStream
-from wiretape.contract.primitive import EventPrimitive, EventSelection
+from wiretape.contract.primitive import EventPrimitive
 from wiretape.errors import InputError, describe_failure, describe_import_failure
 from wiretape.event import Event
 from wiretape.rules.catalogue import Inconclusive, Outcome, Problem
@@ -23,11 +22,9 @@ _NOT_ALLOWED: Final = Inconclusive("the rule is Python code, which runs only wit
 _REFERENCE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PythonRule(EventPrimitive):
+class PythonRule(EventPrimitive, frozen=True):
     """A function decides."""
 
-    on: EventSelection
     code: str
     """The code of the rule."""
     reference: str

@@ -5,9 +5,10 @@ Replays and stand-ins refuse requests as it says.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from wiretape.contract.contract_tables import CodeTable, ErrorCase, ErrorFormatTable, LimitTable
 from wiretape.observations import Headers, is_header_name
@@ -56,16 +57,14 @@ _LONGEST_VALUE = 200
 _PLACEHOLDER = re.compile(r"(/?)\{(\w+)(?:\|([^{}]*))?\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A number of requests per window, for each tenant."""
 
     requests: int
     window_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorDocument:
+class ErrorDocument(Struct, frozen=True):
     """An error response: its status, its JSON and its headers."""
 
     status: int
@@ -135,8 +134,7 @@ class ErrorWriter:
         return ErrorDocument(status or table.status, document, headers)
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceTerms:
+class ServiceTerms(Struct, frozen=True):
     """What a contract says about its service apart from streams."""
 
     keep_alive_s: float = DEFAULT_KEEP_ALIVE_S

@@ -1,8 +1,10 @@
 """Primitives about the order of streams: what is first, next and last, counters, entities, cursors and silence."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct, field
 
 from wiretape.bounded_dict import make_room
 from wiretape.contract.contract_stream import ContractChannel, ContractStream
@@ -14,7 +16,6 @@ from wiretape.contract.primitive import (
     UNKNOWN_REQUEST,
     UNKNOWN_TEXT,
     EventPrimitive,
-    EventSelection,
     Primitive,
     SeenValues,
     is_damaged,
@@ -46,11 +47,9 @@ _MOST_SUCCESSORS = 50_000
 _MOST_READERS = 1000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class First(EventPrimitive):
+class First(EventPrimitive, frozen=True):
     """A stream that begins at the start of its channel begins with one of these types."""
 
-    on: EventSelection
     types: Globs
     scope = Scope.STREAM
     summary = "The first event of a stream is not {0.types}."
@@ -72,11 +71,9 @@ class First(EventPrimitive):
         return None if stream.memory.get(self, dict[str, bool]) or not stream.is_from_start else LOST_EVENTS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Next(EventPrimitive):
+class Next(EventPrimitive, frozen=True):
     """Only events of these types directly follow some others."""
 
-    on: EventSelection
     after: Globs
     types: Globs
     scope = Scope.STREAM
@@ -99,11 +96,9 @@ class Next(EventPrimitive):
         return LOST_EVENTS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Echo(EventPrimitive):
+class Echo(EventPrimitive, frozen=True):
     """A fact of events is what the JSON body of their request has, in all of a stream or in the last one."""
 
-    on: EventSelection
     fact: Fact
     pointer: Pointer
     is_last: bool
@@ -145,11 +140,9 @@ class Echo(EventPrimitive):
         return [mismatch(expected, describe(value), at=Location.of(event), event=event, **values)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ends(EventPrimitive):
+class Ends(EventPrimitive, frozen=True):
     """The response ends soon after the last event of some types."""
 
-    on: EventSelection
     after: Globs
     seconds: float
     summary = "A response stays open for more than {0.seconds:g} seconds after {0.after} as its last event."
@@ -178,11 +171,9 @@ class Ends(EventPrimitive):
         return [mismatch(expected, got, at=Location.of(last), event=last, seconds=f"{seconds:.1f}")]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Last(EventPrimitive):
+class Last(EventPrimitive, frozen=True):
     """A stream that the service ends has one of these types last, and nothing after it."""
 
-    on: EventSelection
     types: Globs
     repeats: bool = False
     """Whether other events can follow one of these types."""
@@ -218,17 +209,14 @@ class Last(EventPrimitive):
         return [mismatch(f"{self.types} last", f"{got} before {end.ended_by_service}", at=at, event=last)]
 
 
-@dataclass(slots=True)
-class _Count:
+class _Count(Struct):
     last: int | None = None
     has_gap: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Counter(EventPrimitive):
+class Counter(EventPrimitive, frozen=True):
     """A number, or a text of digits, increases from event to event of a stream."""
 
-    on: EventSelection
     fact: Fact
     by_one: bool = False
     """Whether it increases by exactly one."""
@@ -279,11 +267,9 @@ class Counter(EventPrimitive):
         return LOST_EVENTS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lifecycle(EventPrimitive):
+class Lifecycle(EventPrimitive, frozen=True):
     """Entities open before they continue, close once, and are inside their parents."""
 
-    on: EventSelection
     entity: Entity
     aspects: frozenset[Aspect]
     scope = Scope.STREAM
@@ -330,11 +316,9 @@ class Lifecycle(EventPrimitive):
         ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Joined(EventPrimitive):
+class Joined(EventPrimitive, frozen=True):
     """The texts of the deltas of an entity, joined, are the text of its final event."""
 
-    on: EventSelection
     entity: Entity
     deltas: Globs
     final: Globs
@@ -411,8 +395,7 @@ class _Successors:
         return False
 
 
-@dataclass(slots=True)
-class _Position:
+class _Position(Struct):
     """Where a stream is in its channel."""
 
     before: str | None
@@ -423,11 +406,9 @@ class _Position:
     """The channel of its first event."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Resume(EventPrimitive):
+class Resume(EventPrimitive, frozen=True):
     """After a cursor come exactly the durable events behind it, as far as other streams of the channel show them."""
 
-    on: EventSelection
     unknown: int | None = None
     """The status of the response to a cursor that does not exist; None if it is not checked."""
     final: Globs = field(default_factory=lambda: Globs(()))
@@ -498,8 +479,7 @@ class Resume(EventPrimitive):
         return LOST_EVENTS if stream.cursor is not None else None
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """A client as a reader of one channel."""
 
     streams: int = 0
@@ -520,8 +500,7 @@ class _Readers:
         self.cursors = SeenValues()
 
 
-@dataclass(slots=True)
-class _ReaderStream:
+class _ReaderStream(Struct):
     """One stream of a reader."""
 
     reader: _Reader
@@ -530,14 +509,12 @@ class _ReaderStream:
     """When the last event of the channel arrived."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reconnect(EventPrimitive):
+class Reconnect(EventPrimitive, frozen=True):
     """A client that reads a channel again sends the cursor of an event that it received, until it has the last one.
 
     Requests from one address, with the same credentials and the same program, are from one client.
     """
 
-    on: EventSelection
     final: Globs
     """The types of the last event of a channel."""
     scope = Scope.CLIENT
@@ -605,8 +582,7 @@ class Reconnect(EventPrimitive):
         return [mismatch(expected, quote_or_none(cursor), at=at, before=last, value=cursor)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LongestSilence(Primitive):
+class LongestSilence(Primitive, Struct, frozen=True, eq=False):
     """No silence on a stream is longer than this."""
 
     limit: SilenceLimit

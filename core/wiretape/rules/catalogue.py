@@ -18,10 +18,11 @@ remembered between two triggers is in what the `Traffic` of a contract makes.
 
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, Generic, ParamSpec, Protocol
+
+from msgspec import Struct
 
 from wiretape.event import Shape
 from wiretape.observations import Ending
@@ -66,8 +67,7 @@ class Scope(StrEnum):
 # What a rule returns.
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One way in which a rule is broken."""
 
     message: str
@@ -82,16 +82,14 @@ class Problem:
     """What the words of its rule can name; None if it always has this message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inconclusive:
+class Inconclusive(Struct, frozen=True):
     """The outcome of a rule that applies but cannot be decided."""
 
     reason: str
     """Why: a clause that can follow `inconclusive:`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(Struct, frozen=True):
     """The outcome of a rule that has to wait for a time."""
 
     due_ns: int
@@ -148,8 +146,7 @@ def mismatch(
 # When a rule runs.
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger(Generic[P]):
+class Trigger(Struct, Generic[P], frozen=True):
     """What makes a rule run; `P` are the parameters of its function."""
 
     name: str
@@ -196,8 +193,7 @@ class Need(StrEnum):
     """For responses: the whole body was recorded and could be decoded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check(Generic[P]):
+class Check(Struct, Generic[P], frozen=True):
     """A function of a rule, and when it runs."""
 
     trigger: Trigger[P]
@@ -223,8 +219,7 @@ class Check(Generic[P]):
     """For the trigger EVENT: whether it only reads the lines of events, of all of them, also without readable data."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What the documentation of a rule adds to its definition."""
 
     why: str = ""
@@ -237,8 +232,7 @@ class Explanation:
     """Limits of the rule, and what may be surprising."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule, from a contract or from the decorator `rule`."""
 
     code: str

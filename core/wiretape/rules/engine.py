@@ -13,11 +13,12 @@ switched off still runs if another one names it in `unless`.
 
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from wiretape.event import Event, Shape
 from wiretape.rules.catalogue import (
@@ -82,8 +83,7 @@ def _is_broken(outcome: Outcome) -> TypeGuard[Sequence[Problem]]:
     return bool(outcome) and not isinstance(outcome, Inconclusive | Later)
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(Struct, eq=False):
     """A function of a rule, and where its outcomes are counted."""
 
     rule: Rule
@@ -221,8 +221,7 @@ class Engine:
             ]
 
 
-@dataclass(slots=True, eq=False)
-class _OrdinaryEvents:
+class _OrdinaryEvents(Struct, eq=False):
     """What is known about the ordinary events of one type."""
 
     run: list[Entry] = field(default_factory=list)

@@ -2,9 +2,10 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from wiretape.event import Event, TimedFrame
 from wiretape.frame_reader import Undecodable
@@ -43,8 +44,7 @@ class ScopeReason(StrEnum):
         return self not in {ScopeReason.OUTSIDE, ScopeReason.OTHER, ScopeReason.NO_OPERATION}
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeCount:
+class ScopeCount(Struct, frozen=True):
     """How many exchanges are judged by which rules for one reason."""
 
     reason: ScopeReason
@@ -53,8 +53,7 @@ class ScopeCount:
     """The reason as a clause that can follow `because`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SilenceLimit:
+class SilenceLimit(Struct, frozen=True):
     """The longest time without bytes that a rule allows."""
 
     seconds: float
@@ -62,8 +61,7 @@ class SilenceLimit:
     """Whether it is the interval of keep-alives, which may be late."""
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(Struct, frozen=True):
     """A time without bytes on a stream."""
 
     ended_ns: int
@@ -203,8 +201,7 @@ _ENDED_BY_SERVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEnd(Generic[S]):
+class StreamEnd(Struct, Generic[S], frozen=True):
     """The end of a stream."""
 
     stream: S

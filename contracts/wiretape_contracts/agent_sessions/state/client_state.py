@@ -4,7 +4,8 @@ A client is identified by its address and its bearer key.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.observations import Ending, RequestStarted, header
@@ -28,8 +29,7 @@ _MOST_RESYNCS = 20
 _UNKNOWN_END = frozenset({Ending.OPEN, Ending.PROXY_STOPPED})
 
 
-@dataclass(frozen=True, slots=True)
-class RetryWait:
+class RetryWait(Struct, frozen=True):
     """The service told a client to wait before it repeats a request."""
 
     until_ns: int
@@ -37,8 +37,7 @@ class RetryWait:
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class SameKeyRetry:
+class SameKeyRetry(Struct, frozen=True):
     """The service told a client to repeat a request with the same idempotency key."""
 
     exchange: int
@@ -48,8 +47,7 @@ class SameKeyRetry:
     """How many application tools the run had requested by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedCall:
+class ResolvedCall(Struct, frozen=True):
     """The service refused a resume of a run with `event_already_resolved`."""
 
     exchange: int
@@ -61,8 +59,7 @@ class ResolvedCall:
     """A hash of the request body; None if it is unknown or empty."""
 
 
-@dataclass(slots=True)
-class ClientState:
+class ClientState(Struct):
     """What the service told one client to do."""
 
     key: ClientKey
@@ -91,8 +88,7 @@ class ClientRegistry:
         return client
 
 
-@dataclass(slots=True)
-class PendingResync:
+class PendingResync(Struct):
     """A client received `stream.resync` and has to reconnect."""
 
     time_ns: int
@@ -132,8 +128,7 @@ class PendingResync:
             self.is_unsure |= position.may_be_other
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPosition:
+class ReadPosition(Struct, frozen=True):
     """How far a client had read when one of its streams ended, as long as it has not resumed from there."""
 
     last: str | None

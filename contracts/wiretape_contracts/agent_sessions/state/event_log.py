@@ -7,10 +7,11 @@ If there are very many, the oldest are dropped; rules about those are then incon
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from wiretape.event import Event
 from wiretape.json_equality import hash_json, json_hash
@@ -33,8 +34,7 @@ class KnownEvent(NamedTuple):
     """Hash of its JSON; None if that cannot be compared."""
 
 
-@dataclass(slots=True)
-class EventBudget:
+class EventBudget(Struct):
     """The number of events kept in all sessions together, and of ids kept for all open streams."""
 
     most: int = 200_000

@@ -11,9 +11,10 @@ sent while no stream was open, so a run may have ended unseen.  There are two pr
 """
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from wiretape.bounded_dict import make_room, put_bounded
 from wiretape.observations import RequestStarted
@@ -62,8 +63,7 @@ class Overlap(NamedTuple):
     """The location of that start or announcement."""
 
 
-@dataclass(slots=True)
-class _Claim:
+class _Claim(Struct):
     """An event that claims that no run, or no other run, is active."""
 
     at: Position
@@ -79,8 +79,7 @@ class _Claim:
         return self.at, self.started
 
 
-@dataclass(slots=True, eq=False)
-class ToolCall:
+class ToolCall(Struct, eq=False):
     """One tool call."""
 
     id: str
@@ -94,8 +93,7 @@ class ToolCall:
     """The id of the event that ended it."""
 
 
-@dataclass(slots=True, eq=False)
-class Run:
+class Run(Struct, eq=False):
     """One run."""
 
     started_ns: int | None = None
