@@ -22,11 +22,11 @@ export class ComparisonPane {
     });
   }
 
-  /** Select a row, and show its details. */
   choose(index) {
     this.list.select(index);
     const row = this.list.items[index];
-    this.app.detail.showContent((panel) => { if (row) this.fillDetails(panel, row); });
+    const text = this.list.items.length ? "No event selected." : "Nothing differs.";
+    this.app.detail.showContent((panel) => { if (row) this.fillDetails(panel, row); else panel.append(element("p", { class: "empty", text })); });
   }
 
   /** The data of an event of one side, once it is loaded. */
@@ -62,8 +62,8 @@ export function markRow(cells, node, { sign, name, style }) {
   cells.status.textContent = `${sign} ${name}`.trim();
 }
 
-/** An event of one side: its place, its sequence, its type and the beginning of its content. */
-export function eventText(place, { sequence, type, text }) {
-  const number = sequence === null ? "" : ` seq ${shortenNumber(sequence)}`;
-  return `${place}${number}  ${shorten(type, 80)}  ${shorten(text, 200)}`;
+/** Show an event of one side in columns: its place, its sequence, its type, and after `about` the beginning of its content. */
+export function fillSide(cell, place, { sequence, type, text }, about = "") {
+  const number = sequence === null ? "" : `seq ${shortenNumber(sequence)}`;
+  cell.replaceChildren(...[place, number, shorten(type, 80), about + shorten(text, 200)].map((part) => element("span", { text: `${part} ` })));
 }

@@ -1,7 +1,7 @@
 // The differences between two recordings, side by side.
 
 import { clockTime } from "./clock.js";
-import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
+import { ComparisonPane, fillSide, markRow, tallyItem } from "./comparison_pane.js";
 import { byId, codeText, element, factList, setText } from "./dom.js";
 import { formatCount, formatDelay, formatNumber, printable, shorten } from "./format.js";
 
@@ -48,9 +48,7 @@ export class DiffPane extends ComparisonPane {
 
   fillSummary({ equal, differences, exchanges, omitted }) {
     const list = element("ul", { class: "tally" });
-    for (const [kind, count] of Object.entries(differences)) {
-      if (count) list.append(tallyItem(KINDS[kind], count));
-    }
+    for (const [kind, count] of Object.entries(differences)) if (count) list.append(tallyItem(KINDS[kind], count));
     if (equal) list.append(element("li", { text: "The recordings are equal: no event was lost, added, changed, moved or delayed." }));
     if (omitted) list.append(element("li", { class: "dim", text: `${formatNumber(omitted)} more are not listed; \`wiretape diff\` prints them.` }));
     this.summary.append(list);
@@ -60,10 +58,12 @@ export class DiffPane extends ComparisonPane {
 
   fillRow(cells, row, node) {
     markRow(cells, node, KINDS[row.kind]);
-    [cells.first, cells.second].forEach((cell, at) => setText(cell, sideText(row, at)));
+    for (const [cell, location, preview] of [[cells.first, row.a, row.previews[0]], [cells.second, row.b, row.previews[1]]]) {
+      if (location && preview) fillSide(cell, placeOf(location), preview);
+      else setText(cell, location ? `${placeOf(location)}  ${shorten(row.request, 200)}` : "");
+    }
   }
 
-  /** Show the differing values. */
   fillDetails(panel, row) {
     const { name, text } = KINDS[row.kind];
     panel.append(element("h2", { class: "title", text: `${name}: ${shorten(row.type || row.request, 200)}` }), element("p", { class: "dim", text }));
@@ -81,7 +81,6 @@ export class DiffPane extends ComparisonPane {
     }
   }
 
-  /** Go to the event in the first recording. */
   open(row) {
     if (!row.a) return;
     if (row.a.event === null) this.app.navigation.goExchange(row.a.exchange);
@@ -91,14 +90,6 @@ export class DiffPane extends ComparisonPane {
 
 function placeOf({ exchange, event }) {
   return event === null ? `#${exchange}` : `${exchange}:${event}`;
-}
-
-function sideText(row, at) {
-  const location = at ? row.b : row.a;
-  if (!location) return "";
-  const preview = row.previews[at];
-  if (!preview) return `${placeOf(location)}  ${shorten(row.request, 200)}`;
-  return eventText(placeOf(location), preview);
 }
 
 function valueText(field, side) {

@@ -21,7 +21,6 @@ export class ExchangeReader {
     this.close();
   }
 
-  /** Show no exchange. */
   close() {
     this.endSearch();
     Object.assign(this, { head: null, timeline: null, overview: null, isLive: false });
@@ -96,7 +95,7 @@ export class ExchangeReader {
   filterChanges(groups) {
     const { timeline } = this;
     const matches = this.matches = compileFilter(groups);
-    this.texts = groups.flat().filter(isText).flatMap(({ values }) => values.map(({ text }) => text)).filter((text) => text);
+    this.texts = timeline.texts = groups.flat().filter(isText).flatMap(({ values }) => values.map(({ text }) => text)).filter((text) => text);
     if (!matches) return timeline.filter ? { filter: null } : {};
     if (timeline.head.stream && needsMessages(groups)) this.startSearch(matches, TYPING_PAUSE_MS);
     return { filter: (row) => (matches(rowSubject(row, timeline.head)) ? [row] : []) };

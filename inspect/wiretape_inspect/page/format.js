@@ -84,9 +84,13 @@ export function formatSize(size) {
   return `${(size / 1e9).toFixed(1)} GB`;
 }
 
-/** A number with separators of thousands. */
 export function formatNumber(number) {
   return String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+}
+
+/** The name in the preview of a call, `look_up({…})`; empty if there is none. */
+export function nameOfCall(preview) {
+  return /^[^({"]+(?=\()/.exec(preview)?.[0] ?? "";
 }
 
 export function capitalize(text) {
@@ -117,7 +121,6 @@ export function isSameFinding(one, other) {
   return ["code", "time_ns", "message"].every((name) => one[name] === other[name]);
 }
 
-/** The number of findings of each severity. */
 export function countSeverities(findings) {
   return Object.fromEntries(
     SEVERITIES.map((severity) => [severity, findings.filter((one) => one.severity === severity).length]),

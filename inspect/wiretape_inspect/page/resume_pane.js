@@ -1,7 +1,7 @@
 // Two connections of a channel side by side, by cursor.
 
 import { clockTime } from "./clock.js";
-import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
+import { ComparisonPane, fillSide, markRow, tallyItem } from "./comparison_pane.js";
 import { byId, element, factList, setText } from "./dom.js";
 import { connectionsOf } from "./exchange_heads.js";
 import { abbreviateId, formatCount, formatDelay, printable, shorten } from "./format.js";
@@ -97,9 +97,11 @@ export class ResumePane extends ComparisonPane {
     const isCut = row.status === "cut";
     markRow(cells, node, STATUSES[row.status]);
     setText(cells.tag, abbreviateId(shorten(row.cursor, 100)));
-    setText(cells.first, isCut ? `cut off on #${first}  ${shorten(row.first.type, 80)}` : connectionText(row.first));
     const about = row.later_ns !== null ? `${formatDelay(row.later_ns)}  ` : isCut ? `complete on #${second}  ` : "";
-    setText(cells.second, about + connectionText(row.second));
+    for (const [cell, event, text] of [[cells.first, row.first, ""], [cells.second, row.second, about]]) {
+      if (event && event.event !== null) fillSide(cell, event.event, { ...event, text: event.preview }, text);
+      else setText(cell, event ? `cut off on #${first}  ${shorten(event.type, 80)}` : "");
+    }
   }
 
   fillDetails(panel, row) {
@@ -138,10 +140,6 @@ function tally(rows) {
   const count = (status) => rows.filter((row) => row.status === status).length;
   const found = Object.values(STATUSES).filter(({ name }) => count(name) || name === "lost");
   return element("ul", { class: "tally" }, ...found.map((status) => tallyItem(status, count(status.name))));
-}
-
-function connectionText(event) {
-  return event ? eventText(event.event, { ...event, text: event.preview }) : "";
 }
 
 /** Where the first connection ended. */

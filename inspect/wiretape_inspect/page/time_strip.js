@@ -3,7 +3,7 @@
 
 import { clockTime, originOfTimes } from "./clock.js";
 import { element, onNextFrame, svg } from "./dom.js";
-import { formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
+import { formatCount, formatDuration, formatNumber, nameOfCall, printable, shorten, worstSeverity } from "./format.js";
 import { TimeAxis } from "./time_axis.js";
 import { innerEntities, labelOf, vocabularyOf, withFailure } from "./vocabulary.js";
 import { Waterfall, barText } from "./waterfall.js";
@@ -326,7 +326,7 @@ export class TimeStrip {
     const event = within !== null && (span.began || span.ended)?.event;
     const sign = kind.endsWith("failure") ? "✕ " : "";
     const title = shorten(span.name || this.timeline.startOf(name, span.id)?.preview || labelOf(name), 60);
-    const texts = [title, title.replace(/\(.*/, "")].map((one) => `${sign}${one} · ${duration}`);
+    const texts = [title, nameOfCall(title) || title].map((one) => `${sign}${one} · ${duration}`);
     const label = `${labelOf(name)} ${shorten(span.id, 60)} · ${shorten(span.outcome || "open", 60)} · ${texts[0]}`;
     const bar = svg("rect", { class: kind, x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2, "data-label": label, ...(event && { "data-event": event }) });
     const begin = Math.max(from, STRIP.side) + 4;

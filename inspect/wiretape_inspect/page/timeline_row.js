@@ -3,10 +3,7 @@
 import { clockTime } from "./clock.js";
 import { element, setClass, setText } from "./dom.js";
 import { isCutOff } from "./exchange_heads.js";
-import {
-  SEVERITIES, SEVERITY_SIGNS, abbreviateId, formatCount, formatDuration, formatNumber, formatSize, formatTime, printable, shorten,
-  shortenNumber, worstSeverity,
-} from "./format.js";
+import { SEVERITIES, SEVERITY_SIGNS, abbreviateId, formatCount, formatDuration, formatNumber, formatSize, formatTime, nameOfCall, printable, shorten, shortenNumber, worstSeverity } from "./format.js";
 import { callKey, findingsOf } from "./timeline.js";
 import { innerEntities, innerKey, keyOf, labelOf, matchesType, withFailure } from "./vocabulary.js";
 
@@ -14,7 +11,7 @@ export const ROW_HEIGHT = 24;
 export const ROW_COLUMNS = [
   ["n", "event"], ["seq", "seq"], ["time", "time"], ["gap", "gap"], ["type", "type"], ["id", "id"], ["what", "content"], ["marks", ""],
 ];
-const TEXT_LONGEST = 400;
+const [TEXT_LONGEST, NEAR] = [400, 20];
 /** The parts of the content: what is unusual, the text, the size of a run, and the key of an entity inside another one. */
 const WHAT = ["note", "text", "tag", "call"];
 /** A list at most so many pixels wide has no ids, or abbreviates them: as in page.css. */
@@ -65,7 +62,7 @@ function rowTexts(item, timeline) {
 }
 
 const ROW_TEXTS = {
-  event: (row, timeline) => ({ ...eventTexts(row, timeline.head), tag: outcomeText(row, timeline) }),
+  event: (row, timeline) => ({ ...eventTexts(row, timeline), tag: outcomeText(row, timeline) }),
   deltas: runTexts,
   pause: pauseTexts,
   end: endTexts,
@@ -80,7 +77,8 @@ function timesOf(row) {
   return { time: clockTime(row.time_ns), gap: `+${formatTime(row.gap_ns)}`, late };
 }
 
-function eventTexts(row, head) {
+function eventTexts(row, timeline) {
+  const { head } = timeline;
   const sequence = row.sequence !== null && row.sequence !== undefined;
   return {
     kind: withFailure(row.kind, row.type, head),
@@ -91,8 +89,15 @@ function eventTexts(row, head) {
     id: row.id === null ? "" : row.id ? shorten(row.id, 60) : "(empty id)",
     call: innerEntities(head).map(({ name }) => keyOf(row, name)).filter((key) => key !== null).map((key) => shorten(key, 40)).join(" "),
     note: row.note ? printable(row.note) : "",
-    text: shorten(row.preview, TEXT_LONGEST),
+    text: excerpt(row.preview, timeline),
   };
+}
+
+/** The beginning of a text, or if it is far from there, the first match of a text of the filter with what surrounds it. */
+function excerpt(text, { texts = [] }) {
+  const places = texts.map((one) => text.toLowerCase().indexOf(one.toLowerCase())).filter((at) => at >= 0);
+  const from = Math.min(...places) - NEAR;
+  return shorten(places.length && from > NEAR ? `…${text.slice(from).replace(/^[\udc00-\udfff]/, "")}` : text, TEXT_LONGEST);
 }
 
 /** The name and the duration of the entity inside another one that an event closes: `look_up · 51 ms`; empty if it closes none. */
@@ -100,8 +105,8 @@ function outcomeText(row, timeline) {
   const key = innerKey(row, timeline.head);
   const start = key && matchesType(key.entity.closes, row.type ?? "") && timeline.startOf(key.entity.name, key.id);
   if (!start) return "";
-  const name = /^[^({"]+(?=\()/.exec(start.preview);
-  return `${name ? `${shorten(name[0], 60)} · ` : ""}${formatDuration(row.time_ns - start.time_ns)}`;
+  const name = nameOfCall(start.preview);
+  return `${name && `${shorten(name, 60)} · `}${formatDuration(row.time_ns - start.time_ns)}`;
 }
 
 function runTexts(row, timeline) {
@@ -112,13 +117,13 @@ function runTexts(row, timeline) {
   return {
     kind: "run", open, n: String(row.event), seq: "Δ", ...timesOf(row),
     type: `${open ? "▾" : "▸"} ${shorten(row.type || "(no type)", 60)}`, tag: formatCount(row.count, "delta"), more: parts.join(" · "),
-    text: open ? "" : `${shorten(row.preview, TEXT_LONGEST)}${more}`,
+    text: open ? "" : `${excerpt(row.preview, timeline)}${more}`,
   };
 }
 
 function deltaTexts(item, timeline) {
   const row = timeline.delta(item);
-  return row ? eventTexts(row, timeline.head) : { kind: "delta", n: String(item.event), seq: "Δ", type: shorten(item.row.type, 80), text: "…" };
+  return row ? eventTexts(row, timeline) : { kind: "delta", n: String(item.event), seq: "Δ", type: shorten(item.row.type, 80), text: "…" };
 }
 
 function callTexts(item, timeline) {
