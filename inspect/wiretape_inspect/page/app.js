@@ -5,8 +5,10 @@ import { DiffPane } from "./diff_pane.js";
 import { TIME_MODES, setClock } from "./clock.js";
 import { watchDialog } from "./dialogs.js";
 import { byId, element, onNextFrame, setText } from "./dom.js";
+import { showExportDialog } from "./export_dialog.js";
 import { firstExchange, isSameChannel, newestStream } from "./exchange_heads.js";
 import { ExchangeReader } from "./exchange_reader.js";
+import { suggestedFilters } from "./filter_grammar.js";
 import { FindingsPane } from "./findings_pane.js";
 import { capitalize, formatCount, formatNumber } from "./format.js";
 import { showHeader } from "./header.js";
@@ -48,7 +50,6 @@ export class App {
     });
   }
 
-  /** The view: what the URL describes. */
   get view() {
     return this.urlState.view;
   }
@@ -118,6 +119,7 @@ export class App {
     onClick("compare", () => this.navigation.compare());
     onClick("diff-button", () => this.navigation.diff());
     onClick("newer", () => this.navigation.goExchange(newestStream(this.recording.exchanges).exchange));
+    onClick("export-button", () => showExportDialog(this));
     onClick("help-button", () => showHelp(this));
     onClick("deltas", () => this.go({ deltas: !this.view.deltas, open: [] }));
     onClick("tools", () => this.go({ tools: !this.view.tools }));
@@ -126,6 +128,10 @@ export class App {
     for (const [value, text] of Object.entries(TIME_MODES)) times.append(element("option", { value, text }));
     times.addEventListener("change", () => this.go({ time: times.value }));
     const filter = byId("filter");
+    byId("suggestions").append(...suggestedFilters().map(([q, about]) => {
+      const use = () => { this.go({ q }); filter.focus(); };
+      return element("button", { type: "button", onclick: use }, element("code", { text: q }), about);
+    }));
     filter.addEventListener("input", () => this.go({ q: filter.value }));
     filter.addEventListener("keydown", (event) => {
       if (!["Enter", "ArrowDown"].includes(event.key)) return;
@@ -147,7 +153,6 @@ export class App {
     if (isShown) this.sidebar.list.resized();
   }
 
-  /** Show in which other exchanges the filter matches. */
   showMatches() {
     const { matchCounts, head } = this;
     const box = byId("elsewhere");
@@ -218,14 +223,12 @@ export class App {
     byId("dock").setAttribute("aria-pressed", isBelow);
   }
 
-  /** Read the exchange that is shown again. */
   reopen() {
     this.detail.forget();
     this.reader.timeline = null;
     this.showView(this.view, this.view);
   }
 
-  /** Show times in another way. */
   showTimes(mode) {
     setClock({ mode });
     byId("time-mode").value = mode;
@@ -289,7 +292,6 @@ export class App {
     this.showPlayhead();
   }
 
-  /** Show the playhead on the strip of its stream. */
   showPlayhead() {
     const { next, timeline } = this;
     const isHere = next && timeline && timeline.head.exchange === next.exchange;
@@ -297,7 +299,6 @@ export class App {
     this.strip.setLines({ playhead: row ? row.time_ns : null });
   }
 
-  /** Show rows that were added or replaced. */
   showRows(timeline) {
     if (this.list.items === timeline.items) this.list.grew(this.reader.isLive);
     else this.list.show(timeline.items, -1);
@@ -332,7 +333,6 @@ export class App {
     setText(count, timeline.head.stream ? events : "not a stream");
   }
 
-  /** Show why the timeline is empty. */
   showEmptyText() {
     const { timeline, recording } = this;
     let text = "";

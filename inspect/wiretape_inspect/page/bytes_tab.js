@@ -38,7 +38,6 @@ export function showBytes(panel, detail) {
   new ResizeObserver(draw).observe(host);
 }
 
-/** Show the bytes, `across` in a line. */
 function showLines(host, bytes, across, start, begins) {
   const list = new VirtualList(host, {
     label: "Bytes", height: 20,

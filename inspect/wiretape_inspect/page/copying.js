@@ -18,6 +18,12 @@ export function curlCommand(head, body) {
   return parts.join(" \\\n  ");
 }
 
+/** The name of a recording as an argument of a command. */
+export function recordingArgument({ report, file }) {
+  const name = report ? report.file : file;
+  return /^[\w./-]+$/.test(name) ? name : shellQuoted(name);
+}
+
 function header(line) {
   const found = REDACTED.exec(line);
   if (!found) return shellQuoted(line);

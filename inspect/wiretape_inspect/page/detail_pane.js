@@ -5,9 +5,7 @@ import { showBytes } from "./bytes_tab.js";
 import { byId, delay, element, factList, setText } from "./dom.js";
 import { code, showHeaders, showRequest, showStream } from "./exchange_details.js";
 import { explanationList, findingCard, findingList, showFindings } from "./finding_card.js";
-import {
-  capitalize, formatCount, formatDuration, formatNumber, lastCharacters, printable, shorten, shortenNumber,
-} from "./format.js";
+import { capitalize, formatCount, formatDuration, formatNumber, lastCharacters, printable, shorten, shortenNumber } from "./format.js";
 import { eventLink } from "./navigation.js";
 import { longText, showPayload } from "./payload_tab.js";
 import { showState } from "./state_tab.js";
@@ -98,7 +96,6 @@ export class DetailPane {
     });
   }
 
-  /** Show the findings about an item, or else about the exchange. */
   showFindings(item) {
     const { recording, head, timeline } = this.app;
     const all = recording.findings;
@@ -129,8 +126,7 @@ export class DetailPane {
   fillRun(panel, item, tab, detail) {
     const { row } = item;
     const open = () => this.app.navigation.setOpen(`e${row.event}`, true, item);
-    const button = { type: "button", class: "plain", text: `Show the ${formatCount(row.count, "delta")}`, title: "Enter", onclick: open };
-    panel.append(element("div", { class: "tools" }, element("button", button)));
+    panel.append(element("div", { class: "tools" }, element("button", { type: "button", class: "plain", text: `Show the ${formatCount(row.count, "delta")}`, title: "Enter", onclick: open })));
     if (tab === "bytes") {
       panel.append(element("p", { class: "dim", text: `The last delta, event ${row.last_event}:` }));
       showBytes(panel, detail);
@@ -143,7 +139,6 @@ export class DetailPane {
     panel.append(element("h3", { text: "Joined text" }), longText(text, "spoken"));
   }
 
-  /** Show a finding of the list of all findings. */
   showFinding(found) {
     this.showContent((panel) => {
       if (!found) return;
@@ -197,7 +192,6 @@ export class DetailPane {
     draw(panel);
   }
 
-  /** The events of an entity, each a link. */
   callEvents(item) {
     const list = element("ul", { class: "spans" });
     for (const at of item.call.rows.slice(0, MOST_LISTED)) {
@@ -217,7 +211,6 @@ function hiddenText({ row }, app) {
   return element("p", { class: "empty", id: "hidden-item" }, `The filter hides the selected ${name}. `, clear, " to show it.");
 }
 
-/** The fields of a row in full. */
 function itemFacts(item, { timeline }) {
   const row = item.kind === "delta" ? timeline.single.get(item.event) || item.row : item.row;
   const box = element("div", { class: "facts-box" });

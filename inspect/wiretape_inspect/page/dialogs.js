@@ -4,9 +4,8 @@ import { byId, element } from "./dom.js";
 
 export function openDialog(title, ...content) {
   const dialog = byId("dialog");
-  const close = { type: "button", class: "plain key", text: "✕", "aria-label": "Close (Esc)", onclick: closeDialog };
-  const heading = element("h2", { id: "dialog-title", text: title });
-  dialog.replaceChildren(element("div", { class: "dialog-head" }, heading, element("button", close)), ...content);
+  const close = element("button", { type: "button", class: "plain key", text: "✕", "aria-label": "Close (Esc)", onclick: closeDialog });
+  dialog.replaceChildren(element("div", { class: "dialog-head" }, element("h2", { id: "dialog-title", text: title }), close), ...content);
   if (!dialog.open) dialog.showModal();
 }
 

@@ -3,7 +3,7 @@
 import { clockTime } from "./clock.js";
 import { bytesFromBase64 } from "./recorded_answers.js";
 import { copyRaw, curlCommand } from "./copying.js";
-import { element, factList } from "./dom.js";
+import { codeText, element, factList } from "./dom.js";
 import { pathOf } from "./exchange_heads.js";
 import { findingList } from "./finding_card.js";
 import { capitalize, formatDuration, formatSize, printable, shorten } from "./format.js";
@@ -40,11 +40,8 @@ export function showStream(panel, app, tab) {
   panel.append(element("h3", { text: found.length ? "Findings" : "No findings" }));
   const place = (one) => (one.event === null ? "" : ` event ${one.event}`);
   panel.append(findingList(found.slice(0, MOST_FINDINGS), place, (one) => navigation.goFinding(one)));
-  const key = (text) => element("kbd", { text });
-  panel.append(element(
-    "p", { class: "empty" }, key("j"), " and ", key("k"), " move between events, ", key("n"),
-    " jumps to the next finding, ", key("l"), " to the longest silence of the recording, ", key("?"), " lists all keys.",
-  ));
+  const keys = "`j` and `k` move between events, `n` jumps to the next finding, `l` to the longest silence of the recording, `?` lists all keys.";
+  panel.append(element("p", { class: "empty" }, ...codeText(keys)));
 }
 
 /** A button that goes to the longest time without an event; null if there is only one event. */

@@ -1,7 +1,7 @@
 // The filter grammar: parses a filter text into conditions, as view/filters.py does (docs/filter.md).
 
 import { shorten } from "./format.js";
-import { allVocabularies } from "./vocabulary.js";
+import { allVocabularies, labelOf } from "./vocabulary.js";
 
 const NUMBER_FIELDS = ["seq", "event", "exchange", "status"];
 const FILTER_KINDS = [
@@ -12,10 +12,24 @@ const DURATION_UNITS = { ns: 1n, us: 1000n, ms: 1000000n, s: 1000000000n, min: 6
 
 class FilterError extends Error {}
 
-/** The fields of filters for the recording. */
 export function filterFields() {
   const named = allVocabularies().flatMap((one) => [...one.entities.map(({ short }) => short), one.channel]);
   return ["type", "kind", "id", "rule", "method", ...new Set(named), ...NUMBER_FIELDS, "gap", "text"];
+}
+
+/** Filters that many readers need, each with what it leaves. */
+export function suggestedFilters() {
+  const known = allVocabularies();
+  const entities = known.flatMap((one) => one.entities).filter(({ within }) => within !== null);
+  const failures = [...new Set(known.flatMap((one) => one.failures).map((type) => type.replace(/^.*(?=\.)/, "*")))].join();
+  return [
+    ...new Map(entities.map(({ name, short }) => [`${short}:*`, `${labelOf(name)}s`])),
+    ...(failures ? [[`type:${failures}`, "failures"]] : []),
+    ["rule:*", "events with a finding"],
+    ["status:4xx,5xx", "requests that failed"],
+    ["gap:>1s", "what follows a second without an event"],
+    ["-kind:delta", "everything except deltas"],
+  ];
 }
 
 /** The entities that have a name in filters. */

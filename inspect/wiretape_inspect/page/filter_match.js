@@ -21,7 +21,6 @@ function groupTest(group) {
   return allOf([...others, anyOf(texts.map((one) => conditionTest(one))), ...texts.map((one) => conditionTest(one, "joined"))]);
 }
 
-/** Whether a condition is that a text is there. */
 export function isText({ field, negated }) {
   return field === "text" && !negated;
 }

@@ -2,7 +2,7 @@
 
 import { clockTime } from "./clock.js";
 import { codeText, element, factList, setProperties, severityMark } from "./dom.js";
-import { SEVERITY_SIGNS, formatNumber, printable, printableLine, shorten, shortenNumber } from "./format.js";
+import { SEVERITY_SIGNS, formatNumber, isSameFinding, printable, printableLine, shorten, shortenNumber } from "./format.js";
 
 const MOST_CARDS = 200;
 
@@ -22,7 +22,7 @@ export function findingCard(finding, app) {
 
 /** A finding with its evidence: a report and an exported page contain it, a server returns it. */
 async function loadEvidence(finding, { recording, source }) {
-  const isSame = (one) => one.code === finding.code && one.exchange === finding.exchange && one.event === finding.event && one.message === finding.message;
+  const isSame = (one) => one.exchange === finding.exchange && isSameFinding(one, finding);
   if (finding.evidence) return null;
   const known = recording.findings.find((one) => one.evidence && isSame(one));
   if (known || !source.findings) return known || null;

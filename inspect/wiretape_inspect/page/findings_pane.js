@@ -83,7 +83,6 @@ export class FindingsPane {
     this.list.root.focus({ preventScroll: true });
   }
 
-  /** List the findings again. */
   update() {
     const { findings } = this.app.recording;
     const selected = this.findings.items[this.findings.selected];

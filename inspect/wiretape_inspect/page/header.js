@@ -2,9 +2,7 @@
 
 import { byId, element, setText } from "./dom.js";
 import { connectionPair, endingClass, newestStream, pathOf, shortPath, statusClass } from "./exchange_heads.js";
-import {
-  abbreviateId, countSeverities, formatCount, formatDuration, formatSeverities, formatSize, printable, shorten,
-} from "./format.js";
+import { abbreviateId, countSeverities, formatCount, formatDuration, formatSeverities, formatSize, printable, shorten } from "./format.js";
 import { severityCounts } from "./report_summary.js";
 
 const BACK = "Back to the timeline";
@@ -47,7 +45,6 @@ function showExchange(head, timeline) {
 function exchangeFacts(head, timeline) {
   const parts = [];
   if (timeline && head.stream) parts.push(formatCount(timeline.events, "event"));
-  if (timeline && timeline.findings) parts.push(formatCount(timeline.findings, "finding"));
   if (head.lost_bytes) parts.push(`${formatSize(head.lost_bytes)} not recorded`);
   if (head.ended_ns !== null) parts.push(formatDuration(head.ended_ns - head.time_ns));
   return parts.join(" · ");
@@ -79,7 +76,7 @@ function showNewerStream({ recording, live, head }) {
 function showCompareButton({ recording, view, head }) {
   const pair = connectionPair(recording.exchanges, head);
   const button = byId("compare");
-  button.hidden = !pair || view.findings;
+  button.hidden = !pair || view.findings || view.diff;
   if (button.hidden) return;
   const isOpen = view.resume !== null;
   const other = pair.find((one) => one.exchange !== head.exchange);

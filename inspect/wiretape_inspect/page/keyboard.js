@@ -3,7 +3,8 @@
 import { TIME_MODES } from "./clock.js";
 import { openDialog } from "./dialogs.js";
 import { byId, element, factList } from "./dom.js";
-import { filterFields } from "./filter_grammar.js";
+import { showExportDialog } from "./export_dialog.js";
+import { filterFields, suggestedFilters } from "./filter_grammar.js";
 import { showGoToDialog } from "./go_to_dialog.js";
 import { copyText } from "./notices.js";
 import { pickRecording } from "./recording_picker.js";
@@ -11,10 +12,8 @@ import { TABS } from "./url_state.js";
 
 const INPUTS = /^(INPUT|TEXTAREA|SELECT)$/;
 const FILTERS = [
-  ["type:*.started", "these types; * matches any text"],
-  ["gap:>1s seq:40..60", "both conditions must match"],
+  ["type:*.started seq:40..60", "both must match; * is any text"],
   ["type:error,*.failed or rule:SSE*", "one of them must match"],
-  ["-kind:delta", "everything else"],
   ['"some text"', "this text, anywhere in the data"],
 ];
 
@@ -80,8 +79,8 @@ function keyGroups(app) {
       ["T", "times since the recording or the exchange began, UTC, or local", () => app.go({ time: modes[(modes.indexOf(app.view.time) + 1) % modes.length] })],
       ["f", "all findings", () => navigation.showFindings()],
       report?.files.length > 1 && ["o", "choose a recording of the report", () => pickRecording(report, app.recordingNumber)],
-      ["y", "copy a link to this view", () => copyText(location.href, "a link to this view")],
-      ["Y", "copy the command that shows this event", () => navigation.copyCommand()],
+      ["y  Y", "copy a link to this view, the command that shows it", () => copyText(location.href, "a link to this view"), () => navigation.copyCommand()],
+      ["E", "save the recording in another format", () => showExportDialog(app)],
       ["Esc", "close, clear the filter, or back to the list"],
       ["?", "this help", () => showHelp(app)],
     ]],
@@ -95,7 +94,7 @@ export function showHelp(app) {
     const labels = (names) => names.split("  ").map((one) => element("kbd", { text: one }));
     box.append(element("h3", { text: name }), factList(rows.map(([names, effect]) => [element("span", null, ...labels(names)), effect])));
   }
-  const filters = factList(FILTERS.map(([example, effect]) => [element("code", { text: example }), effect]));
+  const filters = factList([...suggestedFilters(), ...FILTERS].map(([example, effect]) => [element("code", { text: example }), effect]));
   box.append(element("section", { class: "filters" }, element("h3", { text: "Filter" }), filters));
   openDialog("Keys", box, element("p", { class: "dim", text: `Fields of filters: ${filterFields().join(", ")}.` }));
 }

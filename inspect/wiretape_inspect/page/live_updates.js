@@ -48,7 +48,6 @@ export class LiveUpdates {
     stream.addEventListener("open", () => setText(byId("live"), "live"));
   }
 
-  /** Another exchange is shown. */
   restart() {
     this.settled = 0;
     this.unseen = 0;
@@ -56,7 +55,6 @@ export class LiveUpdates {
     this.listen();
   }
 
-  /** An exchange began, changed or ended. */
   updateExchange(head) {
     const { app } = this;
     const { exchanges } = app.recording;
@@ -111,7 +109,6 @@ export class LiveUpdates {
     this.showUnseen();
   }
 
-  /** Show how many new events are below the visible rows. */
   showUnseen() {
     const button = byId("more");
     if (this.app.list.atEnd) this.unseen = 0;

@@ -1,9 +1,10 @@
 // Going from one place of a recording to another: by steps, by links and by commands.
 
 import { clockTime } from "./clock.js";
+import { recordingArgument } from "./copying.js";
 import { element } from "./dom.js";
 import { connectionPair } from "./exchange_heads.js";
-import { formatDuration, printable } from "./format.js";
+import { formatDuration } from "./format.js";
 import { announce, copyText, orShowError, showHint } from "./notices.js";
 import { findingsOf, locationOf, openKey } from "./timeline.js";
 
@@ -22,7 +23,6 @@ export class Navigation {
     this.isUsed = false; // whether the reader has gone anywhere
   }
 
-  /** Select an item of the timeline. */
   choose(index) {
     const { app } = this;
     const item = app.list.items[index];
@@ -213,9 +213,7 @@ export class Navigation {
   /** Copy the command that shows the selected event in a terminal. */
   copyCommand() {
     const { recording, view } = this.app;
-    const name = recording.report ? recording.report.file : recording.file;
-    const file = /^[\w./-]+$/.test(name) ? name : `'${printable(name).replace(/'/g, "'\\''")}'`;
     const place = view.e === null ? `--exchange ${view.x}` : `--at ${view.x}:${view.e}`;
-    copyText(`wiretape show ${file} ${place}`, "the command");
+    copyText(`wiretape show ${recordingArgument(recording)} ${place}`, "the command");
   }
 }

@@ -26,10 +26,10 @@ export class Playhead {
     Object.assign(this, { app, channels: new Map(), channel: null, isFollowing: true, findings: [], drawn: {} });
     const host = byId("playhead");
     host.hidden = false;
-    host.replaceChildren(...this.parts());
+    this.connect();
     host.addEventListener("keydown", (event) => {
       const open = event.key === "Escape" && host.querySelector("details[open]");
-      if (open) { event.preventDefault(); open.open = false; open.firstChild.focus(); }
+      if (open) { event.preventDefault(); open.open = false; open.firstElementChild.focus(); }
     });
     this.refresh();
     const stream = app.source.replay.listen();
@@ -38,35 +38,22 @@ export class Playhead {
     addEventListener("pagehide", () => stream.close());
   }
 
-  parts() {
-    const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, "aria-label": title, onclick });
-    this.picker = element("select", { "aria-label": "Channel", hidden: true, onchange: () => { this.channel = this.picker.value; this.draw(); } });
-    this.speed = element("select", { "aria-label": "Speed", title: "Speed, as a multiple of the recorded one", onchange: () => this.post("speed", { speed: this.speed.value }) });
-    this.status = element("span", { class: "play-status", role: "status" });
-    this.count = element("span", { class: "count" });
-    this.next = element("span", { class: "play-next" });
-    this.streams = element("ul", { class: "clients", "aria-label": "Waiting clients" });
-    this.notices = element("ul", { class: "client-findings", role: "alert", "aria-label": "Rules that the client broke", hidden: true });
-    this.followButton = element("button", { type: "button", class: "toggle", text: "Follow", title: "Select the next event when the playhead moves (F)", onclick: () => this.toggleFollowing() });
-    this.followButton.setAttribute("aria-pressed", true);
-    this.runButton = button("▶ Run", "Run or pause (Space)", () => this.runOrPause());
-    this.stepButtons = [
-      button("Step", "Step: send one event (.)", () => this.step("event")),
-      button("To durable", "Step to the next durable event (>)", () => this.step("durable")),
-      button("To finding", "Step to the next event with a finding", () => this.step("finding")),
-    ];
-    const reset = button("Reset", "Go back to the beginning; breakpoints stay", () => this.post("reset", {}));
-    this.breakpoints = element("ul", { class: "breakpoints", "aria-label": "Breakpoints" });
-    this.points = element("summary");
-    this.clients = element("summary");
-    return [
-      element(
-        "div", { class: "play-row" }, this.picker, this.runButton, ...this.stepButtons, this.speed, this.followButton, this.status, this.count, this.next,
-        element("details", { name: "play", class: "popover" }, this.points, element("div", null, this.breakpoints, this.breakpointForm())),
-        element("details", { name: "play", class: "popover" }, this.clients, element("div", null, this.streams)), reset,
-      ),
-      this.notices,
-    ];
+  /** Connect the parts of the bar, which page.html has. */
+  connect() {
+    for (const part of byId("playhead").querySelectorAll("[data-part]")) this[part.dataset.part] = part;
+    const on = (part, name, action) => part.addEventListener(name, action);
+    on(this.picker, "change", () => { this.channel = this.picker.value; this.draw(); });
+    on(this.speed, "change", () => this.post("speed", { speed: this.speed.value }));
+    on(this.followButton, "click", () => this.toggleFollowing());
+    on(this.runButton, "click", () => this.runOrPause());
+    on(this.reset, "click", () => this.post("reset", {}));
+    this.stepButtons = [...byId("playhead").querySelectorAll("[data-step]")];
+    for (const button of this.stepButtons) on(button, "click", () => this.step(button.dataset.step));
+    showOptions(this.kind, Object.entries(breakpointKinds()), "type");
+    on(this.adder, "submit", async (event) => {
+      event.preventDefault();
+      if (await this.post("breakpoints", conditionFor(this.kind.value, this.before.value))) this.before.value = "";
+    });
   }
 
   toggleFollowing() {
@@ -76,7 +63,6 @@ export class Playhead {
     if (this.state) this.follow(this.state);
   }
 
-  /** Show a rule that the client broke just now. */
   addFinding(found) {
     if (this.findings.some((one) => isSameFinding(one, found))) return;
     this.findings.push(found);
@@ -88,24 +74,11 @@ export class Playhead {
     )), element("li", null, element("button", dismiss)));
   }
 
-  breakpointForm() {
-    const kind = element("select", { "aria-label": "Kind of breakpoint" });
-    showOptions(kind, Object.entries(breakpointKinds()), "type");
-    const input = element("input", { type: "text", "aria-label": "Break before", placeholder: "type", spellcheck: false, autocomplete: "off" });
-    const label = element("span", { class: "dim", text: "Break before" });
-    const onsubmit = async (event) => {
-      event.preventDefault();
-      if (await this.post("breakpoints", conditionFor(kind.value, input.value))) input.value = "";
-    };
-    return element("form", { class: "adder", onsubmit }, label, kind, input, element("button", { class: "plain", text: "Add" }));
-  }
-
   /** The state of the selected channel; undefined if there is none. */
   get state() {
     return this.channels.get(this.channel);
   }
 
-  /** The keys, as keyboard.js lists them. */
   keys() {
     return [
       ["Space", "pause or run", () => this.runOrPause()],

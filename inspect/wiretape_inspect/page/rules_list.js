@@ -31,7 +31,6 @@ export class RulesList {
     this.preview(this.selected);
   }
 
-  /** Show a rule in the details. */
   preview(index) {
     this.selected = index;
     this.list.select(index);

@@ -9,21 +9,17 @@ import { allVocabularies, channelOf, labelOf } from "./vocabulary.js";
 
 const MOST_CHANNELS = 300;
 const WIDTH_FOR_ALL = 400; // pixels for whole paths, events, durations and the codes of findings
-/** What a column sorts by, and whether the first click sorts in descending order. */
-const SORTS = {
-  n: [(head) => head.exchange],
-  method: [(head) => head.method],
-  path: [(head) => head.target],
-  status: [(head) => head.status ?? 0, true],
-  matches: [(head, sidebar) => sidebar.matchesOf(head), true],
-  events: [(head) => head.events ?? -1, true],
-  marks: [(head, sidebar) => sidebar.weightOf(head), true],
-  duration: [(head) => durationOf(head) ?? Infinity, true],
-  channel: [(head) => channelOf(head) || ""],
-};
+/** The columns: their name, their label, what they sort by, and whether the first click sorts in descending order. */
 const COLUMNS = [
-  ["n", "#"], ["channel", ""], ["method", "method"], ["path", "path"], ["status", "status"], ["matches", "matches"],
-  ["events", "events"], ["duration", "duration"], ["marks", "findings"],
+  ["n", "#", (head) => head.exchange],
+  ["channel", "", (head) => channelOf(head) || ""],
+  ["method", "method", (head) => head.method],
+  ["path", "path", (head) => head.target],
+  ["status", "status", (head) => head.status ?? 0, true],
+  ["matches", "matches", (head, sidebar) => sidebar.matchesOf(head), true],
+  ["events", "events", (head) => head.events ?? -1, true],
+  ["duration", "duration", (head) => durationOf(head) ?? Infinity, true],
+  ["marks", "findings", (head, sidebar) => sidebar.weightOf(head), true],
 ];
 
 /** What people call the channels of the recording. */
@@ -82,7 +78,7 @@ export class Sidebar {
     const shown = app.recording.exchanges.filter((head) => (
       this.meets(head, words) && !(isSelecting && !this.matchesOf(head)) && (!channel || channelOf(head) === channel)
     ));
-    const [key] = SORTS[this.sort];
+    const [, , key] = COLUMNS.find(([name]) => name === this.sort);
     const keys = new Map(shown.map((head) => [head, key(head, this)]));
     const sign = this.descending ? -1 : 1;
     shown.sort((a, b) => compare(keys.get(a), keys.get(b)) * sign || a.exchange - b.exchange);
@@ -143,7 +139,7 @@ export class Sidebar {
   }
 
   sortBy(name) {
-    this.descending = this.sort === name ? !this.descending : Boolean(SORTS[name][1]);
+    this.descending = this.sort === name ? !this.descending : COLUMNS.some(([column, , , isDescending]) => column === name && isDescending);
     this.sort = name;
     this.update();
   }
@@ -187,7 +183,7 @@ export class Sidebar {
     setText(cells.n, String(head.exchange));
     setText(cells.method, shorten(head.method, 12));
     setText(cells.path, shorten(shortPath(head), 300));
-    setText(cells.status, `${head.status ?? "---"}${isCut ? "✕" : ""}`);
+    setText(cells.status, `${head.status ?? "---"}${isCut ? "╌" : ""}`);
     setClass(cells.status, isCut ? "status bad" : statusClass(head));
     const matches = this.matchesOf(head);
     setText(cells.matches, matches ? formatNumber(matches) : "");

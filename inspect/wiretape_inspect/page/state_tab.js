@@ -50,9 +50,7 @@ function cursorText(state, mayBeUnread, head) {
   const box = element("span");
   if (cursor === null) box.append("no cursor: from the beginning");
   else box.append(`${vocabularyOf(head).cursor.name}: `, element("code", { text: shorten(cursor, 200) }));
-  if (state.last_sequence !== null) {
-    box.append(element("span", { class: "dim", text: ` after sequence ${shortenNumber(state.last_sequence)}` }));
-  }
+  if (state.last_sequence !== null) box.append(element("span", { class: "dim", text: ` after sequence ${shortenNumber(state.last_sequence)}` }));
   if (mayBeUnread) box.append(element("span", { class: "dim", text: " if it has read this event: the connection ended within a second" }));
   return box;
 }
@@ -67,9 +65,7 @@ function spanList(spans, navigation, head) {
   if (!spans.length) return element("p", { class: "dim", text: "none" });
   const list = element("ul", { class: "spans" });
   for (const span of spans.slice(0, MOST_SPANS)) list.append(spanItem(span, navigation, head));
-  if (spans.length > MOST_SPANS) {
-    list.append(element("li", { class: "dim", text: `${formatNumber(spans.length - MOST_SPANS)} more` }));
-  }
+  if (spans.length > MOST_SPANS) list.append(element("li", { class: "dim", text: `${formatNumber(spans.length - MOST_SPANS)} more` }));
   return list;
 }
 
@@ -85,9 +81,7 @@ function spanItem(span, navigation, head) {
 
 function showText(panel, name, { text, characters, final }) {
   const title = element("h3", { text: name });
-  if (characters) {
-    title.append(element("span", { class: "dim", text: ` ${formatCount(characters, "character")}${final ? ", complete" : ""}` }));
-  }
+  if (characters) title.append(element("span", { class: "dim", text: ` ${formatCount(characters, "character")}${final ? ", complete" : ""}` }));
   panel.append(title);
   if (!text) panel.append(element("p", { class: "dim", text: "none" }));
   else {

@@ -1,5 +1,6 @@
 """The page with an ordinary session: what it shows, and its keys."""
 
+import json
 import re
 from itertools import count
 
@@ -287,6 +288,30 @@ async def test_row_tabs_and_time_strip_have_accessible_names(reading, shared_ses
             await shown.check_accessibility_tree()
 
 
+async def test_filters_are_suggested_while_the_field_is_empty(reading, shared_session):
+    async with reading(shared_session) as shown:
+        suggestions = shown.page.get_by_role("group", name="Suggested filters")
+        await expect(suggestions).to_be_hidden()
+        await shown.keys("/")
+        await suggestions.get_by_role("button", name="tool calls").click()
+        await shown.has_hash("x=2", "q=tool:*")
+        await expect(shown.page.locator("#count")).to_have_text("1 / 40")
+        await expect(suggestions).to_be_hidden()
+
+
+async def test_recording_is_saved_in_another_format(debugging, session):
+    async with debugging(session, "#x=2") as shown:
+        await shown.keys("E")
+        commands = shown.page.locator("#dialog").get_by_role("button", name="copy the command")
+        assert await commands.last.get_attribute("title") == (
+            f"wiretape export {session.name} --format sse --exchange 2 --output {session.stem}-2.sse"
+        )
+        async with shown.page.expect_download() as saving:
+            await shown.page.get_by_role("link", name=f"Save {session.stem}.har").click()
+        saved = await (await saving.value).path()
+        assert len(json.loads(saved.read_bytes())["log"]["entries"]) == 4
+
+
 async def test_text_filter_searches_the_whole_data(debugging, tape, message):
     tape.exchange(
         chunks=[(1, message("run.queued", id=f"e{n}", sequence=n, pad="x" * 1000, last=n)) for n in (1, 2, 3)]
@@ -296,6 +321,12 @@ async def test_text_filter_searches_the_whole_data(debugging, tape, message):
         await shown.page.keyboard.type('"last\\": 2" kind:message')
         await expect(shown.page.locator("#count")).to_have_text("1 / 3")
         assert await shown.texts("n") == ["2"]
+
+
+async def test_text_of_a_row_begins_near_a_match(debugging, tape, message):
+    tape.exchange(chunks=[(1, message("run.queued", id="e1", pad="y" * 100, word="needle"))])
+    async with debugging(tape.close(), "#q=NEEDLE") as shown:
+        await expect(shown.rows().locator(".text")).to_have_text(re.compile(r'^…y{10}","word":"needle"'))
 
 
 async def test_texts_of_the_filter_are_highlighted_in_rows_details_and_strip(debugging, tape, message):
@@ -350,7 +381,7 @@ async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, mess
     tape.find(*(finding(1, exchange=n, message=f"Wrong {n}.") for n in numbers))
     async with debugging(tape.close(), "#x=1&tab=bytes") as shown:
         await expect(shown.rows()).to_have_count(2)
-        await expect(shown.page.locator("#facts")).to_contain_text("· 1 finding ·")
+        await expect(shown.page.locator("#facts")).to_contain_text("service closed · 1 event")
         await expect(shown.page.locator("#findings-button")).to_have_text("Findings ✕ 2")
         for number in numbers:
             await shown.keys("n")

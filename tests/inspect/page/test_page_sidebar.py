@@ -93,7 +93,7 @@ async def test_sidebar_marks_exchanges_that_were_cut_off(debugging, tape, messag
     tape.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
     async with debugging(tape.close()) as shown:
         sidebar = Sidebar(shown)
-        await sidebar.has("status", "200", "200✕", "200", "200✕", "---✕")
+        await sidebar.has("status", "200", "200╌", "200", "200╌", "---╌")
         await expect(sidebar.rows.nth(1)).to_have_attribute("title", re.compile(r" · service reset"))
         await expect(sidebar.rows.nth(1).locator(".status")).to_have_class(re.compile("bad"))
         await sidebar.find("reset")
