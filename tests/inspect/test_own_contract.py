@@ -22,7 +22,7 @@ def test_filters_and_rows_have_the_names_of_the_contract(run, forum):
     assert "item.refused" in run("show", forum, "item:i2").stdout
     assert run("show", forum, "thread:t8").output == "contract forum\n"
     unknown = run("show", forum, "session:t7").output
-    assert "unknown field `session`; expected one of type, kind, id, rule, item, part, thread," in unknown
+    assert "unknown field `session`; expected one of type, kind, id, rule, method, item, part, thread," in unknown
 
 
 def test_entities_and_the_state_of_the_client_are_those_of_the_contract(run, forum):

@@ -167,7 +167,7 @@ export class TimeStrip {
       this.svg.setAttribute("aria-label", this.overview ? this.description() : "Time");
       this.densityBox = svg("g", {}, ...this.density());
       this.svg.replaceChildren(...this.folds(), this.densityBox, ...bars, ...this.marks(), this.playLine, this.line);
-    } else this.svg.replaceChildren(this.line);
+    } else this.svg.replaceChildren(this.line, svg("text", { class: "tick-text", x: STRIP.side, y: 26 }, this.head && !this.head.stream ? "not an event stream" : ""));
     this.ticks.replaceChildren(...this.times());
     this.removeLabelsWithoutRoom();
     this.host.classList.toggle("zoomed", axis.isZoomed);

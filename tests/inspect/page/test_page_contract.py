@@ -18,7 +18,7 @@ async def test_rows_filters_and_the_state_have_the_names_of_the_contract(either,
             await expect(shown.rows().locator(".n")).to_have_text(list(events))
         await shown.page.locator("#filter").fill("session:t7")
         await expect(shown.page.locator("#filter-error")).to_contain_text(
-            "expected one of type, kind, id, rule, item, part, thread,"
+            "expected one of type, kind, id, rule, method, item, part, thread,"
         )
         await shown.keys("Escape")
         await shown.go("#x=1&e=6&tab=state")
