@@ -114,9 +114,9 @@ def show(
     more are marked, and findings of the live checks appear below their events.
 
     FILTER selects what is shown. It consists of one or more conditions, all of which must match; a condition tests
-    type, kind, id, rule, method, seq, event, exchange, status, gap, text, or a channel or entity of the contract, such as session,
-    run or tool. Separate alternatives with a comma or `or`, and put a hyphen before a condition to exclude what it
-    matches. See docs/filter.md for the full syntax.
+    type, kind, id, rule, method, seq, event, exchange, status, gap, text, or a channel or entity of the contract,
+    such as session, run or tool. Separate alternatives with a comma or `or`, and put a hyphen before a condition to
+    exclude what it matches. See docs/filter.md for the full syntax.
 
     --at shows one event in detail: its fields, data and bytes, the chunks it arrived in, the neighbouring
     events, and what a client knew after receiving it.
