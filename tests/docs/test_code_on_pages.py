@@ -1,4 +1,4 @@
-"""The code on README.md, control.md, python.md, recording.md, replay.md, report.md and serve.md runs as it is.
+"""The code on README.md, control.md, python.md, recording.md, replay.md and serve.md runs as it is.
 
 Only addresses differ, and what an example leaves to the reader (`...`, a client) is filled in.
 The output shown on filter.md, recording.md, report.md, service.md and trim.md is what the commands print, and the
@@ -108,12 +108,6 @@ async def test_replay_md_serves_a_client(folder):
     (code,) = shown("docs/replay.md", "python")
     left = await run(code.replace("    ...", "    await client.work()"), MyClient=MyClient)
     assert left["replay"].served
-
-
-async def test_report_md_checks_a_recording(folder, capsys):
-    (code,) = shown("docs/report.md", "python")
-    await run(code)
-    assert "SEQ001 1 5 Expected a sequence above 5, got 4." in capsys.readouterr().out
 
 
 async def test_serve_md_serves_a_scenario(capsys):
