@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import signal
+import time
 from itertools import count
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from wiretape.cli import wiretape
 from wiretape.contract.service_terms import Limit
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, RequestEnded, Side
-from wiretape.recording import open_recording
+from wiretape.recording import Writer, open_recording
 from wiretape.rules import Severity, parse_service_base
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.access.access_settings import AccessPolicy
+from wiretape_replay.client_verdict import client_checker
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import ReportRequest, VerdictOptions, check_client, fails, verdict
 from wiretape_replay.server_options import fault_script
@@ -453,3 +455,59 @@ def test_invalid_options_are_one_sentence(run, options, message):
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def contents(path):
+    """The bytes of each response, the codes of the findings, and whether the recording has ended."""
+    with open_recording(path) as recording:
+        parts = [list(recording.body(each.number, Side.RESPONSE)) for each in recording.exchanges()]
+        bodies = [b"".join(part.data for part in body) for body in parts]
+        return bodies, codes(recording.findings()), recording.info.ended_ns is not None
+
+
+@pytest.mark.parametrize("kept", ["first", "between", "last"])
+async def test_a_deferred_recording_has_everything_whenever_it_is_kept(run, tmp_path, kept):
+    record = tmp_path / "late.db"
+    checker = ClientChecker(record=record, deferred=True)
+    async with checked_client(run, checker) as client:
+        began_ns = time.time_ns()
+        for step in ("first", "between"):
+            if step == kept:
+                checker.keep()
+            await read(client)
+            checker.check_all()
+            assert record.exists() == (kept in {step, "first"})
+        assert codes(checker.client_findings) == ["CLI002"]
+    checker.keep()
+    checker.keep()
+    assert contents(record) == ([b"".join(EVENTS)] * 2, ["CLI002"], True)
+    with open_recording(record) as recording:
+        assert recording.info.started_unix_ns < began_ns
+
+
+async def test_a_deferred_recording_is_written_only_if_it_is_kept_or_too_large(run, tmp_path, monkeypatch):
+    for most, is_written in ((1 << 24, False), (2000, True)):
+        monkeypatch.setattr(client_checker, "_MOST_HELD", most)
+        checker = ClientChecker(record=tmp_path / "late.db", deferred=True)
+        async with checked_client(run, checker) as client:
+            await read(client)
+        assert any(tmp_path.glob("late.db")) == is_written
+    assert contents(tmp_path / "late.db")[0] == [b"".join(EVENTS)]
+
+
+async def test_findings_of_a_deferred_recording_are_stored_after_their_exchanges(run, tmp_path, monkeypatch):
+    record, stored, add_findings = tmp_path / "late.db", [], Writer.add_findings
+
+    def add(self, findings):
+        with open_recording(record) as recording:  # a reader may open the file at any time
+            stored.append({each.exchange for each in findings} - {each.number for each in recording.exchanges()})
+        add_findings(self, findings)
+
+    monkeypatch.setattr(Writer, "add_findings", add)
+    checker = ClientChecker(record=record, deferred=True)
+    async with checked_client(run, checker) as client:
+        await read(client)
+        await read(client)
+        checker.keep()
+    assert stored == [set(), set()]
+    assert contents(record)[1] == ["CLI002"]

@@ -7,7 +7,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -180,7 +180,14 @@ class ClientChecker:
         self._deferred = deferred
         self.on_finding = [on_finding]
         """Called with each finding about the client; append to it."""
-        self._writer: Writer | DeferredWriter | None = None
+        self._create: Callable[[], Writer] | None = None
+        """Creates the recording."""
+        self._writer: Writer | None = None
+        self._held: list[Observation] = []
+        """What a deferred recording will have, as long as its file was not created."""
+        self._held_findings: list[Finding] = []
+        self._held_bytes = 0
+        self._ended_ns: int | None = None
         self._settings_for = settings if callable(settings) else (settings or Settings()).with_contracts
         self.settings = self._settings_for(())
         """Those of the checks."""
@@ -232,9 +239,16 @@ class ClientChecker:
         self._checker = Checker(settings, upstream=upstream)
         self._observer = ObservationBuilder(urlsplit(url).netloc, self._began_ns)
         if self._record is not None:
-            create = DeferredWriter if self._deferred else Writer.create
-            self._writer = create(self._record, upstream=upstream, contracts=dump_contracts(contracts.checked))
-        self._buffer.keeps_request_ends = self._writer is not None
+            self._create = partial(
+                Writer.create,
+                self._record,
+                upstream=upstream,
+                started_unix_ns=time.time_ns(),
+                contracts=dump_contracts(contracts.checked),
+            )
+            if not self._deferred:
+                self._create_file()
+        self._buffer.keeps_request_ends = self._create is not None
 
     def record_into(self, writer: Writer, upstream: Upstream) -> None:
         """Start, and only record the traffic of a service, unchecked.  Its times follow those in the recording."""
@@ -247,10 +261,9 @@ class ClientChecker:
         self._writer = writer
 
     def keep(self) -> None:
-        """Create the file of a deferred recording.  Raises RecordingError if it cannot be written."""
+        """Create the file of a deferred recording, also after `finish`.  Raises RecordingError."""
         self.check_all()
-        if isinstance(self._writer, DeferredWriter):
-            self._writer.create_file()
+        self._create_file()
 
     def start_exchange(self, request: HttpRequest) -> ExchangeListener:
         """See TrafficListener."""
@@ -274,8 +287,9 @@ class ClientChecker:
             self._timer.cancel()
         self.check_all()
         self._add_findings(self._check(self._checker.finish))
+        self._ended_ns = max(self._buffer.clock() - self._began_ns, self._observer.last_ns + 1)
         if self._writer is not None:
-            self._writer.close(max(self._buffer.clock() - self._began_ns, self._observer.last_ns + 1))
+            self._writer.close(self._ended_ns)
 
     @property
     def client_findings(self) -> Sequence[Finding]:
@@ -332,6 +346,8 @@ class ClientChecker:
         self.attribution.observe(seen)
         if self._writer is not None:
             self._writer.feed([seen])
+        elif self._create is not None:
+            self._hold(seen)
         if findings := self._check(self._checker.feed, seen):
             self._add_findings(findings)
 
@@ -352,69 +368,23 @@ class ClientChecker:
                     tell(finding)
         if self._writer is not None:
             self._writer.add_findings(findings)
+        elif self._create is not None:
+            self._held_findings += findings
 
-
-class DeferredWriter:
-    """A Writer that holds everything in memory until `create_file`, so that a test that passes writes no file."""
-
-    def __init__(self, path: Path, *, upstream: str, contracts: str | None = None) -> None:
-        self._path = path
-        self._upstream = upstream
-        self._contracts = contracts
-        self._started_unix_ns = time.time_ns()
-        self._observations: list[Observation] = []
-        self._findings: list[Finding] = []
-        self._held_bytes = 0
-        self._writer: Writer | None = None
-        self._ended: tuple[int | None] | None = None
-
-    def feed(self, observations: Sequence[Observation]) -> None:
-        """See Writer."""
-        if self._writer is not None:
-            self._writer.feed(observations)
-            return
-        self._observations += observations
-        self._held_bytes += _OBSERVATION_BYTES * len(observations)
-        self._held_bytes += sum(len(seen.data) for seen in observations if isinstance(seen, BytesArrived))
+    def _hold(self, seen: Observation) -> None:
+        self._held.append(seen)
+        self._held_bytes += _OBSERVATION_BYTES + (len(seen.data) if isinstance(seen, BytesArrived) else 0)
         if self._held_bytes > _MOST_HELD:
-            self.create_file()
+            self._create_file()
 
-    def add_findings(self, findings: Iterable[Finding]) -> None:
-        """See Writer."""
-        if self._writer is not None:
-            self._writer.add_findings(findings)
-        else:
-            self._findings += findings
-
-    def commit(self) -> None:
-        """See Writer."""
-        if self._writer is not None:
-            self._writer.commit()
-
-    def derive(self) -> bool:
-        """See Writer."""
-        return self._writer is not None and self._writer.derive()
-
-    def create_file(self) -> None:
-        """Write everything so far into the file, also after `close`.  Calling this again does nothing.
-
-        Raises RecordingError if the file cannot be written.
-        """
-        if self._writer is not None:
+    def _create_file(self) -> None:
+        """Create the file, and store what was held; nothing if there is one.  Raises RecordingError."""
+        if self._writer is not None or self._create is None:
             return
-        started_unix_ns = self._started_unix_ns
-        writer = self._writer = Writer.create(
-            self._path, upstream=self._upstream, started_unix_ns=started_unix_ns, contracts=self._contracts
-        )
-        writer.feed(self._observations)
-        writer.commit()
-        writer.add_findings(self._findings)
-        self._observations, self._findings = [], []
-        if self._ended is not None:
-            writer.close(*self._ended)
-
-    def close(self, ended_ns: int | None = None) -> None:
-        """See Writer."""
-        self._ended = (ended_ns,)
-        if self._writer is not None:
-            self._writer.close(ended_ns)
+        self._writer = self._create()
+        self._writer.feed(self._held)
+        self._writer.commit()
+        self._writer.add_findings(self._held_findings)
+        self._held, self._held_findings = [], []
+        if self._ended_ns is not None:
+            self._writer.close(self._ended_ns)
