@@ -33,7 +33,7 @@ SIZE = 150_000
 SCREEN: ViewportSize = {"width": 1100, "height": 680}
 _VIEWS = {
     "debugger": ("#x=2&e=21&tab=state", "Last-Event-ID: live_7"),
-    "findings": ("#x=2&findings=1", "Leave out the"),
+    "findings": ("#x=2&findings=1", "Omit the"),
     "comparison": ("#x=5&e=2&resume=2", "until eight this evening"),
 }
 """Locations on the page, each with a text that it shows.
