@@ -4,8 +4,8 @@ import json
 import tomllib
 from pathlib import Path
 
-import pytest
 from contract_findings import assert_examples_hold, find_codes
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from stream_text import events
@@ -49,7 +49,7 @@ def test_every_example_does_what_it_says_in_pieces_of_any_size():
     assert_examples_hold(CONTRACT)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@for_each("name", STREAMS)
 def test_a_stream_of_another_project_breaks_the_rules_that_it_breaks(name):
     body = events(STREAMS[name]["events"])
     assert find_in_answer(body) == STREAMS[name]["codes"]

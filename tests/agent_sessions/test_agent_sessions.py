@@ -1,6 +1,6 @@
 """The specification as data."""
 
-import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.sse import is_event_stream
@@ -34,7 +34,7 @@ def test_only_three_delta_types_and_three_stored_types_have_a_durability():
     assert {"tool.started", "message.completed", "reasoning.message"} == STORED_TYPES
 
 
-@pytest.mark.parametrize(("status", "codes"), TABLES["statuses"].items())
+@for_each(("status", "codes"), TABLES["statuses"].items())
 def test_each_status_has_its_error_codes(status, codes):
     assert {code for code, each in ERROR_CODES.items() if str(each) == status} == set(codes)
 
@@ -48,7 +48,7 @@ def test_the_limits_are_those_of_the_specification():
     assert KEEP_ALIVE_SECONDS == 15
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "target", "operation", "session_id", "run_id", "base"),
     TABLES["operations"],
 )
@@ -59,7 +59,7 @@ def test_a_request_line_names_an_operation(method, target, operation, session_id
     assert (match.session_id, match.run_id or "", match.base) == (session_id, run_id, base)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "target"),
     [*TABLES["others"], ("GET", f"/{'a' * 1000}/v1/sessions/s1/events/stream")],
 )
@@ -67,7 +67,7 @@ def test_any_other_request_line_names_no_operation(method, target):
     assert operation_of(method, target) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "requested"),
     TABLES["deltas"],
 )
@@ -75,7 +75,7 @@ def test_deltas_are_requested_by_the_value_true(target, requested):
     assert deltas_requested(target) is requested
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content_type", "expected"),
     [
         ("text/event-stream", True),

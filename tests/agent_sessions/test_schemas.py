@@ -3,9 +3,9 @@
 import copy
 
 import jsonschema
-import pytest
 import referencing
 import referencing.jsonschema
+from for_each import for_each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -86,7 +86,7 @@ def documents(draw, name):
     return document[""]
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@for_each("name", SCHEMAS)
 def test_every_schema_is_valid_json_schema(name):
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name].document)
     assert SCHEMAS[name].document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -110,7 +110,7 @@ def is_valid(schema, value):
     return jsonschema.Draft202012Validator(schema.document, registry=REGISTRY).is_valid(pruned(value))
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@for_each("name", SCHEMAS)
 def test_a_valid_document_is_accepted(name):
     assert SCHEMAS[name].is_valid(VALID[name])
     assert is_valid(SCHEMAS[name], VALID[name])
@@ -136,12 +136,12 @@ def nested(depth):
     return value
 
 
-@pytest.mark.parametrize(
+@for_each(
     "odd",
     ["\ud800", {"\ud800": 1}, nested(900), [nested(900)], {"a": nested(900)}, 2**70, -(2**70), 1e300, "x" * 10**6],
     ids=["surrogate", "key", "deep", "deep element", "deep field", "long", "long negative", "float", "wide"],
 )
-@pytest.mark.parametrize("name", SCHEMAS)
+@for_each("name", SCHEMAS)
 def test_another_validator_agrees_about_odd_values_anywhere(name, odd):
     schema = SCHEMAS[name]
     for path in list(paths(VALID[name]))[1:]:
@@ -159,7 +159,7 @@ def test_schemas_and_tables_name_the_same_types_codes_and_fields():
     assert set(SCHEMAS["error-envelope"].document["properties"]["error"]["required"]) == set(ENVELOPE_FIELDS)
 
 
-@pytest.mark.parametrize("code", ERROR_CODES)
+@for_each("code", ERROR_CODES)
 def test_an_error_may_have_the_common_fields_and_those_of_its_code(code):
     extra = {"SESSION_BUSY": set(BUSY), "SANDBOX_PROVISION_FAILED": set()}.get(code, set())
     details = set() if code == "SANDBOX_PROVISION_FAILED" else {"details"}

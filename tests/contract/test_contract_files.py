@@ -7,6 +7,7 @@ import re
 import time
 
 import pytest
+from for_each import for_each
 from stream_text import events
 
 import wiretape.contract
@@ -241,7 +242,7 @@ def test_a_hostile_file_is_refused_quickly(kind, tmp_path):
     assert len(str(raised.value)) < 600
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "text", "matches"),
     [
         *[
@@ -263,7 +264,7 @@ def test_globs_have_only_the_asterisk(pattern, text, matches):
     assert Globs([pattern]).matches(text) is matches
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "request_", "found"),
     [
         ("GET /a/{b}", "GET /a/7?x=1", {"b": "7"}),

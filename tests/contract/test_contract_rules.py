@@ -5,6 +5,7 @@ import json
 from types import FunctionType, ModuleType
 
 import pytest
+from for_each import for_each
 from stream_text import LOST, events
 
 from wiretape.checker import Checker, Settings
@@ -228,7 +229,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_a_rule_reports_what_the_stream_proves(name, contract, check):
     primitive, parts, expected = CASES[name]
     chunks = [part if isinstance(part, bytes) else events(part) or b"\n\n" for part in parts]
@@ -264,7 +265,7 @@ reopens = true
 ONE_TURN, STEPS = 'lifecycle = { entity = "turn" }', 'lifecycle = "step"\non = ["step", "done", "end"]'
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("primitive", "types", "expected"),
     [
         (ONE_TURN, ["turn 1", "turn 2"], "turn `2` to be opened after the one before was closed"),
@@ -290,7 +291,7 @@ def test_an_entity_can_be_alone_or_reopen_or_have_an_optional_key(primitive, typ
     assert [expected in each for each in found.messages] == ([] if expected is None else [True])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_body", "primitive", "expected"),
     [
         (
@@ -319,7 +320,7 @@ def test_bodies_of_requests_are_compared_if_they_are_known(request_body, primiti
     assert [part in each.message for part, each in zip(expected, found, strict=True)] == [True] * len(expected)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ending", "verdict"),
     [("complete", "fail"), ("service-closed", "fail"), ("service-reset", "fail")]
     + [(ending, "inconclusive") for ending in ("client-closed", "timed-out", "proxy-stopped", "open")],
@@ -332,7 +333,7 @@ def stream(*ids):
     return [events("\n".join(f"id: {each}" for each in ids)).replace(b"\n\n", b"\ndata: {}\n\n")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("streams", "expected"),
     [
         ([("GET /x/7", "abc"), ("GET /x/7 a", "bc")], "pass"),
@@ -363,7 +364,7 @@ WHOLE = [b'id: a\ndata: {}\n\nid: b\ndata: {"type": "z"}\n\n']
 SAID = "Expected the status 410 after the cursor `q`, which no event has, got a stream."
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("exchanges", "expected"),
     [
         ([("GET /x/7", WHOLE), ("GET /x/7 q", stream("b"))], SAID),
@@ -390,7 +391,7 @@ CUT = [b"id: a\ndata: {}\n\nid: b\ndata: {}\n\n"]
 NONE = "Expected the cursor of an event that the client received, such as `b`, got {}."
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("exchanges", "expected"),
     [
         ([("GET /x/7", CUT, "service-closed"), ("GET /x/7", WHOLE)], NONE.format("none")),
@@ -574,7 +575,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@for_each("name", ERRORS)
 def test_a_rule_reports_what_responses_prove(name, contract):
     primitive, responses, expected = ERRORS[name]
     traffic = TrafficBuilder()

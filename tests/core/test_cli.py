@@ -14,6 +14,7 @@ from types import ModuleType
 import click
 import pytest
 from click.testing import CliRunner, Result
+from for_each import for_each
 from invoke import succeed
 
 from wiretape import __version__, cli
@@ -78,7 +79,7 @@ def test_the_help_lists_every_command_in_groups(flag):
     assert headings == ["Options", "Record and replay", "Check and inspect", "Convert, merge and trim", "Get started"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each("name", COMMANDS)
 def test_every_listed_command_exists_and_has_a_help_text(name):
     result = succeed(name, "--help")
     assert result.output.startswith(f"Usage: wiretape {name} ")
@@ -121,7 +122,7 @@ def test_the_completion_script_asks_the_program_for_completions(shell):
     assert f"_WIRETAPE_COMPLETE={shell}_complete" in result.output
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("typed", "completions"),
     [
         ("wiretape rep", ["replay", "report"]),
@@ -286,10 +287,8 @@ def running(body, read="sys.stdin.read()"):
         yield process
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize(
-    "read", ["sys.stdin.read()", "load_entry_point(types.SimpleNamespace(load=sys.stdin.read), 'It')"]
-)
+@for_each("number", [signal.SIGTERM, signal.SIGHUP])
+@for_each("read", ["sys.stdin.read()", "load_entry_point(types.SimpleNamespace(load=sys.stdin.read), 'It')"])
 def test_a_signal_lets_a_command_clean_up(number, read):
     """A command may use temporary recordings, which must not stay behind.  It may import a package at that time."""
     with running("pass", read) as process:

@@ -1,6 +1,7 @@
 """Configuration files: `wiretape.toml` and `[tool.wiretape]` in `pyproject.toml`."""
 
 import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.config import Config, find_config, load_config
@@ -98,7 +99,7 @@ def test_at_least_one_rule_has_to_be_left(config, text):
         config(text).rule_codes()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [*TABLES["invalid"], ("\udcff", "is not UTF-8"), ("a=" + "[" * 100_000, "wiretape.toml is")],
 )
@@ -109,7 +110,7 @@ def test_an_invalid_setting_is_reported_with_its_key_in_one_line(config, text, m
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("[tool.other]", "has no table [tool.wiretape]"),

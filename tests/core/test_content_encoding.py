@@ -7,6 +7,7 @@ import zlib
 import brotli
 import pytest
 import zstandard
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,8 +39,8 @@ def test_any_body_is_decoded_however_it_is_split(encoding, body, size):
     assert decoded(encoding, ENCODERS[encoding](body), size) == body
 
 
-@pytest.mark.parametrize("size", [1, 5, 10**6])
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+@for_each("size", [1, 5, 10**6])
+@for_each("encoding", ["gzip", "deflate", "zstd"])
 def test_all_members_of_a_body_are_decoded(encoding, size):
     bodies = [b"one\n", b"", b"two\n" * 1000, b"three\n"]
     assert decoded(encoding, b"".join(map(ENCODERS[encoding], bodies)), size) == b"".join(bodies)
@@ -50,7 +51,7 @@ def test_raw_deflate_data_is_decoded():
     assert decoded("deflate", compressor.compress(TEXT) + compressor.flush(), 1) == TEXT
 
 
-@pytest.mark.parametrize("encoding", [None, *ENCODERS])
+@for_each("encoding", [None, *ENCODERS])
 def test_no_slice_is_empty(encoding):
     body = ENCODERS[encoding](TEXT) if encoding else b""
     decoding = decoder(encoding)
@@ -71,7 +72,7 @@ def test_flushed_data_is_decoded_at_once():
             assert decoding.feed(flush(event)) == event, encoding
 
 
-@pytest.mark.parametrize("name", [None, "", "identity", " Identity ", "GZIP", " gzip ", "x-gzip"])
+@for_each("name", [None, "", "identity", " Identity ", "GZIP", " gzip ", "x-gzip"])
 def test_names_ignore_case_and_space_and_identity_returns_the_bytes_unchanged(name):
     data = gzip.compress(b"a")
     assert decoder(name).feed(data) == (b"a" if "gzip" in (name or "").lower() else data)
@@ -83,14 +84,14 @@ def test_an_unknown_encoding_is_refused_by_name(name):
         decoder(name)
 
 
-@pytest.mark.parametrize("encoding", ENCODERS)
+@for_each("encoding", ENCODERS)
 def test_bytes_in_another_encoding_are_an_error(encoding):
     decoding = decoder(encoding)
     with pytest.raises(DecodingError):
         decoding.feed(b"data: this is plain text, and long enough to be seen through\n\n" * 10)
 
 
-@pytest.mark.parametrize(("encoding", "lost"), [("gzip", 0), ("deflate", 0), ("zstd", 0), ("br", 100)])
+@for_each(("encoding", "lost"), [("gzip", 0), ("deflate", 0), ("zstd", 0), ("br", 100)])
 def test_bytes_before_invalid_ones_are_decoded(encoding, lost):
     """The brotli library withholds the output of the last few bytes."""
     parts = []

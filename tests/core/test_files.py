@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from invoke import refusal
 
 from wiretape.config import find_config
@@ -29,7 +30,7 @@ def error_of(command: str, name: str = "run.db") -> str:
     return refusal(*(part.format(name, name) for part in command.split()))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@for_each("command", COMMANDS)
 def test_every_command_reports_a_missing_file_alike(command):
     assert error_of(command) == "Error: There is no file run.db."
 
@@ -54,7 +55,7 @@ def test_every_command_reports_an_unreadable_file_alike(command, monkeypatch):
 EMPTY_PATHS = [*COMMANDS, "replay other.db --faults {}", "serve hello --service {}", "report other.db --config {}"]
 
 
-@pytest.mark.parametrize("command", EMPTY_PATHS)
+@for_each("command", EMPTY_PATHS)
 def test_every_command_refuses_an_empty_path(command):
     """An unset variable must not mean the current folder."""
     assert error_of(command, "").endswith(": the path is empty.")
@@ -74,7 +75,7 @@ OUTPUTS = [
 ]
 
 
-@pytest.mark.parametrize("command", OUTPUTS)
+@for_each("command", OUTPUTS)
 def test_every_command_reports_a_missing_output_folder_alike(command):
     for name in ("run.tape", "b.tape"):
         Path(name).write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")

@@ -115,7 +115,7 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd"])
+@for_each("encoding", [None, "gzip", "br", "zstd"])
 def test_an_encoded_stream_gives_the_frames_of_the_plain_one(encoding):
     chunks = [(10 * number, piece) for number, piece in enumerate(encoded(encoding, EVENTS), 1)]
     assert rows(read_frames(encoding, runs(*([chunk] for chunk in chunks)))) == EXPECTED

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 import pytest
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import read_tables
@@ -53,7 +54,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
     either: Positive | str | None = None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "problem"),
     [
         *TABLES["invalid"],

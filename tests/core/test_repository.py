@@ -7,8 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
+from for_each import for_each
 from programs import find_program
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def tracked_files() -> list[str]:
     return [name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
-@pytest.mark.parametrize("root", SOURCE_ROOTS)
+@for_each("root", SOURCE_ROOTS)
 def test_no_module_is_directly_in_a_source_root(root):
     """A top-level module `inspect` would shadow that of the standard library."""
     assert list((ROOT / root).glob("*.py*")) == []

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-import pytest
+from for_each import for_each
 
 from wiretape.safe_text import printable
 
@@ -11,7 +11,7 @@ _REORDERS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 _MARKS = {"\u061c", "\u200e", "\u200f"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "shown"),
     [
         ("plain text, ünïcode, 漢字, 😀", "plain text, ünïcode, 漢字, 😀"),

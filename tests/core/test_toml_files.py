@@ -3,6 +3,7 @@
 from fnmatch import fnmatchcase
 
 import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.errors import InputError
@@ -11,7 +12,7 @@ from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 TABLES = read_tables(__file__)
 
 
-@pytest.mark.parametrize(("text", "explained"), TABLES["syntax-errors"])
+@for_each(("text", "explained"), TABLES["syntax-errors"])
 def test_a_syntax_error_is_explained_with_its_position(text, explained):
     with pytest.raises(InputError) as caught:
         parse_toml(text, "file.toml")
@@ -38,12 +39,12 @@ def test_files_that_cannot_be_read_are_errors_of_one_sentence(tmp_path):
         parse_toml("a = '\ud800'", "file.toml")
 
 
-@pytest.mark.parametrize("text", ["a = 1", "[[run]]", "# x", '"a b".c=1', "a\nb", "[x]"])
+@for_each("text", ["a = 1", "[[run]]", "# x", '"a b".c=1', "a\nb", "[x]"])
 def test_toml_text_is_recognised(text):
     assert is_toml_text(text)
 
 
-@pytest.mark.parametrize("name", ["hello", "mine.toml", "a/b=c/mine.toml", "", "a b", "some/path=1"])
+@for_each("name", ["hello", "mine.toml", "a/b=c/mine.toml", "", "a b", "some/path=1"])
 def test_a_name_is_not_toml_text(name):
     assert not is_toml_text(name)
 

@@ -6,7 +6,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import click
-import pytest
+from for_each import for_each
 
 from wiretape.cli import wiretape
 
@@ -34,7 +34,7 @@ def test_text_cannot_become_a_command_of_the_manual_page():
     assert cli_page._roff(".so /etc/passwd\n'br\n`a-b` \\n") == "\\&.so /etc/passwd\n\\&'br\na\\-b \\en"
 
 
-@pytest.mark.parametrize("typed", COMMANDS)
+@for_each("typed", COMMANDS)
 def test_every_option_is_on_a_page_about_its_command(typed):
     program, name, *_ = typed.split()
     pages = [text for text in WRITTEN if re.search(rf"\b{program} {name}\b", text)]
@@ -44,14 +44,14 @@ def test_every_option_is_on_a_page_about_its_command(typed):
     assert missing == [], f"no page in docs/ about {program} {name} has these options of {typed}"
 
 
-@pytest.mark.parametrize("name", wiretape.commands)
+@for_each("name", wiretape.commands)
 def test_every_command_is_in_the_index_or_the_readme(name):
     """People look there first."""
     first = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/README.md")]
     assert any(re.search(rf"`(?:wiretape )?{name}\b", text) for text in first)
 
 
-@pytest.mark.parametrize("typed", COMMANDS)
+@for_each("typed", COMMANDS)
 def test_the_examples_in_the_help_are_valid_commands(typed):
     command = COMMANDS[typed]
     shown = re.findall(r"^ {4,}(wiretape .*)$", command.help or "", re.MULTILINE)
@@ -67,7 +67,7 @@ def _options(name: str) -> list[click.Option]:
     return [one for typed, command in COMMANDS.items() if typed.split()[1] == name for one in cli_page.options(command)]
 
 
-@pytest.mark.parametrize("typed", COMMANDS)
+@for_each("typed", COMMANDS)
 def test_every_environment_variable_is_on_a_page(typed):
     named = {option.envvar for option in cli_page.options(COMMANDS[typed]) if option.envvar}
     assert [name for name in named if not any(name in text for text in WRITTEN)] == []

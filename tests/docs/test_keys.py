@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
+from for_each import for_each
 
 from wiretape.config import ConfigTable
 from wiretape.contract.contract_tables import ContractTable
@@ -48,7 +48,7 @@ FILES = {
 """Pages, and the files that they describe; test_snippets reads their examples."""
 
 
-@pytest.mark.parametrize("pages", FILES)
+@for_each("pages", FILES)
 def test_every_key_is_documented_on_its_page(pages):
     text = "\n".join((DOCS / page).read_text("utf-8") for page in pages.split())
     wanted = {key for type_ in FILES[pages] for key in keys_of(type_)}

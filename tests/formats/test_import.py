@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from invoke import invoke, succeed
 from wiretape_process import run_wiretape
 
@@ -130,7 +131,7 @@ def test_standard_input_is_imported(run):
     assert result.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
 
 
-@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
+@for_each("kind", FORMATS, ids=lambda kind: kind.name)
 def test_every_format_can_be_loaded(kind):
     assert find_format(kind.name) is kind
     assert not kind.reader().matches(b"")

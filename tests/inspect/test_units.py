@@ -1,4 +1,4 @@
-import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.labels import count_of, ending_label
@@ -8,7 +8,7 @@ from wiretape.units import format_duration, format_size, format_time
 TABLES = read_tables(__file__)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("nanoseconds", "words"),
     TABLES["durations"],
 )
@@ -16,7 +16,7 @@ def test_a_duration_is_formatted_in_a_suitable_unit(nanoseconds, words):
     assert format_duration(nanoseconds) == words
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("size", "words"),
     [*TABLES["sizes"], (5 * 10**9, "5.0 GB")],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from contract_findings import assert_examples_hold, find_codes
+from for_each import for_each
 from invoke import succeed
 from running import PATIENCE_S, Running
 
@@ -42,7 +43,7 @@ def test_every_example_does_what_it_says_in_pieces_of_any_size(name):
     assert_examples_hold(load_contract(name))
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@for_each("name", STREAMS)
 def test_a_stream_of_another_project_breaks_the_rules_that_it_breaks(name):
     stream = STREAMS[name]
     frames = "".join(body_of(stream["events"], has_event_lines=stream.get("has-event-lines", True))).encode()

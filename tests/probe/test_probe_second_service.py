@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import virtual_time
+from for_each import for_each
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from rule_mutations import MUTATIONS as DEFECTS
@@ -323,7 +324,7 @@ def defects(probe_second):
     return found
 
 
-@pytest.mark.parametrize("code", DEFECTS)
+@for_each("code", DEFECTS)
 def test_a_rule_that_the_second_service_breaks_is_found_and_nothing_else(code, defects):
     result = defects[code]
     assert code in {finding.code for finding in result.findings.values()}

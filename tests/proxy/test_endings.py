@@ -1,6 +1,5 @@
 """Classification of endings."""
 
-import pytest
 from for_each import for_each
 from tables import read_tables
 
@@ -21,8 +20,8 @@ def test_an_ending_is_classified(row):
         assert (detail == "") == (ending is Ending.COMPLETE)
 
 
-@pytest.mark.parametrize("error", TABLES["quoting"])
-@pytest.mark.parametrize("side", ErrorSide)
+@for_each("error", TABLES["quoting"])
+@for_each("side", ErrorSide)
 def test_a_detail_quotes_nothing_of_the_traffic(error, side):
     assert "sk-1" not in classify(Facts(error, side))[1]
 

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from click.testing import CliRunner
+from for_each import for_each
 from invoke import refusal, succeed
 from tables import read_tables
 from wire_bytes import CHUNKED, OK, STREAM, chunk
@@ -222,7 +223,7 @@ def test_the_help_and_the_page_agree_about_exit_statuses():
     assert text.startswith(" ".join(f"{status} {when}" for status, when in rows).replace("`", ""))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fail_on", "change", "status"),
     TABLES["exit-statuses"],
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from for_each import for_each
 from wiretape_process import run_wiretape
 
 from wiretape.checker import CATALOGUE
@@ -63,7 +64,7 @@ def longest(kind):
     return kind(**fields)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@for_each("kind", KINDS.values(), ids=KINDS)
 def test_no_message_of_the_recorder_is_too_long(kind):
     data = encode_message(longest(kind))
     assert len(data) <= MOST_BYTES

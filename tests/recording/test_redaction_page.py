@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 import pytest
+from for_each import for_each
 from invoke import invoke
 
 from wiretape.checker import Settings
@@ -479,7 +480,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return everything | {name.name: name.read_bytes() for name in (*folder.iterdir(), *temporary.iterdir())}
 
 
-@pytest.mark.parametrize("place", [*REMOVED, *WITH_OPTIONS])
+@for_each("place", [*REMOVED, *WITH_OPTIONS])
 def test_a_removed_secret_is_in_nothing_that_is_written(place: str, written: dict[str, bytes]) -> None:
     """Neither half of it is, and no text that percent-decodes to it."""
     keys = [key_of(place, number) for number in range(len(plants(place)))]

@@ -1,6 +1,7 @@
 """Remembered secrets are found wherever they are, however many there are."""
 
 import pytest
+from for_each import for_each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -54,7 +55,7 @@ def test_long_secrets_that_overlap_by_one_byte_or_all_but_one_are_found(few, mon
         assert remember(parts).find(b"<" + text + b">") == [(1, 1 + max(offset + LONGEST, offset + SHORTEST - 1))]
 
 
-@pytest.mark.parametrize("count", [1, 10, 60, 121])
+@for_each("count", [1, 10, 60, 121])
 def test_secrets_that_match_at_every_byte_take_few_steps(count: int) -> None:
     """Secrets of dashes contain each other."""
     lookups: list[bytes] = []

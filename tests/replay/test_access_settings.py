@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from service_contracts import SERVICE
 from tables import read_data, read_tables
 
@@ -78,7 +79,7 @@ def test_limits_are_those_of_the_contract(load):
     assert load("[counts]\nstream = false", ANY_STREAM).limits == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     TABLES["mistakes"],
 )
@@ -100,7 +101,7 @@ def test_the_file_in_the_documentation_is_valid(load):
         assert f"| `{scope}` | `{SERVICE.counts[name]}` |" in row
 
 
-@pytest.mark.parametrize("name", ["", "streams", "GET", "GET v1", "get /v1", "GET /v1?x=1", "GET /a b"])
+@for_each("name", ["", "streams", "GET", "GET v1", "get /v1", "GET /v1?x=1", "GET /a b"])
 def test_an_invalid_request_pattern_is_refused(name):
     with pytest.raises(ValueError, match="METHOD /path"):
         RequestPattern.of(name, SERVICE.operations)

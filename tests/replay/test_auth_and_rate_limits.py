@@ -2,6 +2,7 @@
 
 import orjson
 import pytest
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from service_contracts import SERVICE
@@ -51,7 +52,7 @@ def test_by_default_any_key_is_valid_but_one_is_required():
     assert [outcome(default.refusal(asked("anything"), 0)) for _ in range(1000)] == [None] * 1000
 
 
-@pytest.mark.parametrize("value", ["a", "Basic a", "Bearer", "Bearer ", "Token a"])
+@for_each("value", ["a", "Basic a", "Bearer", "Bearer ", "Token a"])
 def test_only_bearer_keys_count(value):
     request = asked(None, more=[("authorization", value)])
     assert outcome(guard(AccessPolicy()).refusal(request, 0)) == MISSING
@@ -175,7 +176,7 @@ def test_a_client_is_served_after_retry_after_and_not_a_second_earlier(requests,
     assert guarded.refusal(request, now + wait * SECOND) is None
 
 
-@pytest.mark.parametrize(("after_ns", "wait"), [(0, 60), (1, 60), (SECOND, 59), (60 * SECOND - 1, 1)])
+@for_each(("after_ns", "wait"), [(0, 60), (1, 60), (SECOND, 59), (60 * SECOND - 1, 1)])
 def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
     guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
     request = asked("a", *TARGETS["sessions"])

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from for_each import for_each
 from wire_bytes import durable_event
 
 from wiretape.checker import Checker, Settings
@@ -356,7 +357,7 @@ async def test_a_client_that_ignores_a_resync_and_leaves_at_once_is_inconclusive
     assert fails(checker.attribution, "inconclusive", checker.inconclusive)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("junit", "Invalid --report 'junit': expected FORMAT:FILE, for example junit:report.xml."),

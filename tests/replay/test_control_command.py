@@ -10,6 +10,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 from click.testing import CliRunner
+from for_each import for_each
 from hostile_server import BODY, HEAD, REDIRECT, HostileServer
 from wiretape_process import run_wiretape
 
@@ -200,7 +201,7 @@ def test_verbatim_mode_has_a_state_and_no_playhead(serve, recording):
     assert "There is no playhead" in refused(replay.url, "pause", "--token", replay.token)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     ["127.0.0.1:8090", "https://127.0.0.1:1", "http://", "http://x:y", "http://x/v1", "http://[::1", "nonsense\x1b"],
 )
@@ -216,7 +217,7 @@ def test_an_address_without_a_server_is_refused_in_one_sentence():
     assert f"Cannot reach the replay at 127.0.0.1:{port}: Connection refused." in message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("response", "problem"),
     [
         (b"SSH-2.0-OpenSSH\r\n", "The server at {} is not a wiretape replay."),
@@ -278,7 +279,7 @@ def test_recorded_text_cannot_control_the_terminal(serve, new_builder):
     assert "\\x1b[2J" in output
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "line"),
     [
         ("http://127.0.0.1:80", "wiretape control http://127.0.0.1:80 state --token t"),

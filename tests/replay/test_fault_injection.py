@@ -3,7 +3,7 @@
 from random import Random
 
 import orjson
-import pytest
+from for_each import for_each
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from service_contracts import SERVICE
@@ -207,7 +207,7 @@ def test_a_rewound_server_does_the_same_again():
     assert list(faults.counts.values()) == [2, 2], "the totals include what was applied before"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("expired", "cursor", "refused"),
     [((), "e1", True), ("e1", "e1", True), (("e2", "e3"), "e1", False), ((), None, False)],
 )

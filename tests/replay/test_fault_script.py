@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from for_each import for_each
 from service_contracts import SERVICE
 from tables import read_tables
 
@@ -85,7 +86,7 @@ message = "Come back later."
     )
 
 
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+@for_each("bad", BAD.values(), ids=BAD)
 def test_an_invalid_script_is_an_error_of_one_sentence(read, bad):
     with pytest.raises(InputError) as refused:
         read(bad["script"])

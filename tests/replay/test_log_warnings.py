@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+from for_each import for_each
 from service_contracts import SERVICE
 
 from wiretape.observations import BytesLost, Ending, Side
@@ -320,7 +321,7 @@ def test_a_session_whose_stream_was_only_refused_has_no_log(builder, build):
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ids", "cursor", "position"),
     [
         (["a", " b "], "b", 1),

@@ -1,6 +1,6 @@
 """Merging what several connections carried between two durable events; each letter is an event."""
 
-import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape_replay.channel.channel_log import EntryKind, LogEntry
@@ -29,7 +29,7 @@ def merge(*stretches):
     return b"".join(event.data for event in merge_stretches(stretches)).decode()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "other", "whole"),
     TABLES["overlaps"],
 )
@@ -37,7 +37,7 @@ def test_events_of_two_connections_that_overlap_are_taken_once(one, other, whole
     assert merge(stretch(*one), stretch(*other)) == whole
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("with_deltas", "without", "whole"),
     [
         (("AbCdE", 0, 9), ("A C E", 0, 9), "AbCdE"),
@@ -48,7 +48,7 @@ def test_events_of_two_connections_that_overlap_are_taken_once(one, other, whole
         (("AbC", 0, 3), ("  C E", 0, 9), "AbCE"),
     ],
 )
-@pytest.mark.parametrize("swapped", [False, True])
+@for_each("swapped", [False, True])
 def test_a_connection_without_deltas_adds_the_events_that_the_other_lacks(with_deltas, without, whole, swapped):
     both = [stretch(*with_deltas), stretch(*without, deltas=False)]
     assert merge(*reversed(both) if swapped else both) == whole

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from for_each import for_each
 
 from wiretape.observations import Ending
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry
@@ -86,7 +87,7 @@ def test_pausing_and_resuming_are_idempotent():
     assert playhead.due_ns() == 26 * MS
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("point", "position"),
     [
         (Breakpoint(type="tool.*"), 3),
@@ -101,7 +102,7 @@ def test_pausing_and_resuming_are_idempotent():
         (Breakpoint(sequence=2, keys={"tool_call": "t2"}), END),
     ],
 )
-@pytest.mark.parametrize("speed", [1, math.inf])
+@for_each("speed", [1, math.inf])
 def test_the_playhead_stops_before_an_entry_that_matches_a_breakpoint(speed, point, position):
     playhead = moving(speed)
     playhead.breakpoints = [point]
@@ -161,7 +162,7 @@ def test_a_moving_playhead_continues_after_a_seek():
     assert (playhead.position, playhead.log_time_ns(200 * MS), playhead.due_ns()) == (1, 10 * MS, 210 * MS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("position", "time_ms", "arrives", "log_time_ms"),
     [(1, 15, 1, 15), (1, 99, 1, 20), (-5, 99, 0, 10), (99, 99, END, 60)],
 )

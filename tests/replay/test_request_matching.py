@@ -1,6 +1,7 @@
 """Which recorded exchange responds to a request, and why none does."""
 
 import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.errors import InputError
@@ -46,7 +47,7 @@ class World:
         return method, target, body, headers
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("recorded", "asked", "same"),
     TABLES["targets"],
 )
@@ -69,7 +70,7 @@ IGNORED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "recorded", "asked", "same"), [*((None, *row) for row in BODIES), *IGNORED])
+@for_each(("path", "recorded", "asked", "same"), [*((None, *row) for row in BODIES), *IGNORED])
 def test_bodies_are_compared_as_json_or_bytes_without_ignored_paths(path, recorded, asked, same):
     options = {} if path is None else {"ignore_body": [path]}
     world = World(("POST", "/runs", recorded), ("POST", "/runs", b"else"), **options)
@@ -96,7 +97,7 @@ def request_of(row):
     return method, target, body, tuple(tuple(header.split(": ", 1)) for header in headers)
 
 
-@pytest.mark.parametrize("row", TABLES["sequences"].values(), ids=TABLES["sequences"])
+@for_each("row", TABLES["sequences"].values(), ids=TABLES["sequences"])
 def test_requests_are_matched_one_after_another(row):
     world = World(*map(request_of, row["recorded"]), **row.get("options", {}))
 
@@ -128,9 +129,7 @@ def test_a_reset_starts_again_from_the_first_response():
     assert [world.take(*A), world.take(*B)] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    "path", ["", "at", ".at", "$at", "$.", "$..", "$.a b", "$[", "$[a]", "$['a]", "$.[0]", "$...a", "$.a."]
-)
+@for_each("path", ["", "at", ".at", "$at", "$.", "$..", "$.a b", "$[", "$[a]", "$['a]", "$.[0]", "$...a", "$.a."])
 def test_an_invalid_json_path_is_refused_in_one_sentence(path):
     with pytest.raises(InputError, match=r"Invalid JSON path"):
         ReplayOptions(ignore_body=[path])
@@ -154,7 +153,7 @@ def test_a_miss_reports_that_all_responses_are_used_up():
     assert world.why_not(*B) == "The only recorded response is used up: GET /b was requested again."
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "nearest"),
     [
         (("GET", "/v1/s/1/runs?a=2"), "exchange 1, GET /v1/s/1/runs?a=1 (differs in query: a=2 instead of a=1)"),
@@ -221,7 +220,7 @@ def test_a_request_out_of_order_is_told_the_expected_one():
 RECORDED = b'{"n":1,"who":{"name":"a","key":"use ********************"},"list":[1,2],"odd key":null}'
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "said"),
     [
         (b'{"n":2}', '$.list: missing, $.n: 2 instead of 1, $["odd key"]: missing, …'),

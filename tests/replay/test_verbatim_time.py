@@ -4,6 +4,7 @@ import math
 import time
 
 import pytest
+from for_each import for_each
 
 from wiretape.errors import InputError
 from wiretape.observations import Ending, Side
@@ -71,12 +72,12 @@ def test_at_speed_max_nothing_is_delayed(builder, serve, call, ending):
     assert b"\r\n2\r\n" in caller.read().body
 
 
-@pytest.mark.parametrize(("speed", "number"), [("max", math.inf), ("1", 1), ("2.5", 2.5), (10, 10), ("1e3", 1000)])
+@for_each(("speed", "number"), [("max", math.inf), ("1", 1), ("2.5", 2.5), (10, 10), ("1e3", 1000)])
 def test_a_speed_is_a_number_or_max(speed, number):
     assert parse_speed(speed) == number
 
 
-@pytest.mark.parametrize("speed", ["0", "-1", "fast", "", "nan", "inf", "1x", 0, -2.0, math.nan])
+@for_each("speed", ["0", "-1", "fast", "", "nan", "inf", "1x", 0, -2.0, math.nan])
 def test_an_invalid_speed_is_refused(speed):
     with pytest.raises(InputError, match="expected max or a number greater than 0"):
         parse_speed(speed)

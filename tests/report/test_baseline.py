@@ -5,6 +5,7 @@ import os
 import tomllib
 
 import pytest
+from for_each import for_each
 from invoke import succeed
 from tables import read_tables
 from vector_text import vector_text
@@ -216,7 +217,7 @@ def test_a_message_is_split_into_expected_and_actual(message, parts):
     assert split_message(message) == parts
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("message", "kind"),
     TABLES["kinds"],
 )
@@ -224,7 +225,7 @@ def test_a_defect_kind_excludes_recorded_values(message, kind):
     assert expected_pattern(message, names_of(detected_contracts())) == kind
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "path"),
     TABLES["templates"],
 )

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.recording import open_recording
@@ -119,7 +120,7 @@ def test_findings_of_interleaved_streams_are_located_with_few_streams_open(recor
         assert (one.before and one.before.number) == (event - 1 or None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "value", "shown", "underline"),
     [
         ('data: {"id":"x"}', "x", 'data: {"id":"x"}', "             ^"),
@@ -137,7 +138,7 @@ def test_what_a_finding_is_about_is_underlined_and_visible(line, value, shown, u
     assert [text[len(_margin("")) :] for text in lines] == ["event: x", shown, underline]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("message", "line", "found"),
     [
         *TABLES["actual"],

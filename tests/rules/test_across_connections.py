@@ -6,6 +6,7 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.checker import Checker, Settings
@@ -140,7 +141,7 @@ def test_after_a_reconnect_only_deltas_of_a_run_that_began_afterwards_cannot_be_
     assert Played(first, again).codes == codes
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("end", "kind", "codes"),
     [
         ("run.cancelled", "tool.failed", []),
@@ -150,7 +151,7 @@ def test_after_a_reconnect_only_deltas_of_a_run_that_began_afterwards_cannot_be_
         ("run.failed", "sandbox.recreated", []),
     ],
 )
-@pytest.mark.parametrize("stored", [True, False])
+@for_each("stored", [True, False])
 def test_tool_calls_of_a_cancelled_run_may_end_after_it(event, end, kind, codes, stored):
     calls = event(2, "agent.custom_tool_use", content={"tool_call_id": "call_1"})
     late = event(4, kind, content={"tool_call_id": "call_1"})
@@ -197,7 +198,7 @@ def test_a_client_that_left_may_not_have_read_the_last_events(three, after, code
 BROKEN = ["service-closed", "service-reset", "service-invalid", "timed-out", "proxy-stopped"]
 
 
-@pytest.mark.parametrize("ending", BROKEN)
+@for_each("ending", BROKEN)
 def test_a_client_may_resume_after_any_event_of_the_second_before_its_connection_broke(three, ending):
     def resumed(after, cursor):
         late = [{"text": three[1], "after": 5}, {"text": three[2], "after": 0.1}]
@@ -242,7 +243,7 @@ def test_a_client_is_not_blamed_if_more_ids_are_possible_than_are_kept(event, mo
     assert Played(first, read(event(1))).verdict("CLI002") is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.parametrize(("cursor", "codes"), [("evt_1", []), ("evt_2", []), ("evt_3", []), (None, ["CLI005"])])
+@for_each(("cursor", "codes"), [("evt_1", []), ("evt_2", []), ("evt_3", []), (None, ["CLI005"])])
 def test_a_client_whose_connection_broke_may_not_have_read_a_resync(three, cursor, codes):
     late = [{"text": three[1], "after": 5}, RESYNC, three[2]]
     first = read(three[0], *late, ending="service-closed", ends_after=0.1)
@@ -320,9 +321,9 @@ def test_an_error_that_is_not_about_the_cursor_decides_nothing(three):
 CUT = "event: sandbox.recreated\nid: evt_2\n"
 
 
-@pytest.mark.parametrize("ending", ["client-closed", "service-reset", "complete", "timed-out"])
-@pytest.mark.parametrize("cut", [CUT, CUT[:-1], CUT + "data: {", CUT + "data: {}\n"])
-@pytest.mark.parametrize("refused", [False, True])
+@for_each("ending", ["client-closed", "service-reset", "complete", "timed-out"])
+@for_each("cut", [CUT, CUT[:-1], CUT + "data: {", CUT + "data: {}\n"])
+@for_each("refused", [False, True])
 def test_the_id_of_an_incomplete_event_is_a_wrong_cursor(three, ending, cut, refused):
     """Once, also if the service does not know the event and refuses the cursor."""
     again = read(three[2], cursor="evt_2")
@@ -482,8 +483,8 @@ def custom(event, sequence, call):
     return event(sequence, "agent.custom_tool_use", content={"tool_call_id": call})
 
 
-@pytest.mark.parametrize(("calls", "again", "codes"), [(1, "b", ["CLI007"]), (2, "b", []), (2, "a", ["CLI007"])])
-@pytest.mark.parametrize("ended_at", [0.5, 2.5, 9])
+@for_each(("calls", "again", "codes"), [(1, "b", ["CLI007"]), (2, "b", []), (2, "a", ["CLI007"])])
+@for_each("ended_at", [0.5, 2.5, 9])
 def test_another_resume_may_be_about_another_open_call(event, calls, again, codes, ended_at):
     """Whether the first call, which was resolved, has ended before or between the requests, or has not."""
     waiting = [custom(event, 2 + number, f"call_{number}") for number in range(calls)]
@@ -507,8 +508,8 @@ def test_a_resume_after_another_call_is_not_a_retry(event, calls, verdict):
     assert played.verdict("CLI006") is verdict
 
 
-@pytest.mark.parametrize("seen", ["nothing", "the call", "a broken event"])
-@pytest.mark.parametrize(("again", "codes"), [("b", []), ("a", ["CLI007"])])
+@for_each("seen", ["nothing", "the call", "a broken event"])
+@for_each(("again", "codes"), [("b", []), ("a", ["CLI007"])])
 def test_another_resume_may_be_about_a_call_that_was_not_recorded(event, seen, again, codes):
     """The recording does not show the run, or not all of it."""
     events = {
@@ -558,7 +559,7 @@ def test_an_unknown_cursor_makes_the_replay_inconclusive(three):
     assert {played.verdict(code) for code in ("RES001", "RES002")} == {Verdict.INCONCLUSIVE}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("then", "now", "same"),
     [*TABLES["json-values"], ("9" * 4400, "9" * 4401, True)],
 )
@@ -756,7 +757,7 @@ def test_a_tool_call_whose_start_was_dropped_is_not_one_without_a_start(event, m
     assert "TOOL002" not in Played(read(event(1, "run.started"), *calls, *ends)).codes
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "data", "codes"),
     [
         ({"name": "search"}, {}, []),

@@ -2,8 +2,11 @@
 
 import gzip
 import json
+from functools import partial
 
 import pytest
+from for_each import for_each
+from wire import Wire, rows_of
 
 from wiretape.checker import CATALOGUE
 from wiretape.observations import Ending
@@ -11,6 +14,7 @@ from wiretape.rules import Severity, Verdict
 from wiretape_contracts.agent_sessions import ERROR_CODES, LIMITS
 
 FAMILIES = {"ERR", "BUSY", "RATE", "AUTH"}
+WIRE = partial(Wire, families=FAMILIES)
 RUNS = "POST /v1/sessions/ses_1/runs"
 RETRY = {"Retry-After": "7"}
 ANSWERED = [code for code in CATALOGUE if code[:-3] in FAMILIES and code not in {"AUTH001", "ERR010"}]
@@ -20,6 +24,7 @@ def ask(wire, error="invalid_request {}", status=400, request=RUNS, **more):
     return wire.answer(error, status, request, **more)
 
 
+@for_each("case", rows_of(__file__), lambda case: case[1]["of"], wire=WIRE)
 def test_an_answer_is_judged_as_its_row_says(wire, case):
     wire.hold(*case)
 
@@ -28,7 +33,7 @@ def test_only_some_of_very_many_invalid_values_are_listed(wire):
     assert ask(wire, f'invalid_request {{"details": {[1] * 10_000}}}') == ["ERR005"] * 21
 
 
-@pytest.mark.parametrize(("code", "status"), ERROR_CODES.items())
+@for_each(("code", "status"), ERROR_CODES.items(), wire=WIRE)
 def test_an_undefined_field_is_a_note_unless_other_fields_are_excluded(wire, code, status):
     headers = RETRY if code == "RATE_LIMITED" else {}
     assert ask(wire, f'{code} {{"hint": null}}', status, headers=headers) == ["ERR007"]
@@ -66,7 +71,7 @@ def test_a_success_body_is_kept_only_as_long_as_needed(wire):
     assert wire.verdict("ERR010") is Verdict.PASS
 
 
-@pytest.mark.parametrize("value", [None, "", "soon", "7.0", "-7", "+7", "7 s", "\u0667", "Wed, 01 Jan 2025"])
+@for_each("value", [None, "", "soon", "7.0", "-7", "+7", "7 s", "\u0667", "Wed, 01 Jan 2025"], wire=WIRE)
 def test_a_wait_that_is_not_whole_seconds_is_reported(wire, value):
     assert ask(wire, "RATE_LIMITED {}", 429, headers={} if value is None else {"retry-after": value}) == ["RATE001"]
 
@@ -96,8 +101,8 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "has_key"), KEYS)
-@pytest.mark.parametrize(("status", "code"), [(200, "AUTH001"), (302, "AUTH001"), (404, "AUTH002")])
+@for_each(("asked", "has_key"), KEYS)
+@for_each(("status", "code"), [(200, "AUTH001"), (302, "AUTH001"), (404, "AUTH002")], wire=WIRE)
 def test_a_request_without_a_key_is_refused(wire, asked, has_key, status, code):
     body = "resource_not_found {}" if status >= 400 else "{}"
     assert ask(wire, body, status, "GET /v1/sessions", asked=asked) == ([] if has_key else [code])
@@ -111,7 +116,7 @@ def test_a_request_without_a_response_exercises_no_rule(wire):
     assert {wire.verdict(code) for code in ("AUTH001", "AUTH002")} == {Verdict.NOT_EXERCISED}
 
 
-@pytest.mark.parametrize("code", ANSWERED)
+@for_each("code", ANSWERED, wire=WIRE)
 def test_a_response_that_is_cut_off_is_inconclusive(wire, code):
     """But for the status and the headers, which are there."""
     asked = () if code == "AUTH002" else (("authorization", "Bearer key_1"),)

@@ -1,12 +1,16 @@
 """What the recording does not show, or what was not checked."""
 
 import gzip
+from functools import partial
 
 import pytest
+from for_each import for_each
+from wire import Wire
 
 from wiretape.rules import Verdict
 
 FAMILIES = {"REC"}
+WIRE = partial(Wire, families=FAMILIES)
 OTHER = "GET /feed"
 
 
@@ -24,8 +28,8 @@ def test_an_oversized_event_is_counted_and_reported(wire, event, request_):
     assert wire.checker.events == 4
 
 
-@pytest.mark.parametrize("request_", ["GET /v1/sessions/ses_1/events/stream", OTHER])
-@pytest.mark.parametrize(
+@for_each("request_", ["GET /v1/sessions/ses_1/events/stream", OTHER])
+@for_each(
     ("coding", "data", "reason"),
     [
         ("gzip", b"not gzip at all", "incorrect header check."),
@@ -33,6 +37,7 @@ def test_an_oversized_event_is_counted_and_reported(wire, event, request_):
         ("gzip", gzip.compress(b"\n" * 10_000_000), "it decodes to more than 8 MiB and 32 times its size."),
     ],
     ids=["invalid", "unknown", "bomb"],
+    wire=WIRE,
 )
 def test_a_stream_that_cannot_be_decoded_is_reported(wire, request_, coding, data, reason):
     assert wire.stream(data, data, headers=encoded(coding), request=request_) == ["REC003"]

@@ -35,7 +35,7 @@ def test_every_rule_names_a_clause():
 SEQUENCE = frozenset(code for code in CATALOGUE if code.startswith("SEQ"))
 
 
-@pytest.mark.parametrize("prefix", ["SEQ", "seq", " SEQ ", "SE"])
+@for_each("prefix", ["SEQ", "seq", " SEQ ", "SE"])
 def test_a_prefix_selects_the_codes_that_begin_with_it(prefix):
     assert codes_of(prefix) >= SEQUENCE
     assert all(code.startswith(prefix.strip().upper()) for code in codes_of(prefix))
@@ -45,7 +45,7 @@ def test_all_selects_every_rule():
     assert codes_of("ALL") == codes_of("all") == CATALOGUE.keys()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("prefix", "hint"),
     TABLES["unknown-prefixes"],
 )
@@ -55,7 +55,7 @@ def test_an_unknown_prefix_is_reported_with_the_closest_code(prefix, hint):
     assert hint in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("select", "ignore", "expected"),
     [
         ((), (), frozenset(CATALOGUE)),

@@ -1,29 +1,33 @@
 """The rules of error answers where their edges are."""
 
 import gzip
+from functools import partial
 
-import pytest
+from for_each import for_each
+from wire import Wire, rows_of
 
 from wiretape.observations import Ending
 from wiretape.rules import Verdict
 from wiretape_contracts.agent_sessions import ERROR_CODES
 
 FAMILIES = {"ERR"}
+WIRE = partial(Wire, families=FAMILIES)
 CODES = ("ERR001", "ERR002", "ERR003", "ERR004")
 
 
+@for_each("case", rows_of(__file__), lambda case: case[1]["of"], wire=WIRE)
 def test_an_answer_is_judged_as_its_row_says(wire, case):
     wire.hold(*case)
 
 
-@pytest.mark.parametrize(("code", "status"), ERROR_CODES.items())
+@for_each(("code", "status"), ERROR_CODES.items(), wire=WIRE)
 def test_every_code_holds_with_its_status_alone(wire, code, status):
     assert wire.answer(f"{code} {{}}", status) == []
     assert {wire.verdict(each) for each in CODES} == {Verdict.PASS}
     assert wire.answer(f'{code} {{"request_id": "req_2"}}', 418, exchange=2) == ["ERR004"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"",
@@ -41,15 +45,13 @@ def test_every_code_holds_with_its_status_alone(wire, code, status):
         '{"error":{}}'.encode("utf-16"),
         b"<html>",
     ],
+    wire=WIRE,
 )
 def test_a_body_that_is_not_an_envelope_is_one_finding(wire, body):
     assert wire.answer(body) == ["ERR001"]
 
 
-@pytest.mark.parametrize(
-    "ending",
-    [ending for ending in Ending if ending is not Ending.COMPLETE],
-)
+@for_each("ending", [ending for ending in Ending if ending is not Ending.COMPLETE], wire=WIRE)
 def test_a_body_that_is_cut_off_is_inconclusive(wire, ending):
     assert wire.answer(b'{"err', ending=ending) == []
     assert {wire.verdict(code) for code in CODES} == {Verdict.INCONCLUSIVE}
@@ -73,7 +75,7 @@ def test_a_compressed_body_is_read(wire):
     assert wire.answer(body, headers={"Content-Encoding": "GZIP"}) == ["ERR003"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("coding", "body"),
     [
         ("gzip", b"not gzip"),
@@ -82,6 +84,7 @@ def test_a_compressed_body_is_read(wire):
         ("identity", '{"error":' + "[" * 100_000 + "]" * 100_000 + "}"),
     ],
     ids=["invalid", "unknown", "bomb", "deep"],
+    wire=WIRE,
 )
 def test_a_body_that_cannot_be_decoded_or_read_is_inconclusive(wire, coding, body):
     assert wire.answer(body, headers={"content-encoding": coding}) == []

@@ -1,9 +1,12 @@
 """The rules of what events hold, where their edges are."""
 
 import json
+from functools import partial
 
 import pytest
+from for_each import for_each
 from tables import read_tables
+from wire import Wire, rows_of
 
 from wiretape.contract.event_primitives import is_utc_time
 from wiretape.rules import Verdict
@@ -13,6 +16,7 @@ from wiretape.rules.finding import format_number, quote, quote_bytes
 TABLES = read_tables(__file__)
 
 FAMILIES = {"SSE", "DUR", "EVT", "KAL"}
+WIRE = partial(Wire, families=FAMILIES)
 
 
 def message(document, event="session.error", sse_id=None):
@@ -29,6 +33,7 @@ def delta(**changes):
 BEYOND = [f"{'[' * 1024}{']' * 1024}", "1" * 4301]
 
 
+@for_each("case", rows_of(__file__), lambda case: case[1]["of"], wire=WIRE)
 def test_events_are_judged_as_their_row_says(wire, case):
     wire.hold(*case)
 
@@ -59,7 +64,7 @@ def test_an_inconclusive_reason_is_counted_even_if_the_rule_is_broken(wire):
     assert counts == (2, 1, 2, {COMPLEX_JSON.reason: 2})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "raw",
     [
         b'event: run.started\ndata: {"type":"run.started\xff"}\n\n',
@@ -67,23 +72,25 @@ def test_an_inconclusive_reason_is_counted_even_if_the_rule_is_broken(wire):
         b"event: run.started\ndata: \xff\n\n",
         b'event: session.error\ndata: {"type":"session.error","x":"\xff"}\n\n',
     ],
+    wire=WIRE,
 )
 def test_invalid_utf8_is_one_finding(wire, raw):
     assert wire.stream(raw) == ["SSE001"]
 
 
-@pytest.mark.parametrize("name", ["workspace_id", "session_id", "run_id", "created_at", "data"])
-@pytest.mark.parametrize("value", [None, 5, [], True])
+@for_each("name", ["workspace_id", "session_id", "run_id", "created_at", "data"])
+@for_each("value", [None, 5, [], True], wire=WIRE)
 def test_a_field_of_a_wrong_type_is_found(wire, event, name, value):
     assert wire.stream(event(1, **{name: value})) == ["EVT004"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "answer"),
     [
         *((text, True) for text in TABLES["times"]["utc"]),
         *((text, False) for text in [*TABLES["times"]["other"], "0" * 100_000]),
     ],
+    wire=WIRE,
 )
 def test_a_timestamp_in_utc_is_recognized(wire, event, text, answer):
     assert is_utc_time(text) is answer
@@ -101,8 +108,8 @@ def test_only_some_of_very_many_repeated_keys_are_listed(wire):
     assert wire.stream(message(f'{{"type":"session.error",{pairs},{pairs}}}')) == ["EVT012"] * 21
 
 
-@pytest.mark.parametrize("name", ["ping", "PING", "keepalive", "keep-alive", "keep_alive", "heartbeat", "heart-beat"])
-@pytest.mark.parametrize("data", ["", "{}", "pong", '{"type":"ping"}', '{"type":"x"}', "[]"])
+@for_each("name", ["ping", "PING", "keepalive", "keep-alive", "keep_alive", "heartbeat", "heart-beat"])
+@for_each("data", ["", "{}", "pong", '{"type":"ping"}', '{"type":"x"}', "[]"], wire=WIRE)
 def test_a_keep_alive_as_an_event_is_one_note(wire, name, data):
     assert wire.stream(message(data, name)) == ["KAL002"]
 
@@ -122,8 +129,8 @@ def test_the_location_of_a_blank_line_is_its_comment(wire):
     assert (finding.event, finding.byte_offset) == (None, len(delta()))
 
 
-@pytest.mark.parametrize("character", ["a", "é", "€", "😀"])
-@pytest.mark.parametrize("count", [59, 60, 61, 200])
+@for_each("character", ["a", "é", "€", "😀"])
+@for_each("count", [59, 60, 61, 200])
 def test_bytes_are_quoted_like_their_text(character, count):
     """A character is up to four bytes."""
     text = character * count

@@ -217,7 +217,7 @@ def test_a_vector_has_the_same_findings_without_the_fast_path(vector):
     assert judge()[0] or not vector.breaks
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         '{"type":"message.delta","run_id":"r","delta":{"text":"' + "x" * 10_000_000 + '"}}',

@@ -5,8 +5,10 @@ import random
 from collections import Counter
 
 import pytest
+from for_each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wire import Wire
 
 from wiretape.checker import Checker
 from wiretape.observations import Ending
@@ -445,8 +447,8 @@ def test_an_event_with_a_reused_id_may_get_another_one_in_a_replay(log):
 ENVELOPE = '{"error": {"code": "invalid_cursor", "message": "No.", "request_id": "req_1"}}'
 
 
-@pytest.mark.parametrize("ending", Ending)
-@pytest.mark.parametrize(("body", "codes"), [(ENVELOPE, ["ERR010"]), ("<html>", ["SSE007"]), ("", ["SSE007"])])
+@for_each("ending", Ending)
+@for_each(("body", "codes"), [(ENVELOPE, ["ERR010"]), ("<html>", ["SSE007"]), ("", ["SSE007"])], wire=Wire)
 def test_an_envelope_instead_of_a_stream_is_one_finding_however_it_ends(wire, body, codes, ending):
     request = "GET /v1/sessions/ses_1/events/stream"
     assert wire.answer(body, 200, request, ending=ending) == codes
@@ -488,8 +490,8 @@ def created(request, status=201, json=None, location=None, target="/v1/sessions/
     return judge(traffic.observations())[1]["RUN005"]
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize(
+@for_each("late", [False, True])
+@for_each(
     "response",
     [
         {"json": {"id": "ses_1"}},
@@ -512,7 +514,7 @@ def test_a_put_with_status_201_creates_the_session_of_its_path():
     assert created("PUT /v1/sessions/ses_1/tags/a") is Verdict.NOT_EXERCISED
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "response"),
     [
         ("POST /v1/sessions", {"json": {"id": "ses_2"}}),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import read_tables
@@ -47,7 +48,7 @@ def is_judged(target, upstream, base):
     return bool(found)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "bases"),
     [
         *TABLES["base-paths"],
@@ -61,7 +62,7 @@ def test_a_base_path_precedes_the_interface_version(target, bases):
     assert list(bases_of(target, INTERFACE)) == bases
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "below_sessions", "below_session"),
     TABLES["below-sessions"],
 )
@@ -73,7 +74,7 @@ def test_what_is_below_sessions_is_decided_by_whole_segments(target, below_sessi
 TARGETS = ["/v1/sessions", "/v1/sessions/s", "/v1/sessions/s/runs", "/v1/sessions/s/events/stream", "/v1/x", "/health"]
 
 
-@pytest.mark.parametrize("row", TABLES["judged"].values(), ids=TABLES["judged"])
+@for_each("row", TABLES["judged"].values(), ids=TABLES["judged"])
 def test_the_path_alone_decides_what_is_the_services(row):
     targets = [row.get("prefix", "") + target for target in TARGETS]
     judged = ["x" if is_judged(target, row.get("upstream"), row.get("base")) else "." for target in targets]
@@ -99,8 +100,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("code", BROKEN)
-@pytest.mark.parametrize("request_line", ["POST /v1/sessions", "POST /v1/sessions/ses_1/runs"])
+@for_each("code", BROKEN)
+@for_each("request_line", ["POST /v1/sessions", "POST /v1/sessions/ses_1/runs"])
 def test_a_recording_of_one_creation_is_judged(code, request_line):
     exchange = BROKEN[code] | {"request": BROKEN[code]["request"].replace("POST /v1/sessions", request_line)}
     found, checker = check(exchange)
@@ -148,9 +149,7 @@ def test_upstreams_are_joined_once_each():
     assert join_upstreams([""]) == ""
 
 
-@pytest.mark.parametrize(
-    "text", ["", "api", "/a?b", "/a#b", "ftp://a/b", "http://", "http://a:b/", "http://u@a/", "/a b"]
-)
+@for_each("text", ["", "api", "/a?b", "/a#b", "ftp://a/b", "http://", "http://a:b/", "http://u@a/", "/a b"])
 def test_an_invalid_base_is_refused(text):
     with pytest.raises(ValueError, match="invalid base"):
         parse_service_base(text)

@@ -2,14 +2,18 @@
 
 import gzip
 import zlib
+from functools import partial
 
 import pytest
+from for_each import for_each
+from wire import Wire
 
 from wiretape.checker import Checker, Settings
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Side
 from wiretape.rules import Verdict
 
 FAMILIES = {"KAL"}
+WIRE = partial(Wire, families=FAMILIES)
 
 
 ALIVE = ": keep-alive\n"
@@ -43,7 +47,7 @@ def test_a_silence_is_reported_when_it_ends(wire):
     assert wire.codes == ["KAL001"]
 
 
-@pytest.mark.parametrize("ending", list(Ending))
+@for_each("ending", list(Ending), wire=WIRE)
 def test_a_silence_ends_with_the_stream_whoever_ends_it(wire, ending):
     assert wire.stream(ALIVE, 30.0, ending=ending) == ["KAL001"]
 
@@ -57,7 +61,7 @@ def test_a_silence_ends_with_the_recording(wire):
     assert "20.0 s" in finding.message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parts", "verdict"),
     [
         (3 * [15.0, ALIVE], Verdict.PASS),
@@ -67,6 +71,7 @@ def test_a_silence_ends_with_the_recording(wire):
         ([5, ALIVE, 20.0, ALIVE], Verdict.FAIL),
     ],
     ids=["within the tolerance", "nearly too long", "a short stream", "lost bytes in between", "lost bytes before"],
+    wire=WIRE,
 )
 def test_a_stream_is_silent_only_if_it_certainly_is(wire, parts, verdict):
     assert wire.stream(*parts) == (["KAL001"] if verdict is Verdict.FAIL else [])
@@ -106,7 +111,7 @@ PIECES = [
 ]
 
 
-@pytest.mark.parametrize("grouping", [[7], [1, 6], [3, 4], [2, 2, 3], [1] * 7])
+@for_each("grouping", [[7], [1, 6], [3, 4], [2, 2, 3], [1] * 7], wire=WIRE)
 def test_how_chunks_are_grouped_makes_no_difference(wire, grouping):
     wire.begin()
     whole = span(PIECES, 10)

@@ -2,18 +2,23 @@
 
 import gzip
 import json
+from functools import partial
 
 import pytest
+from for_each import for_each
+from wire import Wire, rows_of
 
 from wiretape.checker import Checker, Settings
 from wiretape.observations import Ending
 from wiretape.rules import Verdict
 
 FAMILIES = {"SSE", "DUR", "SEQ"}
+WIRE = partial(Wire, families=FAMILIES)
 PLAIN = "GET /v1/sessions/ses_1/events/stream"
 DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"Hi"}}\n\n'
 
 
+@for_each("case", rows_of(__file__), lambda case: case[1]["of"], wire=WIRE)
 def test_a_stream_is_judged_as_its_row_says(wire, case):
     wire.hold(*case)
 
@@ -90,7 +95,7 @@ def test_many_unknown_fields_are_few_findings(wire):
     assert wire.findings[-1].message == "Expected no more problems, got 49980 more fields like these."
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "usable"),
     [
         ("1", True),
@@ -108,12 +113,13 @@ def test_many_unknown_fields_are_few_findings(wire):
         ("\uff11", False),  # a digit, but a wide one
         ("9" * 5000, False),
     ],
+    wire=WIRE,
 )
 def test_retry_is_usable_or_not(wire, value, usable):
     assert wire.stream(f"retry: {value}\n{DELTA}") == ([] if usable else ["SSE010"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("identity", "fit"),
     [
         ("a", True),
@@ -128,6 +134,7 @@ def test_retry_is_usable_or_not(wire, value, usable):
         ("\x1b[31m", False),
         ("ä", False),
     ],
+    wire=WIRE,
 )
 def test_an_id_fits_a_header_or_not(wire, event, identity, fit):
     assert wire.stream(event(1, id=identity)) == ([] if fit else ["SSE011"])
@@ -184,7 +191,7 @@ def test_interleaved_connections_keep_their_own_order(wire, event):
     assert [(f.code, f.exchange, f.event) for f in wire.findings] == [("SEQ001", 1, 4), ("SEQ003", 1, 4)]
 
 
-@pytest.mark.parametrize("status", [201, 204, 206, 301, 404])
+@for_each("status", [201, 204, 206, 301, 404], wire=WIRE)
 def test_only_responses_with_200_are_streams(wire, status):
     assert wire.stream("data: not an event\n\n", status=status, headers={"Content-Type": "text/event-stream"}) == []
     assert wire.verdict("EVT001") is Verdict.NOT_EXERCISED
@@ -216,7 +223,7 @@ SEEN_BY_EVERY_MESSAGE = {"SSE001", "SSE003", "SSE005", "SSE008"}
 SEEN_BY_EVERY_STREAM = SEEN_BY_EVERY_MESSAGE | {"SSE002", "SSE007", "SSE009"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "exercised"),
     [
         ("", {"SSE002", "SSE007", "SSE009"}),
@@ -242,6 +249,7 @@ SEEN_BY_EVERY_STREAM = SEEN_BY_EVERY_MESSAGE | {"SSE002", "SSE007", "SSE009"}
         ),
         ('event: x\ndata: {"type":"tool.started"}\n\n', SEEN_BY_EVERY_STREAM | {"SSE006", "DUR006"}),
     ],
+    wire=WIRE,
 )
 def test_only_events_to_which_a_rule_applies_exercise_it(wire, body, exercised):
     wire.stream(body)
@@ -249,7 +257,7 @@ def test_only_events_to_which_a_rule_applies_exercise_it(wire, body, exercised):
     assert {code for code, verdict in verdicts.items() if verdict is not Verdict.NOT_EXERCISED} == exercised
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("second", "exercised"),
     [
         ('event: x\nid: b\ndata: {"sequence":2,"id":"b"}\n\n', {"SEQ001", "SEQ002", "SEQ003", "SEQ004"}),
@@ -260,6 +268,7 @@ def test_only_events_to_which_a_rule_applies_exercise_it(wire, body, exercised):
         ),
         (DELTA, {"SEQ002"}),
     ],
+    wire=WIRE,
 )
 def test_the_second_event_exercises_the_order_rules(wire, second, exercised):
     first = 'event: x\nid: a\ndata: {"sequence":1,"id":"a","created_at":"2025-01-01T00:00:00Z"}\n\n'
@@ -269,7 +278,7 @@ def test_the_second_event_exercises_the_order_rules(wire, second, exercised):
     assert {code for code in found if code.startswith("SEQ")} == exercised
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "message"),
     [
         ("id: a\0\n\n", "Expected an id without U+0000, got `a\\x00`."),
@@ -289,6 +298,7 @@ def test_the_second_event_exercises_the_order_rules(wire, second, exercised):
         ('data: {"type":"x"}\n\n', "Expected the line `event: x`, got none."),
         ("data: {}\n\n", "Expected an `event` line, got none."),
     ],
+    wire=WIRE,
 )
 def test_a_finding_names_the_expected_and_the_actual_value(wire, body, message):
     wire.stream(body)

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 
 import pytest
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from wire import Wire
@@ -199,8 +200,8 @@ START, SECOND, END = ev(1, "run.started"), ev(5, "run.started", "run_2"), ev(9, 
 IDLE, MESSAGE = ev(5, "session.status_idle"), ev(7, "message.completed")
 
 
-@pytest.mark.parametrize(("claim", "code"), [(SECOND, "RUN001"), (IDLE, "RUN004")])
-@pytest.mark.parametrize("proof", [MESSAGE, END])
+@for_each(("claim", "code"), [(SECOND, "RUN001"), (IDLE, "RUN004")])
+@for_each("proof", [MESSAGE, END])
 def test_a_later_event_of_a_run_proves_that_it_was_active(claim, code, proof):
     """Whether it arrives on the same connection or on the next one; the finding is at the claim."""
     assert found((None, [START]), ("evt_1", [claim, proof])) == [(code, 2, 1)]
@@ -283,7 +284,7 @@ def test_a_run_proves_a_claim_with_an_ordinary_event():
     assert order_codes((None, before + after), ("evt_2", [idle])) == ["RUN004"]
 
 
-@pytest.mark.parametrize("lead", range(6))
+@for_each("lead", range(6))
 def test_one_idle_session_is_one_finding_per_run(lead):
     """Whichever stream carries the events first."""
     events = [
@@ -297,7 +298,7 @@ def test_one_idle_session_is_one_finding_per_run(lead):
     assert play({1: (None, events), 2: (None, events)}, order)["RUN004"] == 2
 
 
-@pytest.mark.parametrize("lead", range(6))
+@for_each("lead", range(6))
 def test_one_start_is_one_finding(lead):
     """Whichever stream carries the events first, and however many runs are active."""
     events = [

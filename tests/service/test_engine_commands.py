@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from service_contracts import SERVICE
 from stages import document_of
 
@@ -305,7 +306,7 @@ INVALID_RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "where", "code"), INVALID_RUNS)
+@for_each(("body", "where", "code"), INVALID_RUNS)
 def test_an_invalid_body_of_a_run_is_refused(engine, body, where, code):
     played = engine(ASKS)
     refusal = refused(played.create_run, body, 0)

@@ -1,6 +1,6 @@
 """The events of each step of a scenario, and their times."""
 
-import pytest
+from for_each import for_each
 from stages import document_of
 from tables import read_tables
 
@@ -37,7 +37,7 @@ def run_of(steps):
     return f"pace = 0.1\n[[run]]\nsteps = [{steps}]"
 
 
-@pytest.mark.parametrize(("steps", "expected", "end"), STEPS.values(), ids=STEPS)
+@for_each(("steps", "expected", "end"), STEPS.values(), ids=STEPS)
 def test_a_step_emits_its_events_on_time(engine, steps, expected, end):
     played = engine(run_of(steps))
     played.create_run({}, 0)
@@ -60,7 +60,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("steps", "expected"), ENDS.values(), ids=ENDS)
+@for_each(("steps", "expected"), ENDS.values(), ids=ENDS)
 def test_a_failing_step_ends_the_run(engine, steps, expected):
     played = engine(run_of(steps))
     run = played.create_run({}, 0)

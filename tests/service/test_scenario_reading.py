@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from for_each import for_each
 from tables import read_tables
 
 from wiretape.errors import InputError
@@ -43,7 +44,7 @@ TIMES = [
 """Runs, and the seconds of their events."""
 
 
-@pytest.mark.parametrize(("text", "expected"), TIMES)
+@for_each(("text", "expected"), TIMES)
 def test_times_are_taken_from_the_step_the_run_or_the_file(engine, text, expected):
     played = engine(f"pace = 1\ndeadline = 9\n[[run]]\n{text}")
     played.create_run({}, 0)
@@ -60,7 +61,7 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize(("cut", "pieces"), CUTS.items())
+@for_each(("cut", "pieces"), CUTS.items())
 def test_a_text_is_cut_into_pieces(scenario, cut, pieces):
     (step,) = scenario(steps(f'{{ say = "a  b\\nc"{cut} }}')).runs[0].steps
     assert step.pieces == pieces
@@ -69,7 +70,7 @@ def test_a_text_is_cut_into_pieces(scenario, cut, pieces):
 BAD = read_tables(__file__)
 
 
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+@for_each("bad", BAD.values(), ids=BAD)
 def test_an_invalid_scenario_is_an_error_of_one_sentence(scenario, bad):
     with pytest.raises(InputError) as caught:
         scenario(bad["scenario"])
@@ -104,7 +105,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize(("step", "key"), BOUNDS)
+@for_each(("step", "key"), BOUNDS)
 def test_the_error_of_an_invalid_value_names_its_key(scenario, step, key):
     with pytest.raises(InputError, match=rf": run\[0\]\.steps\[0\]\.{key}: expected "):
         scenario(steps(step))

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 
 from wiretape.errors import InputError
 from wiretape_contracts.agent_sessions.stand_in.run_commands import Refusal
@@ -43,7 +44,7 @@ def ends(engine):
     return [run.status for run in engine.runs.values()]
 
 
-@pytest.mark.parametrize("text", EXAMPLES, ids=[text.partition("\n")[0] for text in EXAMPLES])
+@for_each("text", EXAMPLES, ids=[text.partition("\n")[0] for text in EXAMPLES])
 def test_every_example_runs_to_its_end(engine, scenario, text):
     played = engine(text)
     found, _ = play(played, len(scenario(text).runs))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from for_each import for_each
 from service_contracts import SERVICE
 from tables import read_tables
 
@@ -105,7 +106,7 @@ def test_replays_accept_the_same_file(tmp_path):
     assert ReplayOptions(service=path).access.file.keys[0].key == "k"
 
 
-@pytest.mark.parametrize("wrong", read_tables(__file__)["wrong"], ids=lambda wrong: wrong["error"])
+@for_each("wrong", read_tables(__file__)["wrong"], ids=lambda wrong: wrong["error"])
 def test_an_invalid_file_is_an_error_that_names_the_key(setup, wrong):
     with pytest.raises(InputError, match=re.escape(wrong["error"])):
         setup(wrong["settings"])

@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 from click.testing import CliRunner
+from for_each import for_each
 from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
@@ -91,7 +92,7 @@ def test_the_list_has_every_bundled_scenario():
     assert [line.split()[0] for line in listed.output.splitlines()] == list(bundled_scenarios())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "words"),
     [
         (["helo"], "Unknown scenario helo; did you mean hello?"),

@@ -3,7 +3,9 @@
 import json
 import re
 
-from wiretape.checker import Checker, Settings
+from tables import read_tables
+
+from wiretape.checker import CATALOGUE, Checker, Settings
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -19,9 +21,10 @@ STREAM = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
 
 
 class Wire:
-    """A checker, and the means to let exchanges pass before it."""
+    """A checker, of the rules of these families or of all, and the means to let exchanges pass before it."""
 
-    def __init__(self, off=frozenset()):
+    def __init__(self, off=frozenset(), families=None):
+        off |= {code for code in CATALOGUE if families is not None and code[:-3] not in families}
         self.checker = Checker(Settings(off=off))
         self.findings = []
         self._now = 0
@@ -111,6 +114,18 @@ class Wire:
 
     def verdict(self, code):
         return self.checker.verdicts()[code]
+
+
+def rows_of(module):
+    """Yield each row of the `streams` and the `answers` in the tables of a module, for `Wire.hold`."""
+    tables = read_tables(module)
+    for kind in ("streams", "answers"):
+        for case in tables.get(kind, ()):
+            given = case.get("with", {})
+            for how in given if isinstance(given, list) else [given]:
+                for codes, rows in case["found"].items():
+                    for row in rows:
+                        yield kind, case, how, codes.split(), row if isinstance(row, dict) else {"sent": row}
 
 
 def durable_event(sequence, kind="session.error", /, sse_id=None, **changes):

@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-import pytest
+from for_each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,9 +120,7 @@ def test_any_chunking_gives_the_same_frames(stream, points, options):
     assert fed([stream[at : at + 1] for at in range(len(stream))], **options) == whole
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"limit": 1}, {"limit": 3}, {"midstream": True}, {"midstream": True, "limit": 2}]
-)
+@for_each("options", [{}, {"limit": 1}, {"limit": 3}, {"midstream": True}, {"midstream": True, "limit": 2}])
 def test_every_short_stream_has_the_same_frames_whole_and_by_bytes(options):
     for length in range(7):
         for letters in itertools.product(b"\r\n:d", repeat=length):

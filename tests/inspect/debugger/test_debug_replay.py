@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 from aiohttp import ClientSession
+from for_each import for_each
 
 from wiretape.errors import InputError
 from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
@@ -140,15 +141,13 @@ async def test_refused_control_token_is_not_a_refused_cookie(session, replay, op
     assert "refused the control token" in message
 
 
-@pytest.mark.parametrize(
-    "url", ["", "x", "https://127.0.0.1:1", "http://evil.example", "http://127.0.0.1:1/x", "http://127.0.0.1:x"]
-)
+@for_each("url", ["", "x", "https://127.0.0.1:1", "http://evil.example", "http://127.0.0.1:1/x", "http://127.0.0.1:x"])
 def test_url_that_is_not_a_replay_on_this_machine_is_refused(url):
     with pytest.raises(InputError, match="Invalid replay URL"):
         ReplayAddress.parse(url, "token")
 
 
-@pytest.mark.parametrize("token", [None, "", "\n", "é"])
+@for_each("token", [None, "", "\n", "é"])
 def test_missing_or_invalid_control_token_is_refused(token):
     with pytest.raises(InputError, match="control token"):
         ReplayAddress.parse("http://127.0.0.1:1", token)
