@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from invoke import invoke, succeed
-from mitmproxy.certs import CertStore
+from late_import import LateModule
 
 from wiretape.recording import Writer
 from wiretape_inspect.commands import doctor
@@ -79,7 +79,7 @@ def test_a_missing_required_package_is_a_problem(monkeypatch):
 
 def test_the_certificate_authority_is_checked(tmp_path, monkeypatch):
     folder = tmp_path / ".mitmproxy"
-    CertStore.from_store(folder, "mitmproxy", 2048)
+    LateModule("mitmproxy.certs").CertStore.from_store(folder, "mitmproxy", 2048)
     key, certificate = folder / "mitmproxy-ca.pem", folder / "mitmproxy-ca-cert.pem"
     reason = "TLS clients of wiretape proxy --mode regular must trust it"
     assert diagnose() == (0, [f"missing  the certificate authority {certificate} is not trusted: {reason}"])

@@ -5,10 +5,11 @@ import zlib
 
 import brotli
 import pytest
-from mitmproxy import contentviews
-from mitmproxy.test import tflow
+from late_import import LateModule
 
-from wiretape_proxy.flow_display import NAME, EventStreamView, install, render_stream
+contentviews = LateModule("mitmproxy.contentviews")
+flows = LateModule("mitmproxy.test.tflow")
+display = LateModule("wiretape_proxy.flow_display")
 
 ESCAPE = chr(0x1B)
 RIGHT_TO_LEFT = chr(0x202E)
@@ -20,7 +21,7 @@ def event(number: int, text: str = "word") -> bytes:
 
 
 def make_flow(body: bytes, encoding: str = "", **metadata: object):
-    flow = tflow.tflow(resp=True)
+    flow = flows.tflow(resp=True)
     flow.request.path = "/v1/sessions/s1/events/stream"
     flow.response.headers["content-type"] = "text/event-stream"
     if encoding:
@@ -32,7 +33,7 @@ def make_flow(body: bytes, encoding: str = "", **metadata: object):
 
 def render(body: bytes, encoding: str = "", **metadata: object) -> list[str]:
     flow = make_flow(body, encoding, **metadata)
-    return list(render_stream(body, flow, flow.response))
+    return list(display.render_stream(body, flow, flow.response))
 
 
 def test_each_event_is_one_line_with_number_sequence_type_id_and_data():
@@ -109,22 +110,22 @@ def test_recorded_text_is_escaped_and_shortened():
 
 def test_mitmproxy_chooses_the_view_for_event_streams_only():
     """mitmproxy 11 passes the content type, 12 an object with it."""
-    view = EventStreamView()
+    view = display.EventStreamView()
     assert view.render_priority(b"data", content_type="text/event-stream") > 1
     assert view.render_priority(b"data", content_type="application/json") < 0
     assert view.render_priority(b"", content_type="text/event-stream") < 0
 
 
 def test_the_view_implements_the_interface_of_the_installed_mitmproxy():
-    install()
-    install()  # a script is loaded again when its file changes
+    display.install()
+    display.install()  # a script is loaded again when its file changes
     flow = make_flow(event(1))
 
     if hasattr(contentviews, "Contentview"):  # mitmproxy 12
         metadata = contentviews.Metadata(flow=flow, http_message=flow.response, content_type="text/event-stream")
-        lines = EventStreamView().prettify(event(1), metadata).split("\n")
+        lines = display.EventStreamView().prettify(event(1), metadata).split("\n")
     else:
         name, styled, _ = contentviews.get_message_content_view("auto", flow.response, flow)
-        assert NAME in name
+        assert display.NAME in name
         lines = ["".join(part for _, part in line) for line in styled]
     assert lines[:2] == [f"1 event, {len(event(1))} bytes", HEADING]

@@ -1,63 +1,68 @@
 """Chunks that arrive together are sent in few writes."""
 
 from collections.abc import Iterator
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mitmproxy.connection import Client, Server
-from mitmproxy.proxy.commands import CloseConnection, Command, SendData
-from mitmproxy.proxy.mode_specs import ProxyMode
+from late_import import LateModule
 
-from wiretape_proxy import mitmproxy_internals
-
-CLIENT = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), proxy_mode=ProxyMode.parse("regular"))
-SERVER = Server(address=("127.0.0.1", 3))
-DATAGRAMS = Server(address=("127.0.0.1", 4), transport_protocol="udp")
+mitmproxy = LateModule("mitmproxy.connection")
+commands = LateModule("mitmproxy.proxy.commands")
+modes = LateModule("mitmproxy.proxy.mode_specs")
+internals = LateModule("wiretape_proxy.mitmproxy_internals")
 
 
-def run(*commands: Command | Exception) -> Iterator[tuple[object, object]]:
-    """Yield what the handler of a connection receives if its layer returns these commands."""
+@cache
+def connection(name: str) -> Any:
+    if name == "client":
+        regular = modes.ProxyMode.parse("regular")
+        return mitmproxy.Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), proxy_mode=regular)
+    transport = "udp" if name == "datagrams" else "tcp"
+    return mitmproxy.Server(address=("127.0.0.1", 3), transport_protocol=transport)
 
-    def handle_event(_event: object) -> Iterator[Command]:
-        for command in commands:
-            if isinstance(command, Exception):
-                raise command
-            yield command
+
+def run(given: str) -> Iterator[str]:
+    """Yield what the handler of a connection receives if its layer returns these commands: `client:a server:close`."""
+
+    def handle_event(_event: object) -> Iterator[Any]:
+        for to, _, what in (each.partition(":") for each in given.split()):
+            if to == "error":
+                raise ValueError("broken layer")
+            if what == "close":
+                yield commands.CloseConnection(connection(to))
+            else:
+                yield commands.SendData(connection(to), what.encode())
 
     handler: Any = SimpleNamespace(layer=SimpleNamespace(handle_event=handle_event))
-    mitmproxy_internals.join_writes(handler)
+    internals.join_writes(handler)
+    names = {id(connection(name)): name for name in ("client", "server", "datagrams")}
     for command in handler.layer.handle_event(None):
-        yield command.connection, command.data if isinstance(command, SendData) else type(command)
-
-
-A, B, C = (SendData(CLIENT, data) for data in (b"a", b"b", b"c"))
-DATAGRAM = SendData(DATAGRAMS, b"a")
+        data = command.data.decode() if isinstance(command, commands.SendData) else "close"
+        yield f"{names[id(command.connection)]}:{data}"
 
 
 @pytest.mark.parametrize(
     ("sent", "received"),
     [
-        ([A, B, SendData(SERVER, b"s"), C], [(CLIENT, b"ab"), (SERVER, b"s"), (CLIENT, b"c")]),
-        ([A, B, CloseConnection(CLIENT), C], [(CLIENT, b"ab"), (CLIENT, CloseConnection), (CLIENT, b"c")]),
-        ([A, DATAGRAM, DATAGRAM], [(CLIENT, b"a"), (DATAGRAMS, b"a"), (DATAGRAMS, b"a")]),
+        ("client:a client:b server:s client:c", "client:ab server:s client:c"),
+        ("client:a client:b client:close client:c", "client:ab client:close client:c"),
+        ("client:a datagrams:a datagrams:a", "client:a datagrams:a datagrams:a"),
     ],
 )
-def test_consecutive_data_for_one_connection_is_joined_except_datagrams(
-    sent: list[Command], received: list[object]
-) -> None:
-    assert list(run(*sent)) == received
+def test_consecutive_data_for_one_connection_is_joined_except_datagrams(sent: str, received: str) -> None:
+    assert list(run(sent)) == received.split()
 
 
 def test_the_first_of_many_chunks_does_not_wait_for_the_last() -> None:
-    commands = [SendData(CLIENT, b"%d," % number) for number in range(100)]
-    written = [data for _, data in run(*commands) if isinstance(data, bytes)]
-    assert b"".join(written) == b"".join(command.data for command in commands)
+    written = [each.partition(":")[2] for each in run(" ".join(f"client:{number}," for number in range(100)))]
+    assert "".join(written) == "".join(f"{number}," for number in range(100))
     assert 2 < len(written) < 20
 
 
 def test_an_error_does_not_lose_the_data_before_it() -> None:
-    received = run(SendData(CLIENT, b"a"), SendData(CLIENT, b"b"), ValueError("broken layer"))
-    assert next(received) == (CLIENT, b"ab")
+    received = run("client:a client:b error:")
+    assert next(received) == "client:ab"
     with pytest.raises(ValueError, match="broken layer"):
         next(received)

@@ -17,6 +17,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from tables import read_tables
 from wire_bytes import CHUNKED, END, STREAM, chunk
 
@@ -218,7 +219,7 @@ def test_mitmdump_reports_an_invalid_option_and_exits(program, service, option, 
     assert not list(tmp_path.glob("*.db"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("option", "value", "message"),
     TABLES["invalid"],
 )

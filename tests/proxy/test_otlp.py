@@ -12,16 +12,13 @@ from threading import Thread
 import pytest
 from hostile_server import ENDLESS, HEAD, REDIRECT, HostileServer
 from invoke import invoke, refusal, succeed
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
+from late_import import LateModule
 
 from wiretape.errors import InputError
 from wiretape.recording import open_recording
 from wiretape.traffic_builder import TrafficBuilder
-from wiretape_inspect.otlp_export import Exporter
 
+otlp = LateModule("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 STREAM = "/v1/sessions/ses_1/events/stream"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 START = 1_700_000_000 * 10**9
@@ -56,14 +53,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "application/x-protobuf")
         self.end_headers()
-        self.wfile.write(ExportTraceServiceResponse().SerializeToString())
+        self.wfile.write(otlp.ExportTraceServiceResponse().SerializeToString())
 
     def log_message(self, *_):
         pass
 
 
 def spans_in(body: bytes) -> list:
-    request = ExportTraceServiceRequest.FromString(body)
+    request = otlp.ExportTraceServiceRequest.FromString(body)
     return [span for one in request.resource_spans for scope in one.scope_spans for span in scope.spans]
 
 
@@ -181,7 +178,7 @@ def test_responses_that_never_end_do_not_accumulate(recording, monkeypatch):
     """While the proxy records, the endpoint gets requests again and again."""
     monkeypatch.setattr("wiretape_inspect.otlp_export._TIMEOUT_S", 0.1)
     with HostileServer(HEAD, b"x", 0.02) as server, open_recording(recording) as opened:
-        exporter = Exporter(f"http://{server.address}")
+        exporter = LateModule("wiretape_inspect.otlp_export").Exporter(f"http://{server.address}")
         for _ in range(6):
             with pytest.raises(InputError, match=LATE):
                 exporter.send(opened, opened.exchanges())
