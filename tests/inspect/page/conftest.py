@@ -190,10 +190,10 @@ def exported(tmp_path: Path) -> Callable[[Path], str]:
     return export
 
 
-@pytest.fixture(params=["served", "exported"])
-def either(request, debugging: Opening, window: Opening, exported: Callable[[Path], str]) -> Opening:
-    """Open the page of a recording, served or exported: `async with either(path, "#x=2&e=57") as shown`."""
-    return debugging if request.param == "served" else lambda path, hash_="": window(exported(path) + hash_)
+@pytest.fixture
+def exporting(window: Opening, exported: Callable[[Path], str]) -> Opening:
+    """Open the exported page of a recording, which has the code and the answers of a served one."""
+    return lambda path, hash_="": window(exported(path) + hash_)
 
 
 Finder = Callable[[Path], Awaitable[Window]]

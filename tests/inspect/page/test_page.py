@@ -110,11 +110,11 @@ async def test_going_to_an_event_of_a_closed_run_opens_the_run_at_the_event(debu
         await expect(shown.panel().locator(".spoken")).to_have_text("word ")
 
 
-async def test_failures_have_the_colour_of_errors(either, tape, message):
+async def test_failures_have_the_colour_of_errors(exporting, tape, message):
     call = {"tool_call_id": "t1"}
     types = ("tool.started", "tool.completed", "tool.failed", "run.failed", "session.error")
     tape.exchange(chunks=[(1, message(type_, id=type_, sequence=n, content=call)) for n, type_ in enumerate(types)])
-    async with either(tape.close()) as shown:
+    async with exporting(tape.close()) as shown:
         await expect(shown.rows()).to_have_count(6)
         colours = await shown.page.evaluate(COLOURS)
         assert [colours[type_] == colours["--error"] for type_ in types] == [False, False, True, True, True]

@@ -8,8 +8,8 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_rows_filters_and_the_state_have_the_names_of_the_contract(either, forum):
-    async with either(forum, "#x=1&e=7") as shown:
+async def test_rows_filters_and_the_state_have_the_names_of_the_contract(exporting, forum):
+    async with exporting(forum, "#x=1&e=7") as shown:
         await expect(shown.rows()).to_have_count(8)
         await expect(shown.panel()).to_contain_text("event7 · durablesequence2itemi2time")
         await expect(shown.page.get_by_role("button", name="Parts")).to_be_visible()
@@ -29,8 +29,8 @@ async def test_rows_filters_and_the_state_have_the_names_of_the_contract(either,
         )
 
 
-async def test_findings_and_two_connections_have_the_names_of_the_contract(either, forum):
-    async with either(forum, "#x=2&findings=1") as shown:
+async def test_findings_and_two_connections_have_the_names_of_the_contract(exporting, forum):
+    async with exporting(forum, "#x=2&findings=1") as shown:
         card = shown.panel().locator(".finding-card")
         await expect(card.locator("h3")).to_have_text(re.compile("FRM001 item-without-title"))
         await expect(card).to_contain_text("Lists of items show it.")

@@ -49,8 +49,8 @@ class Clipboard:
         return await page.evaluate("window.copied")
 
 
-async def test_live_finding_has_the_evidence_of_a_report(either, recording):
-    async with either(recording) as shown:
+async def test_live_finding_has_the_evidence_of_a_report(exporting, recording):
+    async with exporting(recording) as shown:
         card = shown.panel().locator(".finding-card")
         await shown.go("#x=1&e=2&tab=findings")
         await expect(card.locator(".offending")).to_have_text("live_7")

@@ -143,8 +143,8 @@ async def test_sessions_are_named_grouped_and_chosen(debugging, tape, message):
         await expect(sidebar.rows.nth(3)).to_have_class(re.compile("next-group"))
 
 
-async def test_filter_counts_its_matches_in_each_exchange(either, recording):
-    async with either(recording) as shown:
+async def test_filter_counts_its_matches_in_each_exchange(exporting, recording):
+    async with exporting(recording) as shown:
         await expect(shown.rows()).to_have_count(2)
         sidebar = Sidebar(shown)
         await shown.keys("/")

@@ -6,6 +6,7 @@ from hashlib import sha256
 from importlib.resources import files
 
 import pytest
+from for_each import for_each
 
 from wiretape_inspect import page
 from wiretape_inspect.page import bundle_modules, exported_page, served_page
@@ -22,7 +23,7 @@ def test_bundle_contains_every_module_without_imports_and_exports():
     assert re.search(r"^\s*(?:import|export)\b", bundle_modules(), re.MULTILINE) is None
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part.name.endswith(".js")], ids=lambda part: part.name)
+@for_each("part", [part for part in PARTS if part.name.endswith(".js")], ids=lambda part: part.name)
 def test_imported_names_are_exported_and_used(part):
     text = part.read_text("utf-8")
     for names, module in re.findall(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', text, re.MULTILINE):
@@ -36,7 +37,7 @@ def source(name):
     return (files(page) / name).read_text("utf-8")
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+@for_each("part", PARTS, ids=lambda part: part.name)
 def test_module_never_turns_text_into_markup_or_code(part):
     text = part.read_text("utf-8")
     forbidden = "innerHTML,outerHTML,insertAdjacentHTML,document.write,eval(,new Function,DOMParser"

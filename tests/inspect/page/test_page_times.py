@@ -148,8 +148,8 @@ def silences(tape, message):
     return tape.close()
 
 
-async def test_longest_silence_of_all_streams_is_found(either, silences):
-    async with either(silences) as shown:
+async def test_longest_silence_of_all_streams_is_found(exporting, silences):
+    async with exporting(silences) as shown:
         await expect(shown.rows()).to_have_count(5)
         await shown.keys("l")
         await shown.has_hash("x=2", "e=2")
