@@ -8,6 +8,7 @@ import pytest
 from findings import finding
 from playwright.async_api import expect
 
+from wiretape.checker import CATALOGUE
 from wiretape.recording import open_recording
 from wiretape.rules import Party, Severity
 
@@ -55,7 +56,8 @@ async def test_live_finding_has_the_evidence_of_a_report(exporting, recording):
         await shown.go("#x=1&e=2&tab=findings")
         await expect(card.locator(".offending")).to_have_text("live_7")
         await expect(card.locator(".both dd code").last).to_have_text("live_7")
-        for text in ("usual fix", "Leave out the id line of deltas.", "Every client uses an id as", "Events 2:"):
+        about = CATALOGUE["DUR004"].explanation
+        for text in ("usual fix", about.fix.replace("`", ""), about.why.replace("`", ""), "Events 2:"):
             await expect(card).to_contain_text(text)
         await shown.go("#x=1&e=3&tab=findings")
         await expect(card.locator(".offending")).to_have_text("3")
