@@ -1,5 +1,7 @@
 """Labels for endings, findings and counts, the same in all commands."""
 
+from collections.abc import Sequence
+
 from wiretape.observations import Ending
 from wiretape.safe_text import printable
 
@@ -36,6 +38,12 @@ def finding_line(severity: str, code: str, exchange: int, event: int | None, mes
     """Word a finding as one line that is safe to print; `event` is None if it concerns the whole exchange."""
     location = f"exchange {exchange}" + (f", event {event}" if event is not None else "")
     return printable(f"{severity} {code} ({location}): {message}")
+
+
+def join_first(items: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Word the first items of a list: `a, b and 3 more`."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return separator.join(items[:most]) + more
 
 
 def count_of(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from wiretape.errors import InputError
+from wiretape.labels import join_first
 from wiretape.observations import BytesArrived, Observation, last_time_ns
 from wiretape.recording import Capture, Exchange, Recording
 from wiretape.safe_text import printable
@@ -63,8 +64,7 @@ def _selection_error(problem: str, singular: str, plural: str, names: list[str])
         return InputError(f"The recording has no {plural}.")
     if len(names) == 1:
         return InputError(f"{problem}; the only {singular} is {names[0]}.")
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return InputError(f"{problem}; the {plural} are {', '.join(names[:_MAX_LISTED])}{more}.")
+    return InputError(f"{problem}; the {plural} are {join_first(names, _MAX_LISTED)}.")
 
 
 @dataclass(frozen=True, slots=True)

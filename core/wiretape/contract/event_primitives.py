@@ -14,7 +14,7 @@ from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
 from wiretape.contract.json_types import AllowedValues, name_types
-from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, RequiredFact, SeenValues, is_damaged
+from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, RequiredFact, SeenValues, is_damaged, unless_damaged
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
 from wiretape.patterns import LONGEST, MISSING
@@ -67,9 +67,8 @@ class Match(EventPrimitive, frozen=True):
             return None
         if shorten_value(first) == shorten_value(second):
             return HELD
-        if is_damaged(event, first, second):
-            return None
-        return [mismatch(f"`{self.second}` to be {describe(first)} as `{self.first}`", describe(second), event=event)]
+        expected = f"`{self.second}` to be {describe(first)} as `{self.first}`"
+        return unless_damaged(event, (first, second), mismatch(expected, describe(second), event=event))
 
     def _check_channel(self, event: Event, channel: str | None) -> Outcome:
         value = self.first.read(event)
@@ -77,10 +76,8 @@ class Match(EventPrimitive, frozen=True):
             return None
         if value == channel:
             return HELD
-        if is_damaged(event, value):
-            return None
         expected = f"`{self.first}` to be {quote(channel)}, the channel of the request"
-        return [mismatch(expected, describe(value), event=event, channel=channel)]
+        return unless_damaged(event, [value], mismatch(expected, describe(value), event=event, channel=channel))
 
 
 class Require(EventPrimitive, frozen=True):
@@ -169,9 +166,8 @@ class UtcTime(EventPrimitive, frozen=True):
             return None
         if is_utc_time(text):
             return HELD
-        if is_damaged(event, text):
-            return None
-        return [mismatch(f"`{self.fact}` to be an ISO 8601 timestamp in UTC", quote(text), event=event, value=text)]
+        expected = f"`{self.fact}` to be an ISO 8601 timestamp in UTC"
+        return unless_damaged(event, [text], mismatch(expected, quote(text), event=event, value=text))
 
 
 class MatchesSchema(EventPrimitive, frozen=True):
@@ -286,12 +282,10 @@ class Same(EventPrimitive, frozen=True):
             return None
         if known[0] == short:
             return HELD
-        if is_damaged(event, value):
-            return None
         where = f"event {known[3]} of exchange {known[2]}"
         expected = f"the same `{self.fact}` for all events of the {name}, {describe(known[1])} as in {where}"
         values = {"value": value, "before": known[1], "where": where}
-        return [mismatch(expected, describe(value), subject=short, event=event, **values)]
+        return unless_damaged(event, [value], mismatch(expected, describe(value), subject=short, event=event, **values))
 
     def _names_other(self, event: Event, stream: ContractStream) -> bool:
         """Whether an event names another channel than the path of the request."""

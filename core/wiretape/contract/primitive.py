@@ -3,7 +3,7 @@
 What a primitive has to remember is in the memory of a stream or a channel, so that it ends with them.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from wiretape.contract.json_types import classes_of
 from wiretape.event import Event, Shape
 from wiretape.input_validation import choices_hint
 from wiretape.patterns import Globs
-from wiretape.rules.catalogue import EVENT, LOSS, LOST_EVENTS, WITH_DATA, Check, Inconclusive, Outcome, Scope
+from wiretape.rules.catalogue import EVENT, LOSS, LOST_EVENTS, WITH_DATA, Check, Inconclusive, Outcome, Problem, Scope
 from wiretape.rules.finding import Party
 from wiretape.rules.wording import Reader, Values
 
@@ -147,6 +147,11 @@ class EventPrimitive(Primitive, Struct, frozen=True, eq=False):
 def is_damaged(event: Event, *values: Any) -> bool:
     """Whether one of these values of an event may have been damaged by bytes that are not UTF-8 (SSE001)."""
     return any(type(value) is str and event.is_damaged(value) for value in values)
+
+
+def unless_damaged(event: Event, values: Iterable[Any], found: Problem) -> Outcome:
+    """Return a problem with values of an event, if they are not damaged; see `is_damaged`."""
+    return None if is_damaged(event, *values) else [found]
 
 
 class SeenValues:

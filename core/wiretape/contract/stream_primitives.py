@@ -18,7 +18,7 @@ from wiretape.contract.primitive import (
     EventPrimitive,
     Primitive,
     SeenValues,
-    is_damaged,
+    unless_damaged,
 )
 from wiretape.event import Event
 from wiretape.event_format import Entity, read_number, shorten_value
@@ -133,11 +133,9 @@ class Echo(EventPrimitive, frozen=True):
             return None
         if shorten_value(wanted) == shorten_value(value):
             return HELD
-        if is_damaged(event, value):
-            return None
         expected = f"`{self.fact}` to be {describe(wanted)} as in the request"
-        values = {"value": value, "wanted": wanted}
-        return [mismatch(expected, describe(value), at=Location.of(event), event=event, **values)]
+        found = mismatch(expected, describe(value), at=Location.of(event), event=event, value=value, wanted=wanted)
+        return unless_damaged(event, [value], found)
 
 
 class Ends(EventPrimitive, frozen=True):

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from wiretape.labels import join_first
 from wiretape.rules import format_number, quote
 from wiretape_replay.channel.channel_log import LogEntry
 
@@ -106,17 +107,12 @@ class LogWarnings:
 
 
 def _list_ids(ids: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(ids))
-    return f"id {', '.join(quote(event_id) for event_id in unique[:_MOST_LISTED])}{_and_more(unique)}"
+    return f"id {join_first(list(map(quote, dict.fromkeys(ids))), _MOST_LISTED)}"
 
 
 def _list_exchanges(numbers: Iterable[int]) -> str:
-    unique = list(dict.fromkeys(numbers))
-    return f"exchange{'s' * (len(unique) > 1)} {', '.join(map(str, unique[:_MOST_LISTED]))}{_and_more(unique)}"
-
-
-def _and_more(items: Sequence[object]) -> str:
-    return f" and {len(items) - _MOST_LISTED} more" if len(items) > _MOST_LISTED else ""
+    unique = [str(number) for number in dict.fromkeys(numbers)]
+    return f"exchange{'s' * (len(unique) > 1)} {join_first(unique, _MOST_LISTED)}"
 
 
 def _count(number: int, singular: str, plural: str = "") -> str:

@@ -16,6 +16,7 @@ from msgspec import Meta
 from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
 from wiretape.errors import InputError
 from wiretape.input_validation import Source
+from wiretape.labels import join_first
 from wiretape.observations import Ending
 from wiretape.recording.formats.tape_schema import DEFAULT_FRAMING, piece_bytes
 from wiretape.rules import Finding
@@ -540,9 +541,7 @@ class PlayheadControl:
         return self._logs[name]
 
     def _list_channels(self) -> str:
-        ids = [shorten(name) for name in self._logs]
-        more = f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else ""
-        return ", ".join(ids[:_MOST_LISTED]) + more
+        return join_first([shorten(name) for name in self._logs], _MOST_LISTED)
 
 
 class StreamHold:

@@ -95,14 +95,10 @@ def _event_hits(
 
 def _response_hits(fault: Fault, logs: Mapping[str, ChannelLog], noun: str) -> Iterator[str]:
     for channel in as_tuple(fault.channel) or (None,):
-        if channel is not None and channel not in logs and _is_for_streams(fault):
+        if channel is not None and channel not in logs and {*fault.requests} == {STREAMS}:
             continue
         of = f" of {noun} {shorten(channel, 60)}" if channel is not None else ""
         yield f"{requests_label(fault)}{of}{_connections_label(fault)}"
-
-
-def _is_for_streams(fault: Fault) -> bool:
-    return bool(fault.requests) and all(name == STREAMS for name in fault.requests)
 
 
 def _can_hit(fault: Fault, frame: bytes) -> bool:

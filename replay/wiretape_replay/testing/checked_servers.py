@@ -167,11 +167,6 @@ class CheckedServer:
         return list(self._collector.requests)
 
     @property
-    def streams(self) -> list[StreamRequest]:
-        """The requests for streams so far, in order."""
-        raise NotImplementedError
-
-    @property
     def misses(self) -> list[UnmatchedRequest]:
         """The requests without a match, in order; the stand-in has none."""
         return []

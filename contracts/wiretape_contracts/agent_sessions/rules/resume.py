@@ -3,6 +3,7 @@
 from wiretape.event import Shape
 from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.json_equality import json_hash
+from wiretape.labels import join_first
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
@@ -71,10 +72,9 @@ def event_lost_on_resume(resume: ResumeState) -> Outcome:
         return UNKNOWN_REPLAY
     if not missing:
         return HELD if resume.has_replayed else None
-    named = " and ".join(quote(identity) for identity in missing[:_MOST_NAMED])
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    named = join_first(list(map(quote, missing)), _MOST_NAMED, " and ")
     got = "a later event without it" if len(missing) == 1 else "a later event without them"
-    return problem(f"Expected {named}{more} after the cursor {quote(resume.cursor)}, got {got}.")
+    return problem(f"Expected {named} after the cursor {quote(resume.cursor)}, got {got}.")
 
 
 @replay_check
