@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -100,7 +101,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> tuple[Results, Results]:
 
 def audit(path: Path, result: dict[str, float]) -> dict[str, float]:
     """Return what the recording lacks and its size; delete the file."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         (events,) = connection.execute("SELECT count(*) FROM frame WHERE event IS NOT NULL").fetchone()
         (exchanges,) = connection.execute("SELECT count(*) FROM exchange WHERE ending = 'complete'").fetchone()
         (findings,) = connection.execute("SELECT count(*) FROM finding").fetchone()

@@ -1,6 +1,7 @@
 """Requests that an import invents are marked in the recording, and rules about requests do not judge them."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_the_mark_survives_export_and_import(imported, tmp_path, form):
 
 
 def test_a_recorded_request_without_headers_is_not_invented(imported):
-    with sqlite3.connect(imported) as database:
+    with closing(sqlite3.connect(imported)) as database, database:
         database.execute("UPDATE exchange SET request_headers = '[]'")
     assert not is_invented(imported)
     assert {finding.code for finding in check(imported).findings} == {"AUTH001", "CLI001", "DUR007"}

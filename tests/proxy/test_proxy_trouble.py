@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from wire_bytes import CHUNKED
@@ -54,7 +55,7 @@ def test_after_a_kill_of_the_proxy_all_but_the_last_moment_is_recorded(start_pro
     assert proxy.find(path).ending is Ending.OPEN
     missing = [number for when, number in received if number not in body and when < killed - 0.2]
     assert missing == []
-    with sqlite3.connect(proxy.file) as connection:
+    with closing(sqlite3.connect(proxy.file)) as connection, connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
     with open_recording(proxy.file) as recording:

@@ -143,7 +143,7 @@ def test_what_is_no_recording_inside_is_refused(recording, tmp_path):
         other = tmp_path / f"{number}.zst"
         other.write_bytes(zstandard.compress(content))
         assert "recording" in error_of(other)
-    with sqlite3.connect(original) as connection:
+    with closing(sqlite3.connect(original)) as connection, connection:
         connection.execute("UPDATE segment SET start = -1")
     other.write_bytes(zstandard.compress(original.read_bytes()))
     assert "row 1 of the `segment` table is invalid" in error_of(other)

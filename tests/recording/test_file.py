@@ -72,8 +72,8 @@ def test_a_closed_recording_is_one_private_file(begin, path, new_talk) -> None:
     writer.close(talk.tick())
     assert [name.name for name in path.parent.iterdir()] == ["run.db"]
     assert path.stat().st_mode & 0o777 == 0o600
-    immutable = sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
-    assert immutable.execute("SELECT count(*) FROM events").fetchone() == (1,)
+    with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as immutable:
+        assert immutable.execute("SELECT count(*) FROM events").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("name", ["run.db", "run.db-wal", "run.db-shm", "run.db-journal"])
@@ -189,6 +189,7 @@ def test_simultaneous_starts_leave_exactly_one_recording(path, attempt) -> None:
         thread.join()
     assert (len(writers), len(errors)) == (1, 3)
     assert writers[0].is_in_place
+    writers[0].close(0)
 
 
 def _execute(path: Path, script: str) -> None:

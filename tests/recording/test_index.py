@@ -3,6 +3,7 @@
 import gzip
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -34,9 +35,9 @@ CHUNKS = [
 
 
 def query(path: Path, sql: str) -> list[sqlite3.Row]:
-    connection = sqlite3.connect(path)
-    connection.row_factory = sqlite3.Row
-    return connection.execute(sql).fetchall()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute(sql).fetchall()
 
 
 def test_the_events_view_matches_the_frames(begin, path, new_talk) -> None:

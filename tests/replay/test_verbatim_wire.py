@@ -362,7 +362,7 @@ def test_a_response_shorter_than_its_length_closes_the_connection(builder, serve
 def test_a_damaged_body_ends_the_connection_with_one_sentence(builder, serve, call, lie):
     builder.exchange([b"a", b"bc", b"d"])
     path, lines = builder.close(), []
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE segment SET chunks = ?", (lie,))
     caller = call(serve(path, log=lines.append).url)
     caller.ask()

@@ -4,6 +4,7 @@ import random
 import shutil
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -265,7 +266,7 @@ def test_stored_findings_of_a_conversation_equal_the_report(tmp_path, seed, vect
 def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(tmp_path):
     seen = beside(vectors_of("RUN001")[0], random.Random(1))
     path = record(tmp_path / "run.db", seen, random.Random(1), 0)
-    with sqlite3.connect(path) as connection:  # as another version may have done
+    with closing(sqlite3.connect(path)) as connection, connection:  # as another version may have done
         connection.execute("UPDATE finding SET code = 'RUN999'")
     connection.close()
     proxy = Proxy(path, append=True)
@@ -303,7 +304,7 @@ def test_events_that_a_killed_recorder_had_not_indexed_are_indexed_when_it_is_co
     proxy.stop()
     with open_recording(path) as recording:
         events = [(event.exchange, event.number) for event in recording.events()]
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         indexed = connection.execute("SELECT exchange_id, event FROM frame WHERE event IS NOT NULL").fetchall()
     connection.close()
     assert sorted(indexed) == sorted(events)

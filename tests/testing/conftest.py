@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -121,7 +122,7 @@ class Project:
         return sorted(self.base.rglob("*.db"))
 
     def findings(self, path: Path) -> list[str]:
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             return [code for (code,) in connection.execute("SELECT code FROM finding WHERE side = 'client'")]
 
 

@@ -4,7 +4,7 @@ import heapq
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import dropwhile
@@ -149,19 +149,21 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
     """
     shown = name or path
     _check_is_file(path)
-    try:
-        connection = schema.connect(path)
-        connection.execute("PRAGMA query_only = ON")
-        schema.check_schema(connection, shown)
-        schema.check_not_empty(connection, shown)
-        if check_rows:
-            schema.check_rows(connection, shown)
-    except sqlite3.OperationalError as error:
-        raise RecordingError(f"{shown} cannot be read: {error}.") from None
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise schema.damage_error(shown, str(error)) from None
-    recording = Recording(shown, connection)
-    recording.database = path
+    with ExitStack() as undo:
+        try:
+            connection = undo.enter_context(closing(schema.connect(path)))
+            connection.execute("PRAGMA query_only = ON")
+            schema.check_schema(connection, shown)
+            schema.check_not_empty(connection, shown)
+            if check_rows:
+                schema.check_rows(connection, shown)
+        except sqlite3.OperationalError as error:
+            raise RecordingError(f"{shown} cannot be read: {error}.") from None
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise schema.damage_error(shown, str(error)) from None
+        recording = Recording(shown, connection)
+        recording.database = path
+        undo.pop_all()
     return recording
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import sqlite3
+from contextlib import closing
 
 import pytest
 from findings import finding
@@ -107,7 +108,7 @@ async def test_findings_that_the_recorder_replaces_are_sent_again(growing, open_
     async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         page = Page().take(await live.until(rows))
         assert [one["code"] for one in page.rows[0]["findings"]] == ["SEQ001"]
-        with sqlite3.connect(growing.path) as connection:
+        with closing(sqlite3.connect(growing.path)) as connection, connection:
             connection.execute("UPDATE finding SET id = 2, code = 'SEQ002'")
         connection.close()
         messages = await live.until(rows)
