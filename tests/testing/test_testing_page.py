@@ -25,13 +25,13 @@ def page(project):
 
 def test_the_examples_pass(page):
     others = [name for name in FILES if name.startswith("test_")]
-    assert len(others) == 7
+    assert len(others) == 6
     with replay(page.path / "run.db", no_auth=True, repeat="last") as service:
         for name in others:
             path = page.path / name
             path.write_text(path.read_text("utf-8").replace("http://127.0.0.1:8000", service.url), "utf-8")
         result = page.pytest(*others, subprocess=True)
-    result.assert_outcomes(passed=9)
+    result.assert_outcomes(passed=8)
     result.stdout.fnmatch_lines(["wiretape: 2 tapes used, 2 written"])
     named = re.search(r"`(tapes/.*)` beside the file of the test", PAGE)[1]
     assert (page.path / named).is_file()
