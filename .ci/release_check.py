@@ -179,6 +179,16 @@ def find_problems(package: Path, version: str) -> list[str]:
     return problems
 
 
+def find_other_versions(version: str) -> list[str]:
+    """Return the pages that name another version of wiretape."""
+    pages = [page for page in (ROOT / "docs").rglob("*") if page.suffix in {".1", ".md"}]
+    named = [(page, re.findall(r"\bwiretape[ -](\d+\.\d+\.\d+)", page.read_text("utf-8"))) for page in pages]
+    problems = {
+        f"{page}: it names version {found}" for page, all_found in named for found in all_found if found != version
+    }
+    return sorted(problems)
+
+
 def find_licence_problems(licences: dict[str, list[str]]) -> list[str]:
     """Return the packages whose licence is unknown, or asks for more than wiretape's own."""
     stated = {name: ", ".join(filter(None, texts)) for name, texts in licences.items()}
@@ -275,6 +285,7 @@ def main(folder: Path) -> None:
     problems = [problem for package in packages for problem in find_problems(package, version)]
     if f"\n## [{version}]" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
         problems.append(f"CHANGELOG.md has no section for version {version}")
+    problems += find_other_versions(version)
     if not problems:
         licences = use(packages, pythons, folder)
         problems = find_licence_problems(licences)
