@@ -14,7 +14,6 @@ from yarl import URL
 from wiretape.sse import FrameKind, Parser
 from wiretape_inspect.report.case_results import case_name_of
 
-NOT_FOUND = {"error": {"code": "resource_not_found", "message": "There is none.", "request_id": "req-x"}}
 A_STREAM, REPLAY, KEEP_ALIVE = "streams/run-with-deltas", "replay/after-each-event", "streams/keep-alive"
 TWO_RUNS, UNKNOWN = "runs/two-in-a-row", "errors/unknown-session"
 

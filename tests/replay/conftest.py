@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import re
 import signal
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from server_log import nothing_logged  # noqa: F401 - a fixture of all tests here
 from wiretape_process import WiretapeProcess
 
 from wiretape.observations import (
@@ -245,19 +245,6 @@ def call(serve) -> Iterator[Callable[..., RawClient]]:
             return stack.enter_context(contextlib.closing(RawClient(url, **options)))
 
         yield _call
-
-
-@pytest.fixture(autouse=True)
-def _nothing_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A server without errors logs none."""
-    yield
-    errors = [
-        record.getMessage()
-        for phase in ("setup", "call", "teardown")
-        for record in caplog.get_records(phase)
-        if record.levelno >= logging.WARNING
-    ]
-    assert errors == []
 
 
 @contextlib.contextmanager

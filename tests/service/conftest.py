@@ -1,10 +1,10 @@
 """Fixtures of the tests of the stand-in service."""
 
-import logging
 from datetime import UTC, datetime
 
 import aiohttp
 import pytest
+from server_log import nothing_logged  # noqa: F401 - a fixture of all tests here
 from stages import serving
 
 from wiretape_contracts.agent_sessions.stand_in.scenario_file import read_scenario
@@ -61,19 +61,6 @@ def serve(tmp_path):
     At the end of the block the traffic is checked: there must not be findings against the service.
     """
     return lambda scenario="hello", **how: serving(scenario, tmp_path, **how)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_logged(caplog):
-    """A working server logs no errors."""
-    yield
-    errors = [
-        record.getMessage()
-        for phase in ("setup", "call", "teardown")
-        for record in caplog.get_records(phase)
-        if record.levelno >= logging.WARNING
-    ]
-    assert errors == []
 
 
 @pytest.fixture

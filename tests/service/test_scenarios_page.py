@@ -12,7 +12,6 @@ from wiretape_contracts.agent_sessions.stand_in.scenario_file import STEP_TYPES,
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-HOUR = 3600 * 1_000_000_000
 RESULT = {"celsius": 20}
 
 
