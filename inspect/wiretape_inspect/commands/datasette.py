@@ -90,7 +90,7 @@ def _check_file(file: Path) -> None:
     open_recording(file).close()
     if not is_sqlite_file(file):
         raise InputError(
-            f"{printable(str(file))} is not a SQLite file, which datasette needs: "
+            f"{printable(str(file))} is not an SQLite file, which datasette needs: "
             "convert it to a recording with `wiretape import`."
         )
     try:

@@ -118,7 +118,7 @@ def show(
     such as session, run or tool. Separate alternatives with a comma or `or`, and put a hyphen before a condition to
     exclude what it matches. See docs/filter.md for the full syntax.
 
-    --at shows one event in detail: its fields, data and bytes, the chunks it arrived in, the neighbouring
+    --at shows one event in detail: its fields, data and bytes, the chunks it arrived in, the neighboring
     events, and what a client knew after receiving it.
 
     \b

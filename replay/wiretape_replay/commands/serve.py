@@ -57,7 +57,7 @@ def serve(
 ) -> None:
     """Simulate the service of a contract from SCENARIO: the name of a bundled scenario, or a TOML file.
 
-    Where the specification does not define the behaviour, the service makes assumptions; --assumptions lists
+    Where the specification does not define the behavior, the service makes assumptions; --assumptions lists
     them. When you press Ctrl-C, the service stops and prints the rules that the client broke.
     """
     stand_in = find_stand_in(options["contract"])

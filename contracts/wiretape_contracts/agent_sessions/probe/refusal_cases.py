@@ -219,7 +219,7 @@ async def malformed_json(probe: Prober) -> None:
 
 @_error_case("errors/invalid-parameter", clause='Endpoints, query event_deltas: "boolean"')
 async def invalid_parameter(probe: Prober) -> None:
-    """A parameter that is not a boolean is refused with an error envelope.
+    """A value other than a boolean for a boolean parameter is refused with an error envelope.
 
     Request a stream with `event_deltas=perhaps`.
     """
@@ -229,7 +229,7 @@ async def invalid_parameter(probe: Prober) -> None:
 
 @_limit_case("limits/events")
 async def too_many_streams(probe: Prober) -> None:
-    """Too many streams are refused.
+    """Streams over the limit are refused.
 
     Open the stream of a finished session until the limit refuses it.
     """
@@ -244,7 +244,7 @@ async def too_many_streams(probe: Prober) -> None:
 
 @_limit_case("limits/runs")
 async def too_many_run_requests(probe: Prober) -> None:
-    """Too many requests for runs are refused.
+    """Requests for runs over the limit are refused.
 
     Cancel a completed run until the limit refuses it.
     """
@@ -254,7 +254,7 @@ async def too_many_run_requests(probe: Prober) -> None:
 
 @_limit_case("limits/sessions", leaves="as many sessions as the limit allows")
 async def too_many_sessions(probe: Prober) -> None:
-    """Too many sessions are refused.
+    """Sessions over the limit are refused.
 
     Create sessions until the limit refuses it.
     """

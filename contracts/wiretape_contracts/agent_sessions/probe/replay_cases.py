@@ -108,7 +108,7 @@ async def foreign_cursor(probe: Prober) -> None:
     leaves="nothing",
 )
 async def restart_without_cursor(probe: Prober) -> None:
-    """The stream opens without the bad cursor.
+    """After a cursor is refused, the stream opens without a cursor.
 
     Open a stream with an unknown cursor, and then without one.
     """

@@ -112,7 +112,7 @@ async def two_readers(probe: Prober) -> None:
 
 @case("streams/slow-reader", _PERSISTED, rules="RES003")
 async def slow_reader(probe: Prober) -> None:
-    """A slow reader receives every durable event, and does not delay another reader.
+    """A slow reader receives every durable event, and does not delay other readers.
 
     During a run, read one stream at 50 kB per second and another at full speed.
     """
