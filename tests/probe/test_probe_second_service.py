@@ -411,7 +411,7 @@ WHY_NOT_REACHED = {
     "BUSY001": "the cases that were to exercise it are broken",
     "ERR006": f"no error envelope arrived ({NOT_MEANT})",
     "RATE001": NEEDS_LIMITS,
-    "RUN003": "no run was ended by a durable event (the service need not store these events)",
+    "RUN003": "no durable event ended a run (the service need not store these events)",
     "SSE010": "no event with a `retry` line arrived (the specification does not define it)",
     "TOOL003": "no durable event ended a tool call with an id (let the run of runs.plain call a tool; "
     "the service need not store these events)",
