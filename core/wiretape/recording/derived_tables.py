@@ -4,9 +4,10 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from wiretape.contract.contract_facts import choose_contracts
 from wiretape.contract.contract_tables import MOST_ENTITIES
@@ -62,8 +63,7 @@ class _End(NamedTuple):
     """Bytes of bodies up to there, with those of the files before."""
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """A file of the recording."""
 
     file: RecordingFile

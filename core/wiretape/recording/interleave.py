@@ -4,11 +4,11 @@ import heapq
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 
 import orjson
+from msgspec import Struct
 
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Observation, RequestEnded
 from wiretape.recording.table_rows import SEGMENT_COLUMNS, read_lost, read_request, read_response, unpack_run
@@ -32,8 +32,7 @@ WHERE time_ns > :after AND time_ns <= :until ORDER BY time_ns
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """Range of observations: times in `(after_ns, until_ns]`, segment ids in `(after_segment, until_segment]`."""
 
     after_ns: int = -1

@@ -3,9 +3,10 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path, PurePath
+
+from msgspec import Struct
 
 from wiretape.content_encoding import is_identity
 from wiretape.event import Event, TimedFrame
@@ -22,8 +23,7 @@ _MAX_STREAMS = 32
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedFrame:
+class LocatedFrame(Struct, frozen=True):
     """A frame of a stream, and its location in what `wiretape export --format sse` writes."""
 
     seen: TimedFrame
@@ -38,8 +38,7 @@ class LocatedFrame:
         return self.seen if isinstance(self.seen, Event) else None
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedFinding:
+class LocatedFinding(Struct, frozen=True):
     """A finding, its exchange, and the frame at its location."""
 
     finding: Finding

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from wiretape.content_encoding import is_identity
 from wiretape.event import Event, TimedFrame
@@ -51,8 +53,7 @@ def stream_rows(
     yield from fold.finish()
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A position in a stream from which folding can start without the bytes before it."""
 
     rows: int
@@ -266,8 +267,7 @@ class StreamFold:
         return self._take is None or self._take(row_subject(self._exchange, row, searched))
 
 
-@dataclass(slots=True)
-class _Pause:
+class _Pause(Struct):
     """What arrived since the last event."""
 
     since_ns: int

@@ -13,10 +13,11 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from wiretape.contract.vocabulary import CHANNEL, Vocabulary, all_fields
 from wiretape.errors import InputError
@@ -70,16 +71,14 @@ _COMPARISON = re.compile(r"(>=|<=|>|<)(.*)", re.DOTALL)
 _Unit = Literal["number", "duration"]
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A word or a quoted text.  In quotes, `*` and `?` have no special meaning."""
 
     text: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """A range of numbers, or of nanoseconds.  Both ends are included; None is an open end."""
 
     low: int | None = None
@@ -89,8 +88,7 @@ class Range:
         return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """Matches if `field` has any of `values`; if `negated`, matches everything else."""
 
     field: str
@@ -100,8 +98,7 @@ class Condition:
     """The entities whose keys are tested, if the field is the name of some."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Matches if all conditions of any group match.  A filter without groups matches everything."""
 
     groups: tuple[tuple[Condition, ...], ...] = ()
@@ -250,8 +247,7 @@ def _number(text: str, unit: _Unit) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What a filter is applied to.  A condition on a field that is None does not match."""
 
     kinds: tuple[str, ...]
@@ -275,8 +271,7 @@ class Subject:
     """The texts of the filter that are anywhere in that joined text."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledFilter:
+class CompiledFilter(Struct, frozen=True):
     """Returns whether a filter matches a subject."""
 
     test: Callable[[Subject], bool]
@@ -469,8 +464,7 @@ def compile_pattern(value: Text, *, ignore_case: bool = False) -> re.Pattern[str
     return re.compile(pattern, flags)
 
 
-@dataclass(slots=True)
-class SearchedFrame:
+class SearchedFrame(Struct):
     """A frame, its part of the joined text, and the texts of the filter that it has a part of."""
 
     seen: TimedFrame

@@ -6,10 +6,11 @@ To add a format, add a row to `FORMATS`.  Each is loaded when it is used, so tha
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from wiretape.errors import InputError
 from wiretape.observations import Side
@@ -21,8 +22,7 @@ _BEGINNING = 64 * 1024
 _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[\t\r\n -~]\0){4}|(?:\0[\t\r\n -~]){4}")
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePosition:
+class SourcePosition(Struct, frozen=True):
     """Where the beginning of a request, of a response, or of some bytes of a body is in a text file."""
 
     exchange: int
@@ -34,8 +34,7 @@ class SourcePosition:
     """In characters; like lines, from 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class FormatReader:
+class FormatReader(Struct, frozen=True):
     """How to detect and read files of a format."""
 
     matches: Callable[[bytes], object]
@@ -46,8 +45,7 @@ class FormatReader:
     """Return the positions in a file, in the order of the offsets of each body; None if the format has no lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """A file format: its name, and where to find its reader and writer (`module:object`)."""
 
     name: str
