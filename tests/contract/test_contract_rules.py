@@ -175,7 +175,7 @@ CASES = {
         [LOST, "", '{"n": 9}'],
         "inconclusive",
     ),
-    "a value twice": ('unique = "/n"', ['{"n": 5}', '{"n": 5}'], "which event 1 of exchange 1 has"),
+    "a value twice": ('unique = "/n"', ['{"n": 5}', '{"n": 5}'], "which event 1 of exchange 1 already has"),
     "the same event twice on a channel": ('unique = { fact = "/n", over = "channel" }', ['{"n": 5}'] * 2, "pass"),
     "an open call when its run ends": (ITEMS, [OPENED, '{"type": "run.end", "run": 1}'], "closed before run `1`"),
     "a call outside any run": (ITEMS, ['{"type": "call.start", "run": 2, "call": 1}'], "before it was opened"),
@@ -268,7 +268,7 @@ ONE_TURN, STEPS = 'lifecycle = { entity = "turn" }', 'lifecycle = "step"\non = [
 @for_each(
     ("primitive", "types", "expected"),
     [
-        (ONE_TURN, ["turn 1", "turn 2"], "turn `2` to be opened after the one before was closed"),
+        (ONE_TURN, ["turn 1", "turn 2"], "turn `2` to be opened after the previous one was closed"),
         (ONE_TURN, ["turn 1", "end 2"], "Expected turn `1` to be closed, got turn `2`."),
         (ONE_TURN, ["turn 1", "fail", "turn 2", "end 2", "fail"], None),
         (ONE_TURN, ["turn 1", "end 1", "turn 1"], "opened again after it was closed"),

@@ -101,7 +101,7 @@ def span_order(event: Event, stream: Stream) -> Outcome:
         left = list(spans) if event.type == "RUN_FINISHED" else []
         spans.clear()
         return [
-            _mismatch(f"the span `{key}` to be closed before the run finishes", "it open", key) for key in left
+            _mismatch(f"the span `{key}` to be closed before the run finishes", "it still open", key) for key in left
         ] or None
     if not stream.is_complete or len(spans) > _MOST:
         return _UNKNOWN
@@ -126,7 +126,7 @@ def shared_id(event: Event, stream: Stream) -> Outcome:
     # A result is the only event of its message.
     if seen.setdefault(key, event.type if kind == "TOOL" else kind) == kind or is_new:
         return HELD
-    return [_mismatch("a new `messageId`", f"`{key}`, which another message has", key)]
+    return [_mismatch("a new `messageId`", f"`{key}`, which another message already has", key)]
 
 
 def _calls(event: Event, stream: Stream) -> dict[Any, list[Any]]:

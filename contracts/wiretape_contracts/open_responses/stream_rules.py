@@ -45,7 +45,7 @@ class _Items:
 
 
 def other_item_id(event: Event, stream: Stream) -> Outcome:
-    """The item id of an event differs from the id in the `response.output_item.added` of the same `output_index`."""
+    """The item id of an event differs from the id in the `response.output_item.added` with the same `output_index`."""
     items: _Items = stream.memory.get(other_item_id, _Items)
     index, item = event.document.get("output_index"), event.document.get("item")
     found = item.get("id") if type(item) is dict else event.document.get("item_id")
@@ -68,7 +68,7 @@ def item_not_done(event: Event, stream: Stream) -> Outcome:
 
 
 def output_differs(event: Event, stream: Stream) -> Outcome:
-    """The `output` of a finished response differs from the items of its stream in the order of their `output_index`."""
+    """The `output` of a finished response is not the list of its stream's items, ordered by `output_index`."""
     items: _Items = stream.memory.get(output_differs, _Items)
     response = event.document.get("response")
     output = response.get("output") if type(response) is dict else None
@@ -107,7 +107,7 @@ def error_without_failure(event: Event, stream: Stream) -> Outcome:
 
 
 def text_not_done(event: Event, stream: Stream) -> Outcome:
-    """The deltas of a text are not followed by one `.done` event before the part or the item is closed."""
+    """The deltas of a text are not followed by exactly one `.done` event before the part or the item is closed."""
     texts: dict[tuple[Any, ...], bool] = stream.memory.get(text_not_done, dict)
     at = {name: shorten_value(event.document.get(name)) for name in _INDEXES}
     if (names := _CLOSED.get(event.type)) is not None:

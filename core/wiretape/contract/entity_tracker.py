@@ -122,7 +122,7 @@ class EntityTracker:
         for inside in islice(self._inside.pop(key, {}), _MOST_BREACHES):
             self.is_concerned = True
             expected = f"to be closed before {format_key(parent, key)}"
-            self._breach(Aspect.CLOSES_BEFORE_PARENT, inside, expected, "it open")
+            self._breach(Aspect.CLOSES_BEFORE_PARENT, inside, expected, "it still open")
 
     def unclosed(self) -> Iterator[Breach]:
         """Yield the entities that are open although the stream has ended."""
@@ -159,7 +159,7 @@ class EntityTracker:
         """Begin with nothing open, because a stream has one such entity at a time."""
         for other in list(self.open):
             got = f"it opened while {format_key(self.entity, other)} was open"
-            self._breach(Aspect.ONE_AT_A_TIME, key, "to be opened after the one before was closed", got)
+            self._breach(Aspect.ONE_AT_A_TIME, key, "to be opened after the previous one was closed", got)
             self._remove(other)
         for child in self.children:
             child.forget()

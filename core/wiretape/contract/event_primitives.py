@@ -237,7 +237,7 @@ class Unique(EventPrimitive, frozen=True):
         known = seen.add(shorten_value(value), (digest, event.exchange, event.number))
         if known is not None and (self.over == "stream" or known[0] != digest):
             where = f"event {known[2]} of exchange {known[1]}"
-            got = f"{describe(value)}, which {where} has"
+            got = f"{describe(value)}, which {where} already has"
             return [mismatch(f"a new `{self.fact}`", got, event=event, value=value, where=where)]
         return DROPPED_STATE if known is None and seen.may_lack_some else HELD
 

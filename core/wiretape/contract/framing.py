@@ -191,7 +191,7 @@ def _describe_unsafe(identity: str) -> str:
 
 @_declare(Requirement.NO_BLANK_AFTER_COMMENT, AFTER_COMMENT)
 def _check_after_comment(_stream: EventStream, following: FrameKind) -> Outcome:
-    """A blank line follows a keep-alive comment; some clients dispatch an empty event for it.
+    """A blank line follows a keep-alive comment, so some clients dispatch an empty event.
 
     Such clients include httpx-sse and the decoders of the OpenAI and Anthropic Python SDKs.  There is one finding per
     stream.
@@ -209,7 +209,7 @@ def _check_keep_alive(types: Collection[str], event: Event, _stream: EventStream
     names = {event.name, event.type}
     if not names.isdisjoint(types) or not any(map(_is_keep_alive_name, names)):
         return HELD
-    return [mismatch("a comment as keep-alive", f"the event {quote(event.name or event.type)}")]
+    return [mismatch("a comment as a keep-alive", f"the event {quote(event.name or event.type)}")]
 
 
 def _is_keep_alive_name(name: str) -> bool:

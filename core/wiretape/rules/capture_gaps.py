@@ -47,7 +47,7 @@ def stream_not_checked(exchange: Exchange, ending: Ending) -> Outcome:
         return problems or None  # lost bytes are REC001
     if undecodable is not None:
         reason = printable(undecodable.reason[:100])
-        message = f"Expected a stream that can be decoded, got a part that is not checked: {reason}."
+        message = f"Expected a stream that can be decoded, got one that cannot be decoded completely: {reason}."
         problems.append(Problem(message, Location(exchange.number, undecodable.time_ns)))
     if problems:
         return problems

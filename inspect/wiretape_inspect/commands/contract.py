@@ -26,7 +26,7 @@ from wiretape_inspect.terminal_output import BLANK, Line, labelled, wrapped, wri
 
 @click.group(epilog="\b\nExample:\n    wiretape contract new -o tickets.toml")
 def contract() -> None:
-    """List, show, test, begin and learn contracts: what the event streams of an API have to look like.
+    """List, show, test, begin and learn contracts, the rules for the event streams of an API.
 
     `wiretape report --contract` checks recordings with one.
     """

@@ -21,7 +21,7 @@ def recording(new_tape, recordings):
     tape = new_tape()
     number, other = tape.record(recordings["findings"])
     missing = finding(exchange=other, code="CLI001", message="Expected the header `Authorization: Bearer …`, got none.")
-    with_id = "Expected no `id` line in a message.delta, got the id `live_7`."
+    with_id = "Expected no `id` line in a `message.delta` event, got the id `live_7`."
     tape.find(
         finding(2, exchange=number, code="DUR004", offset=77, message=with_id),
         replace(

@@ -69,14 +69,14 @@ def find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 
 @client_check
 def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
-    """A client that has read a session reconnects with a cursor other than the last durable id delivered to it.
+    """A client of a session reconnects with a cursor other than the id of the last durable event that it received.
 
-    The cursor is wrong if it is missing or older, belongs to a different session, or is unknown and refused by the
-    service.  It is also wrong if the stream was cut off within the cursor's event, because clients apply an id only
-    after the blank line that ends the event.
+    The cursor is wrong if it is missing or older, if it belongs to a different session, or if it is unknown and the
+    service refuses it.  It is also wrong if the stream was cut off within the cursor's event, because clients apply an
+    id only after the blank line that ends the event.
 
-    If the service or a proxy broke the connection, the client may not have read the events of the last second.  The ids
-    of these events, and the last id before them, are then accepted, too.
+    If the service or a proxy broke the connection, the client may not have read the events from the last second.  The
+    ids of these events, and the last id before them, are then accepted, too.
 
     The rule does not apply after `invalid_cursor` or `stream.resync`, or while the client has another open stream.
     """
@@ -205,7 +205,7 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
 
 @check(EVENT, shapes=NOT_DELTA, types={STREAM_RESYNC})
 def resync_ignored(event: Event, stream: StreamState) -> Outcome:
-    """After `stream.resync`, the client does not reconnect within 60 s, or reconnects without the last durable id."""
+    """After `stream.resync`, the client does not reconnect within 60 s, or not with its last durable event's id."""
     if stream.resync is not None or not stream.arrival.is_current:
         return None
     due_ns = event.time_ns + RECONNECT_NS
@@ -287,4 +287,6 @@ def ended_run_cancelled(exchange: ExchangeState) -> Outcome:
         return None
     if reader.key not in run.end_delivered_to:
         return HELD
-    return problem(f"Expected no cancel of run {quote(match.run_id or '')} after its {run.ended_type}, got one.")
+    return problem(
+        f"Expected no request to cancel run {quote(match.run_id or '')} after its {run.ended_type}, got one."
+    )

@@ -39,7 +39,7 @@ def sequence_not_increasing(event: SessionEvent, stream: StreamState) -> Outcome
 
 @order_check
 def sequence_reused(event: SessionEvent, stream: StreamState) -> Outcome:
-    """Two events of one session with different ids have the same sequence."""
+    """Two events of one session have different ids, but the same sequence."""
     sequence, identity = event.sequence, event.cursor
     if sequence is None or identity is None:
         return None
@@ -90,7 +90,7 @@ def sequence_gap(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @order_check
 def created_at_going_back(event: SessionEvent, stream: StreamState) -> Outcome:
-    """The `created_at` of a durable event is earlier than in the previous event on the same connection."""
+    """The `created_at` of a durable event is earlier than that of the previous durable event on the same connection."""
     before, created_at = stream.created_at, event.created_at
     if before is None or created_at is None:
         return None

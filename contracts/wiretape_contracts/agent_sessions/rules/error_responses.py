@@ -55,7 +55,7 @@ def field_not_in_contract(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
     severity = Severity.ERROR if is_closed(code) else None
     allowed = error_fields(code)
     return [
-        Problem(f"Expected no field {quote(name)} in an error {code}, got {describe(value)}.", severity=severity)
+        Problem(f"Expected no field {quote(name)} in a `{code}` error, got {describe(value)}.", severity=severity)
         for name, value in body.envelope.items()
         if name not in allowed
     ]

@@ -48,7 +48,7 @@ def event_repeated_on_resume(event: SessionEvent, stream: StreamState) -> Outcom
         if log.has_other_event(event) or log.is_ambiguous(resume.cursor):
             # It may be another event with that id, which follows.
             return None
-        return problem(f"Expected events after the cursor {quote(resume.cursor)}, got that event itself.")
+        return problem(f"Expected events after the cursor {quote(resume.cursor)}, got the cursor's own event.")
     if event.sequence is None:
         return None
     if resume.sequence is None:

@@ -72,7 +72,7 @@ def _may_have_active_run(stream: StreamState) -> bool:
 
 @check(EVENT, shapes=WITH_OBJECT, steady=True, types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES)
 def event_after_run_ended(event: SessionEvent, stream: StreamState) -> Outcome:
-    """An event of a run arrives after the end of the run, and is not a replay.
+    """A new event of a run arrives after the run has ended.
 
     There is one finding per run.  The rule ignores events of the types `session.*`, `stream.*` and `sandbox.*`.  It
     also ignores the outcome of a tool call after `run.cancelled`, because tools that were running may still end.  On a
@@ -92,7 +92,7 @@ def event_after_run_ended(event: SessionEvent, stream: StreamState) -> Outcome:
     run = stream.session.runs.runs.get(run_id)
     if run is None:
         return None
-    message = f"Expected no event of run {quote(run_id)} after its {run.ended_type}, got a {event.type}."
+    message = f"Expected no event of run {quote(run_id)} after its {run.ended_type}, got a `{event.type}` event."
     return problem(message, subject=run_id)
 
 
@@ -139,7 +139,7 @@ def idle_with_active_run(_event: SessionEvent, stream: StreamState) -> Outcome:
 
 @check(EVENT, shapes=WITH_OBJECT, types={RUN_STARTED})
 def event_before_run_started(event: SessionEvent, stream: StreamState) -> Outcome:
-    """An event of a run arrives before its `run.started`, in a session recorded from its first event."""
+    """In a session that was recorded from its first event, an event of a run arrives before the run starts."""
     run_id, session = event.run_id, stream.session
     if run_id is None or not session.is_from_start or not stream.arrival.is_current:
         return None
@@ -147,7 +147,7 @@ def event_before_run_started(event: SessionEvent, stream: StreamState) -> Outcom
     early = stream.runs.find_early_event(event, run_id, whole=stream.shows_whole_session)
     if run is not None and early is not None:
         wanted = f"{RUN_STARTED} as the first event of run {quote(run_id)}"
-        return problem(f"Expected {wanted}, got this event.", early, subject=run_id)
+        return problem(f"Expected {wanted}, got a different event.", early, subject=run_id)
     if not stream.arrival.is_new or (run is not None and run.started_ns is not None):
         return None
     return HELD if run is None or run.early_location is None or stream.shows_whole_session else UNKNOWN_ORDER
@@ -191,7 +191,7 @@ def _decide_after_grace(run: Run, run_id: str, due_ns: int, streams: list[Stream
 def busy_with_ended_run(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service reports `SESSION_BUSY` because of a run that ended more than 2 s before the request.
 
-    The path of the request does not matter.
+    The rule does not depend on the path of the request.
     """
     run_id = (body.envelope or {}).get("active_run_id")
     if type(run_id) is not str:

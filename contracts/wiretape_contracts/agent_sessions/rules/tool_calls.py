@@ -24,7 +24,7 @@ def missing_tool_call_id(event: SessionEvent, _stream: StreamState) -> Outcome:
     """A tool lifecycle event has no string `tool_call_id` in `content` or `data`."""
     if event.tool_call_ids:
         return HELD
-    message = f"Expected a string `tool_call_id` in `content` or `data` of a {event.type}, got none."
+    message = f"Expected a string `tool_call_id` in `content` or `data` of the `{event.type}` event, got none."
     return problem(message, subject=event.type)
 
 
@@ -36,7 +36,7 @@ def end_without_start(event: SessionEvent, stream: StreamState) -> Outcome:
         return None
     calls = [call for call in map(session.runs.calls.get, ids) if call is not None]
     if runs.may_lack_start(event) and (event.run_id in runs.complete or stream.shows_whole_session):
-        message = f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}."
+        message = f"Expected the start of tool call {quote(ids[0])} before its end, got only a `{event.type}` event."
         return problem(message, subject=ids[0])
     if not stream.arrival.is_new or not session.is_from_start:
         return None

@@ -197,7 +197,7 @@ def _observe_body(number: int, now: int, exchange: _Exchange, piece: int | None)
     for part, data in exchange.parts():
         now += _STEP + round(part.after * _SECOND)
         if part.lost:
-            yield BytesLost(number, now, Side.RESPONSE, start, part.lost, "the vector says so")
+            yield BytesLost(number, now, Side.RESPONSE, start, part.lost, "the backlog was full")
             start += part.lost
         for begin in range(0, len(data), piece or len(data) or 1):
             cut = data[begin : begin + (piece or len(data))]
