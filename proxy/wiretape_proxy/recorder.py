@@ -21,6 +21,7 @@ from wiretape.config import Config, find_config, load_config, override_base
 from wiretape.errors import InputError, describe_failure
 from wiretape.observations import Observation
 from wiretape.recording import RedactionPolicy, Writer
+from wiretape.recording.recording_file import without_unused_part
 from wiretape.rules import RuleSet
 from wiretape_proxy import proxy_options
 from wiretape_proxy.ipc_codec import Batch, BatchReader, ObservationDecoder
@@ -98,7 +99,7 @@ def _open(started: RecorderConfig) -> "Recorder":
     given, resumed = started.settings, started.resumed
     config, stored = _read_rules(given)
     policy = RedactionPolicy(given.redact_header, given.redact_query, given.redact_body)
-    files = [Path(given.output)] if resumed is None else [Path(file) for file in resumed.files]
+    files = [Path(given.output)] if resumed is None else without_unused_part([Path(file) for file in resumed.files])
     writer = Writer.create(
         files[-1],
         upstream=started.upstream,

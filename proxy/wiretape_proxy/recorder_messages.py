@@ -49,7 +49,7 @@ class ResumedCapture(Struct, frozen=True):
     base_ns: int
     """The monotonic clock at time 0 of the recording."""
     files: Sequence[str]
-    """The last file of the recording, and before it those that are rotated but not handled."""
+    """The last file of the recording, which may not be used yet, and before it those that are not handled yet."""
     held: Sequence[HeldBody] = ()
     """Bodies whose last bytes were lost with that recorder."""
 
@@ -161,10 +161,10 @@ class BytesNotStored(_Message, frozen=True, tag=True):
 
 
 class UnfinishedFiles(_Message, frozen=True, tag=True):
-    """Rotation has closed a file, or has compressed it and run its command."""
+    """Rotation begins the next file, or has compressed a closed one and run its command."""
 
     files: Sequence[str]
-    """Those that are closed but not handled, and at the end the one that is written now."""
+    """Those that are closed but not handled, and at the end the one that is written now, or begins."""
 
 
 class RecordingClosed(_Message, frozen=True, tag=True):

@@ -61,16 +61,19 @@ class Rotation:
         """Continue in the next file; if that is not possible, in the same one, and try again later."""
         path, closed = self._next_path(), self.path
         self._retry_at = time.monotonic() + _RETRY_AFTER_S
+        # If this process is killed, the next one finds out whether it was used.
+        self._send_unfinished(opened=path)
         try:
-            if not writer.rotate(path, lambda: self._threads.submit(self._handle_earlier, closed)):
-                return
+            is_used = writer.rotate(path, lambda: self._threads.submit(self._handle_earlier, closed))
         except RecordingError as error:
             self._warn(f"{error.message} Recording continues in {self.path}.")
+            is_used = False
+        if not is_used:
+            self._send_unfinished(handled=path)
             return
         self._retry_at, self._since = 0.0, time.monotonic()
         self.path = path
         self._send(LogLine(printable(f"Closed {closed}; recording continues in {path}.")))
-        self._send_unfinished(opened=path)
 
     def finish_earlier(self, path: Path, settings: checker.Settings) -> None:
         """Check, close and handle a file that a recorder that failed had rotated."""

@@ -25,6 +25,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer, open_recording
+from wiretape.recording.recording_file import without_unused_part
 from wiretape.recording.recording_writer import IN_EARLIER_FILE
 from wiretape.recording.rotated_parts import open_wholes
 from wiretape.rules.vectors import vectors
@@ -298,7 +299,7 @@ def seen(number):
     yield RequestStarted(number, time_ns, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", headers)
     yield BytesArrived(number, Side.REQUEST, 0, b"{}", (2,), (time_ns + 20,))
 
-def end(*_):
+def end(*_, **__):
     os._exit(9)
 
 def derive():
@@ -319,7 +320,10 @@ elif moment == "without rows":
 elif moment == "without a capture":
     recording_file.RecordingFile._insert = lambda *row: insert(*row) if row[1] == "recording" else end()
 elif moment == "without exchanges":
-    Writer.commit, commit = lambda writer: end() if writer._file.path != path else commit(writer), Writer.commit
+    store = Writer._store_batch
+    Writer._store_batch = lambda writer: end() if writer._file.path != path else store(writer)
+elif moment == "without the mark":
+    recording_file.RecordingFile.end = end
 assert writer.rotate(path.with_name("run.0002.db"))
 writer.feed(seen(2))
 derive()
@@ -327,15 +331,37 @@ end()
 """
 
 
-MOMENTS = ("claimed", "without tables", "without rows", "without a capture", "without exchanges", "later")
+LEFT_OUT = ("claimed", "without tables", "without rows", "without a capture")
+MOMENTS = (*LEFT_OUT, "without exchanges", "without the mark", "later")
+
+
+def killed_parts(tmp_path, moment):
+    first, second = tmp_path / "run.db", tmp_path / "run.0002.db"
+    assert subprocess.run([sys.executable, "-c", KILLED, moment, str(first)], check=False).returncode == 9
+    assert second.exists()
+    return first, second
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_recorder_that_replaces_a_killed_one_continues_in_the_file_that_is_used(tmp_path, moment):
+    first, second = killed_parts(tmp_path, moment)
+    used = without_unused_part([first, second])
+    assert used == ([first, second] if moment == "later" else [first])
+    assert second.exists() == (moment == "later")
+    writer = Writer.create(used[-1], upstream="http://service.test", append=True, resume=True)
+    body = BytesArrived(1, Side.REQUEST, 2, b"[]", (2,), (writer.last_ns + 10,))
+    writer.feed([body, ExchangeEnded(1, writer.last_ns + 20, Ending.CLIENT_CLOSED)])
+    derive(writer)
+    writer.close(2**61)
+    with open_recording(used[-1]) as recording:
+        exchange = next(each for each in recording.exchanges() if each.number == 1)
+    assert (exchange.ending, exchange.request_bytes) == (Ending.CLIENT_CLOSED, 2 if moment == "later" else 4)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_parts_of_a_killed_recorder_are_read(tmp_path, moment):
-    exchanges, is_left_out = (2 if moment == "later" else 1), moment in MOMENTS[:4]
-    first, second = tmp_path / "run.db", tmp_path / "run.0002.db"
-    assert subprocess.run([sys.executable, "-c", KILLED, moment, str(first)], check=False).returncode == 9
-    assert second.exists()
+    exchanges, is_left_out = (2 if moment == "later" else 1), moment in LEFT_OUT
+    first, second = killed_parts(tmp_path, moment)
     stderr, document = report(second, first)
     note = f"{second} is left out: the recorder was killed before it stored anything in it.\n"
     assert stderr == (note if is_left_out else "")

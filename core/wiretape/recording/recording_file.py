@@ -311,6 +311,24 @@ def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def without_unused_part(files: Sequence[Path]) -> Sequence[Path]:
+    """Return the files of a rotated recording without the last one, unless the recording continues there.
+
+    A recorder that was killed may have created this file without using it; then it is deleted.  The files before it
+    exist until they are handled, which is after the last one is used.  Raises RecordingError.
+    """
+    *before, last = files
+    try:
+        if before and before[-1].exists():
+            with closing(schema.connect(before[-1], "ro")) as connection:
+                if connection.execute("SELECT 1 FROM recording WHERE continued").fetchone() is None:
+                    _delete_if_possible(last)
+                    return before
+    except sqlite3.Error as error:
+        raise RecordingError(write_error(before[-1], error)) from None
+    return files
+
+
 def mark_as_probe(path: Path, results: str) -> None:
     """Store the results of probe cases, as JSON, in the recording of the probe.  Raises RecordingError."""
     try:

@@ -332,9 +332,12 @@ class Writer:
         If the disk refuses, the bytes count as lost and recording continues.  Bytes are stored again when there is
         room for more than the rows about what is lost.
         """
+        if self._batch and self._store_batch():
+            self._let_derive()
+
+    def _store_batch(self) -> bool:
+        """Store everything that was fed; return whether no bytes were lost."""
         batch = self._batch
-        if not batch:
-            return
         runs = batch.runs()
         error = self._store_runs(runs)
         if has_lost := error is not None:
@@ -350,7 +353,7 @@ class Writer:
         if not has_lost:
             batch.end_losses()
             self._stored_bytes += sum(len(run.data) for run in runs)
-            self._let_derive()
+        return not has_lost
 
     def _let_derive(self) -> None:
         position = TailPosition(segment=self._segment_id, time_ns=self.last_ns)
@@ -390,13 +393,18 @@ class Writer:
         closed, file = self._file, self._file.continue_in(path, self.last_ns)
         file.on_locked = closed.on_locked
         self._let_derive()
-        closed.end(self.last_ns, is_continued=True)
+        closed_ns, redacted = self.last_ns, file.redactor.count
         file.redactor.count = 0
         self._file, self._connection = file, file.connection
         self._segment_id = 0
-        self.last_ns = self._batch.continue_in_next_file(file.began_ns)
-        self.tables.add_file(file, TailPosition(time_ns=self.last_ns), on_closed)
-        self.commit()
+        begin = TailPosition(time_ns=self._batch.continue_in_next_file(file.began_ns))
+        self.last_ns = begin.time_ns
+        # The heads come first: if this process is killed, another one continues in the file that the mark selects.
+        is_stored = self._store_batch()
+        closed.end(closed_ns, redacted_before=redacted - file.redactor.count, is_continued=True)
+        self.tables.add_file(file, begin, on_closed)
+        if is_stored:
+            self._let_derive()
         return True
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
