@@ -80,10 +80,10 @@ def replay(
 ) -> None:
     """Replay the recording FILE as an offline service.
 
-    In channel mode, a playhead advances through the log of a channel at --speed. A stream first gets the durable
-    events behind the playhead, starting after the client's Last-Event-ID, and then each event that the playhead
-    reaches. Any other request gets the next recorded response to a request of the same kind.
-    In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded
+    In channel mode, a playhead advances through the log of a channel at --speed. A stream first carries the
+    durable events that the playhead has passed, starting after the client's Last-Event-ID, and then each event that
+    the playhead reaches. Any other request receives the next recorded response to a request of the same kind.
+    In verbatim mode, requests for streams also receive their recorded responses, byte for byte and with the recorded
     ending.
     A request that was not recorded gets status 501 and the reason, or with --record-missing the response of the
     service.
