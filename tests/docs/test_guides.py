@@ -79,15 +79,31 @@ def test_the_client_fails_as_shown_and_passes_when_fixed(folder):
 
     client = folder / "client.py"
     (mended,) = [code for code in blocks(CLIENT_PAGE, "python") if not code.startswith("# ")]
-    line = '                        if line.startswith("data: "):\n'
+    line = "                        event = {}\n"
     client.write_text(client.read_text("utf-8").replace(line, mended + line), "utf-8")
     assert missing(after, run(folder, "pytest test_client.py").stdout) == []
+    (folder / "test_cut.py").write_text(CUT, "utf-8")
+    assert "8 passed" in run(folder, "pytest test_cut.py").stdout
 
 
 def missing(shown: str, said: str) -> list[str]:
     """The lines of an example that were not printed."""
     lines = [ANYTHING.sub("", line) for line in said.splitlines()]
     return [one for one in shown.splitlines()[1:] if one != "..." and ANYTHING.sub("", one) not in lines]
+
+
+CUT = """
+import pytest
+from client import follow_run
+
+@pytest.mark.parametrize("offset", [5, 60, 100, 150])
+@pytest.mark.parametrize("do", ["drop", "reset"])
+def test_an_event_that_is_cut_in_half(wiretape_service, do, offset):
+    at = {"at": {"sequence": 3}, "times": 1}
+    delay = {"do": "delay", "seconds": 1.1, "after": {"sequence": 2}, "times": 1}
+    service = wiretape_service("hello", faults=[delay, {"do": do, "offset": offset} | at])
+    assert "message.completed" in follow_run(service.url, service.key)
+"""
 
 
 PROBE, WORKFLOW, GITLAB, PRE_COMMIT = map(yaml.safe_load, blocks(SERVICE_PAGE, "yaml"))
