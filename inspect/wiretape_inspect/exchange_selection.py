@@ -1,5 +1,6 @@
 """Select the part of a recording that options name: by channel, exchange and time."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -10,9 +11,11 @@ from wiretape.labels import join_first
 from wiretape.observations import BytesArrived, Observation, last_time_ns
 from wiretape.recording import Capture, Exchange, Recording
 from wiretape.safe_text import printable
+from wiretape_inspect.timeline_text import previews
 
 ObservationReader = Callable[[], Iterator[Observation]]
 """Reads the selected observations in order of time; may be called repeatedly."""
+_QUOTED = re.compile(r'"([^"\\]+)"')
 _MAX_LISTED = 5
 """Number of channels or streams that an error message lists."""
 
@@ -21,17 +24,32 @@ def select_exchanges(
     recording: Recording, *, channel: str | None = None, number: int | None = None
 ) -> Iterator[Exchange]:
     """Return all exchanges, those of a channel, or one.  Raises InputError, at once, if there are none."""
-    if number is not None:
-        return iter([recording.exchange(number)])
-    if channel is None:
-        return recording.exchanges()
-    selected = (exchange for exchange in recording.exchanges() if exchange.channel == channel)
+    chosen = recording.exchanges() if number is None else iter([recording.exchange(number)])
+    found = name_channels(recording, chosen, channels_of(recording.exchanges()))
+    if number is not None or channel is None:
+        return found
+    selected = (exchange for exchange in found if exchange.channel == channel)
     first = next(selected, None)
     if first is None:
         name = recording.vocabularies[0].channel.replace("_", " ") if recording.vocabularies else "channel"
         problem = f"There is no {name} {printable(channel)} in this recording"
         raise _selection_error(problem, name, f"{name}s", _channel_names(recording))
     return chain([first], selected)
+
+
+def name_channels(recording: Recording, exchanges: Iterable[Exchange], channels: Collection[str]) -> Iterator[Exchange]:
+    """Yield exchanges; a request without a channel belongs to the one of `channels` that its bodies begin to name."""
+    for exchange in exchanges:
+        if exchange.channel is not None or not channels or exchange.is_stream:
+            yield exchange
+            continue
+        words = _QUOTED.findall(" ".join(previews(recording, exchange).values()))
+        yield replace(exchange, channel=next((word for word in words if word in channels), None))
+
+
+def channels_of(exchanges: Iterable[Exchange]) -> frozenset[str]:
+    """Return the channels that requests name."""
+    return frozenset(exchange.channel for exchange in exchanges if exchange.channel is not None)
 
 
 def select_stream(recording: Recording, number: int | None) -> Exchange:

@@ -1,9 +1,7 @@
 """A recording as JSON, as `wiretape show --json` prints it and as the page loads it, from a server or a file."""
 
-import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -24,6 +22,7 @@ from wiretape.rules.exchange import may_be_unread
 from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
+from wiretape_inspect.exchange_selection import channels_of, name_channels
 from wiretape_inspect.rule_output import explain_command
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.accumulated_state import state_at
@@ -50,7 +49,6 @@ _ROW_NAMES: dict[type, str] = {
     EndRow: "end",
 }
 
-_QUOTED = re.compile(r'"([^"\\]+)"')
 _EVENT_MEMBERS = ("time_ns", "type", "kind", "id", "sequence", "note")
 _event_values = attrgetter(*_EVENT_MEMBERS)
 """Members of a row that are attributes of its event, and the function that reads them: there are very many rows."""
@@ -77,25 +75,10 @@ def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, A
     }
 
 
-def listed_exchange(recording: Recording, exchange: Exchange, channels: AbstractSet[str]) -> dict[str, Any]:
-    """Return an exchange for a list of exchanges: with the number of its events, which is None without a stream.
-
-    A request that names no channel belongs to the one of `channels` that its bodies begin to name.
-    """
-    vocabulary = exchange.vocabulary
-    document = exchange_document(exchange, vocabulary)
-    if document["stream"]:
-        return {**document, "events": recording.event_count(exchange.number)}
-    if exchange.channel is None and channels:
-        words = _QUOTED.findall(" ".join(previews(recording, exchange).values()))
-        named = next((word for word in words if word in channels), None)
-        document |= vocabulary.columns(exchange.keys, named)
-    return {**document, "events": None}
-
-
-def channels_of(exchanges: Iterable[Exchange]) -> frozenset[str]:
-    """Return the channels that requests name."""
-    return frozenset(exchange.channel for exchange in exchanges if exchange.channel is not None)
+def listed_exchange(recording: Recording, exchange: Exchange) -> dict[str, Any]:
+    """Return an exchange for a list of exchanges: with the number of its events, which is None without a stream."""
+    document = exchange_document(exchange, exchange.vocabulary)
+    return {**document, "events": recording.event_count(exchange.number) if document["stream"] else None}
 
 
 def exchange_row(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -228,14 +211,14 @@ def recording_document(
     By default, these are all exchanges and the findings of the live checks.
     """
     chosen = list(recording.exchanges() if exchanges is None else exchanges)
-    channels = channels_of(chosen)
+    named = name_channels(recording, chosen, channels_of(chosen))
     by_exchange = stored_findings(recording) if findings is None else findings
     found = [finding for exchange in chosen for finding in by_exchange.get(exchange.number, ())]
     info = recording.info
     return {
         "file": recording.path.name,
         **members_of(info, "upstream", "tool", "started", "ended_ns"),
-        "exchanges": [listed_exchange(recording, exchange, channels) for exchange in chosen],
+        "exchanges": [listed_exchange(recording, exchange) for exchange in named],
         "findings": found,
         "contracts": info.contract_names,
         "vocabularies": {each.contract: each.document() for each in recording.vocabularies},

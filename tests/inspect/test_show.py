@@ -77,6 +77,22 @@ def test_one_session_is_shown_alone(run, session):
     assert [line[:2] for line in output.splitlines() if line.startswith("#")] == ["#2", "#3", "#4"]
 
 
+def test_the_request_that_created_a_session_belongs_to_it(run, tape):
+    answer = {"headers": (("content-type", "application/json"),), "status": 201, "method": "POST"}
+    for name in ("s1", "s2"):
+        tape.exchange("/v1/sessions", [(1, b'{"id": "%s"}' % name.encode())], **answer)
+        tape.exchange(f"/v1/sessions/{name}/runs", [(1, b"{}")], **answer | {"status": 409})
+        tape.exchange(f"/v1/sessions/{name}/events/stream")
+    made = tape.close()
+    for chosen in (["--channel", "s2"], ["session:s2"]):
+        lines = run("show", made, *chosen, "--json").output.splitlines()
+        assert [(each["exchange"], each["session_id"]) for each in map(json.loads, lines) if "target" in each] == [
+            (4, "s2"),
+            (5, "s2"),
+            (6, "s2"),
+        ], chosen
+
+
 def test_an_unknown_session_error_lists_the_sessions(tape, run):
     for number in range(7):
         tape.exchange(f"/v1/sessions/s{number}/events/stream")

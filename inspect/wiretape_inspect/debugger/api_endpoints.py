@@ -15,6 +15,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.event_export import bodies, event_as_test
+from wiretape_inspect.exchange_selection import select_exchanges
 from wiretape_inspect.recording_export import export_parts
 from wiretape_inspect.report.evidence import evidence_document
 from wiretape_inspect.report.finding_location import locate_one
@@ -71,7 +72,7 @@ def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict
 def _matches(recording: Recording, *, filter_: str) -> Iterator[str]:
     take = compile_filter(parse_filter(filter_, recording.vocabularies))
     findings = stored_findings(recording)
-    for exchange in recording.exchanges():
+    for exchange in select_exchanges(recording):
         rows = matching_rows(recording, exchange, findings.get(exchange.number, ()), take)
         if rows is not None:
             events = sum(row.count if isinstance(row, DeltaRow) else isinstance(row, EventRow) for row in rows)

@@ -25,6 +25,7 @@ from wiretape.sse import EVENT_STREAM
 from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import error_document, find_exchange, parse_query
 from wiretape_inspect.debugger.recording_thread import RecordingThread
+from wiretape_inspect.exchange_selection import channels_of, name_channels
 from wiretape_inspect.timeline_json import rules_of
 from wiretape_inspect.view.delta_folding import Checkpoint, StreamFold
 from wiretape_inspect.view.timeline_rows import StreamRow
@@ -148,9 +149,9 @@ class LiveUpdates:
         until = recording.tail_position()
         watched = recording.exchange(self.number) if self.number is not None else None
         changed = list(self._changed_exchanges(recording))
-        self._channels |= timeline_json.channels_of(changed)
-        for exchange in changed:
-            listed = timeline_json.listed_exchange(recording, exchange, self._channels)
+        self._channels |= channels_of(changed)
+        for exchange in name_channels(recording, changed, self._channels):
+            listed = timeline_json.listed_exchange(recording, exchange)
             yield self._message("exchange", dump_json(listed))
         yield from self._findings(recording, watched, until)
         self._since = until

@@ -141,6 +141,8 @@ async def test_sessions_are_named_grouped_and_chosen(debugging, tape, message):
             await shown.page.get_by_role("columnheader", name="session").get_by_role("button").click()
         await sidebar.has("n", "4", "5", "6", "1", "2", "3")
         await expect(sidebar.rows.nth(3)).to_have_class(re.compile("next-group"))
+        await shown.page.locator("#filter").fill("session:s2")
+        await sidebar.has("matches", "1", "1", "1", "", "", "")
 
 
 async def test_filter_counts_its_matches_in_each_exchange(exporting, recording):
