@@ -32,8 +32,8 @@ were `lost`, and `after`, the seconds since the previous part.  If the response 
 `Content-Encoding: gzip`, the body is compressed.
 """
 
-import gzip
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -100,7 +100,8 @@ class _Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         is_compressed = header(self.all_response_headers, "content-encoding") == "gzip"
         for part in self.part or (_Part(self.body),):
             data = part.text.encode("latin-1" if self.latin1 else "utf-8")
-            yield part, gzip.compress(data, mtime=0) if is_compressed else data
+            # gzip.compress writes another header since Python 3.13, and the docs show it.
+            yield part, zlib.compress(data, 9, wbits=31) if is_compressed else data
 
 
 class _Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
