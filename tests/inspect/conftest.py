@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +140,11 @@ def message() -> Callable[..., bytes]:
 
 
 @pytest.fixture
-def tape(tmp_path: Path) -> Tape:
-    return Tape(tmp_path / "run.db")
+def tape(tmp_path: Path) -> Iterator[Tape]:
+    """A recording; closed after the test if the test leaves it open."""
+    tape = Tape(tmp_path / "run.db")
+    yield tape
+    tape.close(killed=True)
 
 
 @pytest.fixture(scope="session")
