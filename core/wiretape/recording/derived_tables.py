@@ -3,7 +3,7 @@
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from itertools import groupby
 from typing import NamedTuple
 
@@ -306,13 +306,14 @@ class DerivedTables:
         """Open the connections to the first file, unless they are open.  Raises RecordingError."""
         if self._recording is None:
             file = self._parts[0].file
-            recording = open_database(file.path, check_rows=self.is_earlier)
-            try:
-                self._connection = file.connect()
-                self._indexed_ns, self._last_finding = self._connection.execute(_PROGRESS).fetchone()
-            except sqlite3.Error as error:
-                recording.close()
-                raise RecordingError(f"{file.path} cannot be read: {error}.") from None
+            with ExitStack() as undo:
+                recording = undo.enter_context(open_database(file.path, check_rows=self.is_earlier))
+                try:
+                    self._connection = undo.enter_context(closing(file.connect()))
+                    self._indexed_ns, self._last_finding = self._connection.execute(_PROGRESS).fetchone()
+                except sqlite3.Error as error:
+                    raise RecordingError(f"{file.path} cannot be read: {error}.") from None
+                undo.pop_all()
             self._index.continue_in(self._connection)
             self._recording = recording
         return self._recording

@@ -150,12 +150,13 @@ class RecordingFile:
 
     def connect(self) -> sqlite3.Connection:
         """Open another connection to write.  Raises sqlite3.Error, and RecordingError if the file is not in place."""
-        connection = schema.connect(self.path, "rw", _LOCK_PATIENCE_S)
-        connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        if not self.is_in_place:
-            connection.close()
-            raise RecordingError(f"{self.path} was deleted, moved or replaced.")
+        with ExitStack() as undo:
+            connection = undo.enter_context(closing(schema.connect(self.path, "rw", _LOCK_PATIENCE_S)))
+            connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if not self.is_in_place:
+                raise RecordingError(f"{self.path} was deleted, moved or replaced.")
+            undo.pop_all()
         return connection
 
     def end(
