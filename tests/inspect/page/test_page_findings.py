@@ -97,7 +97,7 @@ async def test_findings_are_filtered_and_grouped(reading, recording):
         await rows.first.click()
         await expect(rows).to_have_count(5)
         await expect(rows.first).to_have_attribute("aria-expanded", "false")
-        await expect(shown.panel()).to_contain_text("Omit the id line in deltas.")
+        await expect(shown.panel()).to_contain_text("Omit the id line from deltas.")
         await shown.go("#x=1")
         await expect(shown.page.locator("#strip .density")).to_have_count(1)
 

@@ -125,7 +125,7 @@ async def missing_scope(probe: Prober) -> None:
 
 @_tenancy_case("tenancy/stream")
 async def stream_of_other_tenant(probe: Prober) -> None:
-    """The stream of another tenant's session does not exist.
+    """The stream of another tenant's session is reported as not found.
 
     Request the stream of another tenant's session.
     """

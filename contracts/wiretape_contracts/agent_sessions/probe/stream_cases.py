@@ -33,7 +33,7 @@ _TOOLS = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
     rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_SEQUENCES} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 KAL002",
 )
 async def run_with_deltas(probe: Prober) -> None:
-    """A whole run arrives, with deltas.
+    """All events of a run arrive, including deltas.
 
     Open a stream with deltas, create a run, and read until it ends.
     """
@@ -43,7 +43,7 @@ async def run_with_deltas(probe: Prober) -> None:
 
 @case("streams/compression", 'Endpoints: "Opens an SSE stream of the session\'s events."', rules="SSE009")
 async def compression(probe: Prober) -> None:
-    """A whole run arrives at a client that accepts compressed responses.
+    """A client that accepts compressed responses receives all events of a run.
 
     Open a stream with `Accept-Encoding: gzip, br`, create a run, and read until it ends.
     """

@@ -20,7 +20,7 @@ _RULES = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 
 @case("tools/correct-result", _RESULT, rules=_RULES)
 async def correct_result(probe: Prober) -> None:
-    """A run continues with a correct result.
+    """A run continues after a correct result.
 
     Send the result that a run is waiting for, and read to the end of the run.
     """

@@ -63,9 +63,10 @@ def event_repeated_on_resume(event: SessionEvent, stream: StreamState) -> Outcom
 
 @check(REPLAY_END)
 def event_lost_on_resume(resume: ResumeState) -> Outcome:
-    """A connection skips a durable event that follows the cursor and arrived before the connection was requested.
+    """A resumed stream skips a durable event that follows the cursor and arrived before the client opened the stream.
 
-    An event is missing if a later durable event arrives without it.  SEQ001 reports events out of order.
+    An event counts as missing if a later durable event arrives on the stream and this event has not.  SEQ001 reports
+    events out of order.
     """
     missing = list(resume.missing)
     if resume.has_losses or (resume.is_partly_known and not missing):
@@ -95,7 +96,7 @@ def event_changed_on_resume(event: SessionEvent, stream: StreamState) -> Outcome
 def live_before_replay_ended(event: SessionEvent, stream: StreamState) -> Outcome:
     """On a stream with a cursor, an ephemeral event arrives before a durable event that has to be replayed.
 
-    A durable event has to be replayed if it follows the cursor and arrived before the connection was requested.  There
+    A durable event has to be replayed if it follows the cursor and arrived before the client opened the stream.  There
     is one finding per stream.
     """
     resume = stream.resume

@@ -191,7 +191,7 @@ def _decide_after_grace(run: Run, run_id: str, due_ns: int, streams: list[Stream
 def busy_with_ended_run(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service reports `SESSION_BUSY` because of a run that ended more than 2 s before the request.
 
-    The rule does not depend on the path of the request.
+    The rule applies to every request that is refused with `SESSION_BUSY`, whatever its path.
     """
     run_id = (body.envelope or {}).get("active_run_id")
     if type(run_id) is not str:
