@@ -1,6 +1,6 @@
 // What both comparisons have in common: a summary with counts, and below it a list of pairs of events.
 
-import { element, setClass } from "./dom.js";
+import { byId, element, setClass, setText } from "./dom.js";
 import { formatNumber, printable, shorten, shortenNumber } from "./format.js";
 import { showPayload } from "./payload_tab.js";
 import { ROW_HEIGHT } from "./timeline_row.js";
@@ -9,7 +9,7 @@ import { VirtualList } from "./virtual_list.js";
 export class ComparisonPane {
   /** `columns` are `[name, label]`; `fillRow`, `fillDetails` and `open` are methods of the subclass. */
   constructor(host, app, { id, label, columns }) {
-    this.app = app;
+    Object.assign(this, { app, total: "" });
     this.summary = element("div", { class: "comparison-summary" });
     const pane = element("div", { id, class: "pane" });
     host.append(this.summary, pane);
@@ -24,6 +24,7 @@ export class ComparisonPane {
 
   choose(index) {
     this.list.select(index);
+    setText(byId("count"), this.total);
     const row = this.list.items[index];
     const text = this.list.items.length ? "No event selected." : "Nothing differs.";
     this.app.detail.showContent((panel) => { if (row) this.fillDetails(panel, row); else panel.append(element("p", { class: "empty", text })); });

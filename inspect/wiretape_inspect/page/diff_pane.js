@@ -2,7 +2,7 @@
 
 import { clockTime } from "./clock.js";
 import { ComparisonPane, fillSide, markRow, tallyItem } from "./comparison_pane.js";
-import { byId, codeText, element, factList, setText } from "./dom.js";
+import { codeText, element, factList, setText } from "./dom.js";
 import { formatCount, formatDelay, formatNumber, printable, shorten } from "./format.js";
 
 const KINDS = {
@@ -53,7 +53,7 @@ export class DiffPane extends ComparisonPane {
     if (omitted) list.append(element("li", { class: "dim", text: `${formatNumber(omitted)} more are not listed; \`wiretape diff\` prints them.` }));
     this.summary.append(list);
     this.list.root.hidden = equal;
-    setText(byId("count"), `${formatCount(exchanges, "exchange")} compared`);
+    this.total = `${formatCount(exchanges, "exchange")} compared`;
   }
 
   fillRow(cells, row, node) {

@@ -2,7 +2,7 @@
 
 import { clockTime } from "./clock.js";
 import { ComparisonPane, fillSide, markRow, tallyItem } from "./comparison_pane.js";
-import { byId, element, factList, setText } from "./dom.js";
+import { element, factList, setText } from "./dom.js";
 import { connectionsOf } from "./exchange_heads.js";
 import { abbreviateId, formatCount, formatDelay, printable, shorten } from "./format.js";
 
@@ -30,8 +30,8 @@ export class ResumePane extends ComparisonPane {
 
   async show(first, second) {
     const name = `${first}:${second}`;
-    if (this.name === name) return;
-    this.name = name;
+    if (this.name === name) { if (this.content) this.fill(...this.content); return; }
+    Object.assign(this, { name, content: null });
     const focused = this.summary.contains(document.activeElement) ? document.activeElement.ariaLabel : null;
     this.summary.replaceChildren();
     this.list.show([], -1);
@@ -46,10 +46,10 @@ export class ResumePane extends ComparisonPane {
   }
 
   fill(head, rows) {
+    this.content = [head, rows];
     const isKnown = ({ status }) => status === "known";
     const shown = [...rows.filter(isKnown).slice(-MOST_KNOWN), ...rows.filter((row) => !isKnown(row))];
-    const isAfter = ({ first }) => !first || first.event === null;
-    const at = shown.findIndex(isAfter);
+    const at = shown.findIndex(({ first }) => !first || first.event === null);
     shown.splice(at < 0 ? shown.length : at, 0, { status: "end", ...head });
     this.pair = [head.first, head.second];
     this.summary.replaceChildren(this.title(head), tally(rows));
@@ -61,9 +61,10 @@ export class ResumePane extends ComparisonPane {
     if (rows.every(isKnown)) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
     this.nameSides(`on #${head.first}`, `on #${head.second}`);
     const { e } = this.app.view;
-    this.list.show(shown, -1);
-    this.choose(shown.findIndex((row) => e !== null && row.second && row.second.event === e));
-    setText(byId("count"), formatCount(rows.length, "event"));
+    const named = shown.findIndex((row) => e !== null && row.second && row.second.event === e);
+    this.total = formatCount(rows.length, "event");
+    this.list.show(shown, this.list.selected);
+    this.choose(named < 0 ? this.list.selected : named);
   }
 
   /** Which connections are compared; with more than two in the channel, to choose from. */
@@ -105,10 +106,7 @@ export class ResumePane extends ComparisonPane {
   }
 
   fillDetails(panel, row) {
-    if (row.status === "end") {
-      panel.append(element("h2", { class: "title", text: endText(row) }));
-      return;
-    }
+    if (row.status === "end") { panel.append(element("h2", { class: "title", text: endText(row) })); return; }
     const sides = [row.first, row.second].map((event, at) => event && { ...event, exchange: this.pair[at] });
     const { name, text } = STATUSES[row.status];
     panel.append(element("h2", { class: "title", text: `${name}: ${shorten((row.second || row.first).type, 200)}` }), element("p", { class: "dim", text }));

@@ -223,9 +223,14 @@ async def test_connections_are_compared_side_by_side(reading, shared_session):
         await shown.has_hash("x=3", "resume=2", "open=e3")
         await shown.keys("j")
         await expect(shown.panel()).to_contain_text("on the first connection up to the cursor")
+        total = await shown.page.locator("#count").text_content()
         await shown.keys("Escape")
         await shown.has_hash("x=2", "e=20", "open=e3")
         await expect(shown.chosen().locator(".n")).to_have_text("20")
+        await expect(shown.page.locator("#count")).not_to_have_text(total)
+        await shown.page.get_by_role("button", name="Compare #3").click()
+        await expect(shown.panel()).to_contain_text("on the first connection up to the cursor")
+        await expect(shown.page.locator("#count")).to_have_text(total)
 
 
 async def test_any_two_connections_of_a_session_are_compared(debugging, tape, message):
