@@ -4,7 +4,7 @@ import { clockTime } from "./clock.js";
 import { ComparisonPane, fillSide, markRow, tallyItem } from "./comparison_pane.js";
 import { element, factList, setText } from "./dom.js";
 import { connectionsOf } from "./exchange_heads.js";
-import { abbreviateId, formatCount, formatDelay, printable, shorten } from "./format.js";
+import { abbreviateId, formatCount, formatDelay, formatNumber, printable, shorten } from "./format.js";
 
 const STATUSES = {
   known: { sign: "·", text: "on the first connection up to the cursor, and not repeated, as it should be" },
@@ -45,10 +45,11 @@ export class ResumePane extends ComparisonPane {
     }
   }
 
-  fill(head, rows) {
-    this.content = [head, rows];
+  fill(head, rows, most = MOST_KNOWN) {
+    this.content = [head, rows, most];
     const isKnown = ({ status }) => status === "known";
-    const shown = [...rows.filter(isKnown).slice(-MOST_KNOWN), ...rows.filter((row) => !isKnown(row))];
+    const known = rows.filter(isKnown);
+    const shown = [...known.slice(-most), ...rows.filter((row) => !isKnown(row))];
     const at = shown.findIndex(({ first }) => !first || first.event === null);
     shown.splice(at < 0 ? shown.length : at, 0, { status: "end", ...head });
     this.pair = [head.first, head.second];
@@ -58,7 +59,9 @@ export class ResumePane extends ComparisonPane {
       const more = head.missing.length > MOST_HOLES ? ", …" : "";
       this.summary.append(element("p", { class: "wrong", text: `On neither connection: sequence ${holes.join(", ")}${more}` }));
     }
-    if (rows.every(isKnown)) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
+    const showAll = () => { this.list.selected = -1; this.fill(head, rows, Infinity); this.app.focusList(); };
+    if (known.length > most) this.summary.append(element("button", { type: "button", class: "link", text: `Also list the ${formatNumber(known.length - most)} known before these`, onclick: showAll }));
+    if (known.length === rows.length) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
     this.nameSides(`on #${head.first}`, `on #${head.second}`);
     const { e } = this.app.view;
     const named = shown.findIndex((row) => e !== null && row.second && row.second.event === e);
@@ -95,10 +98,9 @@ export class ResumePane extends ComparisonPane {
       setText(cells.first, endText(row));
       return;
     }
-    const isCut = row.status === "cut";
     markRow(cells, node, STATUSES[row.status]);
     setText(cells.tag, abbreviateId(shorten(row.cursor, 100)));
-    const about = row.later_ns !== null ? `${formatDelay(row.later_ns)}  ` : isCut ? `complete on #${second}  ` : "";
+    const about = row.later_ns !== null ? `${formatDelay(row.later_ns)}  ` : row.status === "cut" ? `complete on #${second}  ` : "";
     for (const [cell, event, text] of [[cells.first, row.first, ""], [cells.second, row.second, about]]) {
       if (event && event.event !== null) fillSide(cell, event.event, { ...event, text: event.preview }, text);
       else setText(cell, event ? `cut off on #${first}  ${shorten(event.type, 80)}` : "");

@@ -252,6 +252,18 @@ async def test_any_two_connections_of_a_session_are_compared(debugging, tape, me
         await expect(pane.locator("h2")).to_contain_text("#1 then")
 
 
+async def test_all_events_that_both_connections_know_are_listed_on_demand(debugging, tape, message):
+    events = [(1, message("run.started", id=f"e{n}", sequence=n)) for n in range(1, 7)]
+    tape.exchange(chunks=events[:5])
+    tape.exchange(chunks=events[5:], request_headers=(("Last-Event-ID", "e5"),))
+    async with debugging(tape.close(), "#x=2&resume=1") as shown:
+        status = shown.page.locator("#resume .list-rows .row:visible .status")
+        await expect(status).to_have_text([*["· known"] * 3, "", "+ new"])
+        await shown.page.get_by_role("button", name="Also list the 2 known before these").click()
+        await expect(status).to_have_text([*["· known"] * 5, "", "+ new"])
+        await expect(shown.page.get_by_role("button", name="known before")).to_have_count(0)
+
+
 async def test_tool_calls_are_shown_as_one_row_each(reading, shared_session):
     async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
