@@ -29,6 +29,7 @@ def ticks(shown):
 
 async def ends(shown):
     """The times at both ends of the window."""
+    await expect(ticks(shown).nth(1)).to_have_text(re.compile(r"\ds$"))  # not drawn while rows are awaited
     texts = await ticks(shown).all_text_contents()
     return [float(text.removesuffix("s")) for text in texts[:2]]
 
@@ -110,7 +111,10 @@ async def test_small_stream_is_zoomed_to_when_it_is_opened(debugging, tape, mess
         await shown.keys("]", "]")
         await shown.has_hash("x=3")
         await expect(shown.rows()).to_have_count(2)
-        assert 0.09 < (await ends(shown))[0] < (await ends(shown))[1] < 0.12
+        for end in (0, 1):
+            await expect(ticks(shown).nth(end)).to_have_text(re.compile(r"^0\.(09|10|11)\ds$"))
+        began, ended = await ends(shown)
+        assert began < ended
 
 
 async def test_times_are_shown_since_the_exchange_began_and_by_the_clock(reading, shared_session):
