@@ -6,9 +6,10 @@ brackets are optional.
 **Documents** (`GET /api/…`, one JSON document)
 
 `recording`
-    `{file, upstream, tool, started, ended_ns, live, replay, other, position, exchanges: [listed…],
-    findings: [Finding…], rules, vocabularies}`.  `live` is true while a recorder writes to the file; a recorder that
-    was killed leaves `ended_ns` null and `live` false.  `listed` is `timeline_json.listed_exchange`.  `replay` is null
+    `{file, path, upstream, tool, started, ended_ns, live, replay, other, position, exchanges: [listed…],
+    findings: [Finding…], rules, vocabularies}`.  `path` is the file as the command line names it.
+    `live` is true while a recorder writes to the file; a recorder that was killed leaves `ended_ns` null and `live`
+    false.  `listed` is `timeline_json.listed_exchange`.  `replay` is null
     or `{url}`, and `other` is null or the name of the recording that this one is compared with.  `position` is where
     `live` continues.  `vocabularies` has `Vocabulary.document` of each contract by its name.  `rules` is
     `timeline_json.rules_of` the findings.

@@ -124,7 +124,7 @@ async def serve_debugger(
     logger = logging.getLogger(__name__)
     logger.addFilter(_is_internal)
     runner = web.AppRunner(
-        _Routes(opening, access, lock, forwarder, compare).app(),
+        _Routes(path, opening, access, lock, forwarder, compare).app(),
         access_log=None,
         logger=logger,
         handler_cancellation=True,
@@ -152,6 +152,7 @@ def _is_internal(record: logging.LogRecord) -> bool:
 class _Routes:
     """The routes, each behind access control."""
 
+    path: Path
     opening: Callable[[], Recording]
     access: Access
     lock: RecorderLock
@@ -201,6 +202,7 @@ class _Routes:
 
         def document(recording: Recording) -> dict[str, Any]:
             return recording_document(recording) | {
+                "path": str(self.path),
                 "live": is_recording and recording.info.ended_ns is None,
                 "other": self._other_name(),
                 "replay": {"url": self.forwarder.replay.url} if self.forwarder is not None else None,

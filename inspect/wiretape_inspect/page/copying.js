@@ -18,9 +18,9 @@ export function curlCommand(head, body) {
   return parts.join(" \\\n  ");
 }
 
-/** The name of a recording as an argument of a command. */
-export function recordingArgument({ report, file }) {
-  const name = report ? report.file : file;
+/** The path of a recording, or its name if only that is known, as an argument of a command. */
+export function recordingArgument({ report, file, path }) {
+  const name = report ? report.file : path ?? file;
   return /^[\w./-]+$/.test(name) ? name : shellQuoted(name);
 }
 

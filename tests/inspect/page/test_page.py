@@ -321,7 +321,7 @@ async def test_recording_is_saved_in_another_format(debugging, session):
         await shown.keys("E")
         commands = shown.page.locator("#dialog").get_by_role("button", name="copy the command")
         assert await commands.last.get_attribute("title") == (
-            f"wiretape export {session.name} --format sse --exchange 2 --output {session.stem}-2.sse"
+            f"wiretape export {session} --format sse --exchange 2 --output {session.stem}-2.sse"
         )
         async with shown.page.expect_download() as saving:
             await shown.page.get_by_role("link", name=f"Save {session.stem}.har").click()
