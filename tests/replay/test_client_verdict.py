@@ -193,7 +193,7 @@ async def test_findings_about_the_recorded_service_are_counted_separately(builde
     assert not checker.attribution.client
     assert set(checker.attribution.service.codes) >= {"SEQ001"}
     assert re.fullmatch(
-        r"The recorded service breaks \d rules? \(\d findings?; see `wiretape report run\.db`\)\.",
+        r"The replayed responses of the service break \d rules? \(\d findings?\); `wiretape report run\.db` checks .*",
         list(verdict(checker.attribution, "run.db", checker.catalogue))[-1],
     )
 

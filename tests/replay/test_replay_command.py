@@ -65,7 +65,10 @@ def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(star
         "      2  POST /v1/sessions",
         "The client broke 1 rule (1 finding):",
         f"  warning CLI008 (exchange 2): {KEY_IN_URL}",
-        f"The recorded service breaks 2 rules (4 findings; see `wiretape report {recording}`).",
+        (
+            "The replayed responses of the service break 2 rules (4 findings); "
+            f"`wiretape report {recording}` checks the whole recording."
+        ),
     ]
 
 

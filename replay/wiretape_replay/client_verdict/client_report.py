@@ -137,7 +137,8 @@ def _service_line(attribution: Attribution, recording: str) -> str:
         return f"Injected faults caused {injected} against the service."
     rules, findings = count_of(len(attribution.service.codes), "rule"), count_of(len(attribution.service), "finding")
     more = f", and injected faults caused {len(attribution.injected):,} more" if attribution.injected else ""
-    return f"The recorded service breaks {rules} ({findings}; see `wiretape report {recording}`){more}."
+    broken = f"The replayed responses of the service break {rules} ({findings}){more}"
+    return f"{broken}; `wiretape report {recording}` checks the whole recording."
 
 
 def _first_of_each(findings: FindingCounts, catalogue: Mapping[str, Rule]) -> list[Finding]:
