@@ -17,9 +17,9 @@ from wiretape.sse import DEFAULT_LIMIT
 
 @check(EXCHANGE_END)
 def capture_incomplete(exchange: Exchange, ending: Ending) -> Outcome:
-    """The recording lacks bytes of a request or a response.
+    """Some bytes of a request or a response are missing from the recording.
 
-    There is one finding for each request and each response.
+    There is one finding for each request or response that lacks bytes.
     """
     if not exchange.lost:
         # What follows in an exchange that is open at the end of the recording is unknown.

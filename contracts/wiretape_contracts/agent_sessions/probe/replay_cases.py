@@ -32,7 +32,7 @@ async def after_each_event(probe: Prober) -> None:
 
 @_replay_case("replay/after-last-event", rules="RES001")
 async def after_last_event(probe: Prober) -> None:
-    """Nothing is replayed after the last event, and live output resumes.
+    """A stream that starts after the last event replays nothing, and carries live output.
 
     Open a stream with the id of the last event, wait, and create a run.
     """

@@ -171,7 +171,7 @@ async def read(probe: Prober) -> None:
 
 @case("concurrency/two-runs-at-once", _ONE_RUN, rules="BUSY001")
 async def two_runs_at_once(probe: Prober) -> None:
-    """One of two runs is created, and the other is refused.
+    """If two runs are requested at the same time, one is created and the other is refused.
 
     Create two runs of one session at the same time.
     """

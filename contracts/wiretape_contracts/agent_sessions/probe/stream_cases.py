@@ -58,7 +58,7 @@ async def compression(probe: Prober) -> None:
     rules="DUR007 RES003",
 )
 async def deltas_on_and_off(probe: Prober) -> None:
-    """All streams carry the same durable events, and only the first carries deltas.
+    """All streams carry the same durable events, and only a stream that requests deltas carries them.
 
     Open streams with event_deltas true, false, and absent, create a run, and read all until the run ends.
     """

@@ -205,7 +205,7 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
 
 @check(EVENT, shapes=NOT_DELTA, types={STREAM_RESYNC})
 def resync_ignored(event: Event, stream: StreamState) -> Outcome:
-    """After `stream.resync`, the client does not reconnect within 60 s, or not with its last durable event's id."""
+    """After `stream.resync`, the client fails to reconnect within 60 s, or to send the id of its last durable event."""
     if stream.resync is not None or not stream.arrival.is_current:
         return None
     due_ns = event.time_ns + RECONNECT_NS

@@ -90,7 +90,7 @@ def sequence_gap(event: SessionEvent, stream: StreamState) -> Outcome:
 
 @order_check
 def created_at_going_back(event: SessionEvent, stream: StreamState) -> Outcome:
-    """The `created_at` of a durable event is earlier than that of the previous durable event on the same connection."""
+    """A durable event has an earlier `created_at` than the previous durable event on the same connection."""
     before, created_at = stream.created_at, event.created_at
     if before is None or created_at is None:
         return None
