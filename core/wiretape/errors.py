@@ -27,7 +27,7 @@ class RecordingError(InputError):
 
 
 MITMPROXY = "mitmproxy>=11.0.2,<13"
-OTLP = "opentelemetry-exporter-otlp-proto-http>=1.30"
+OTLP = "opentelemetry-exporter-otlp-proto-http>=1.40"
 REQUIREMENTS = {"mitmproxy": MITMPROXY, "opentelemetry": OTLP}
 """Optional import packages, and what installs them: the extras in pyproject.toml."""
 

@@ -83,7 +83,7 @@ def test_the_client_fails_as_shown_and_passes_when_fixed(folder):
     client.write_text(client.read_text("utf-8").replace(line, mended + line), "utf-8")
     assert missing(after, run(folder, "pytest test_client.py").stdout) == []
     (folder / "test_cut.py").write_text(CUT, "utf-8")
-    assert "8 passed" in run(folder, "pytest test_cut.py").stdout
+    assert "2 passed" in run(folder, "pytest test_cut.py").stdout
 
 
 def missing(shown: str, said: str) -> list[str]:
@@ -96,8 +96,7 @@ CUT = """
 import pytest
 from client import follow_run
 
-@pytest.mark.parametrize("offset", [5, 60, 100, 150])
-@pytest.mark.parametrize("do", ["drop", "reset"])
+@pytest.mark.parametrize(("do", "offset"), [("drop", 60), ("reset", 150)])
 def test_an_event_that_is_cut_in_half(wiretape_service, do, offset):
     at = {"at": {"sequence": 3}, "times": 1}
     delay = {"do": "delay", "seconds": 1.1, "after": {"sequence": 2}, "times": 1}

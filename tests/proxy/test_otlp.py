@@ -193,7 +193,7 @@ def test_without_opentelemetry_the_message_names_what_to_install(recording, monk
         monkeypatch.delitem(sys.modules, name)
     assert refusal("export", recording, "--format", "otlp") == (
         "Error: Exporting OTLP needs opentelemetry, which is not installed: "
-        "run pip install 'opentelemetry-exporter-otlp-proto-http>=1.30'"
+        "run pip install 'opentelemetry-exporter-otlp-proto-http>=1.40'"
     )
 
 
