@@ -413,7 +413,7 @@ WHY_NOT_REACHED = {
     "RATE001": NEEDS_LIMITS,
     "RUN003": "no durable event ended a run (the service need not store these events)",
     "SSE010": "no event with a `retry` line arrived (the specification does not define it)",
-    "TOOL003": "no durable event ended a tool call with an id (let the run of runs.plain call a tool; "
+    "TOOL003": "no durable event ended a tool call that has an id (let the run of runs.plain call a tool; "
     "the service need not store these events)",
 }
 
