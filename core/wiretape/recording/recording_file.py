@@ -306,10 +306,15 @@ def _begin(connection: sqlite3.Connection, on_locked: Callable[[float], bool]) -
 
 def _refuse_continued(connection: sqlite3.Connection, path: Path) -> None:
     """Raise RecordingError if a rotated recording continues in another file, which has the next numbers."""
-    if connection.execute("SELECT 1 FROM recording WHERE continued").fetchone() is not None:
+    if _is_continued(connection):
         raise RecordingError(
             f"{path} is part of a rotated recording that continues in another file: append to the last one."
         )
+
+
+def _is_continued(connection: sqlite3.Connection) -> bool:
+    """Whether another file of a rotated recording follows.  Raises sqlite3.Error."""
+    return connection.execute("SELECT 1 FROM recording WHERE continued").fetchone() is not None
 
 
 def without_unused_part(files: Sequence[Path]) -> Sequence[Path]:
@@ -322,7 +327,7 @@ def without_unused_part(files: Sequence[Path]) -> Sequence[Path]:
     try:
         if before and before[-1].exists():
             with closing(schema.connect(before[-1], "ro")) as connection:
-                if connection.execute("SELECT 1 FROM recording WHERE continued").fetchone() is None:
+                if not _is_continued(connection):
                     _delete_if_possible(last)
                     return before
     except sqlite3.Error as error:

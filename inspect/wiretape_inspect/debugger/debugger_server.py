@@ -8,7 +8,7 @@ send cookies to every port of a host, so the name of the cookie contains the por
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -279,10 +279,7 @@ async def _lines_response(
     """
     query = parse_query(request, endpoint)
     parts = thread.lines(lambda recording: endpoint(recording, **query))
-    first = await anext(parts, b"")
-    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
-    await response.prepare(request)
-    await response.write(first)
+    response = await _begin_response(request, parts, {"Content-Type": "application/x-ndjson"})
     try:
         async for data in parts:
             await response.write(data)
@@ -296,13 +293,21 @@ async def _export_response(request: web.Request, thread: RecordingThread) -> web
     """Respond with a file to save.  After an error, the browser reports that the file is incomplete."""
     query = parse_query(request, export)
     parts = thread.parts(lambda recording: export(recording, **query))
-    first = await anext(parts, b"")
-    response = web.StreamResponse(headers={"Content-Disposition": "attachment"})
-    await response.prepare(request)
-    await response.write(first)
+    response = await _begin_response(request, parts, {"Content-Disposition": "attachment"})
     async for data in parts:
         await response.write(data)
     await response.write_eof()
+    return response
+
+
+async def _begin_response(
+    request: web.Request, parts: AsyncIterator[bytes], headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """Send the head of a response and the first part; an error before this part is raised, and can have a status."""
+    first = await anext(parts, b"")
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    await response.write(first)
     return response
 
 
