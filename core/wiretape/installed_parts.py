@@ -81,16 +81,6 @@ def _find_installed(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]
     return tuple(entry_points(group=group))
 
 
-def installed_names() -> list[str]:
-    """Return the names of the contracts of installed packages."""
-    return part_names(CONTRACTS)
-
-
-def find_installed(name: str) -> EntryPoint | None:
-    """Return the entry point with a name.  Raises InputError if several packages have one."""
-    return find_part(CONTRACTS, name)
-
-
 def load_installed(entry: EntryPoint, contract_class: type) -> Any:
     """Return what an entry point names: a contract, or the path of a file.  Raises InputError."""
 

@@ -74,7 +74,7 @@ from wiretape.contract.stream_primitives import (
 from wiretape.errors import InputError
 from wiretape.event_format import Entity
 from wiretape.input_validation import choices_hint
-from wiretape.installed_parts import find_installed
+from wiretape.installed_parts import CONTRACTS, find_part
 from wiretape.observations import header, is_header_name
 from wiretape.patterns import Globs, Pointer, RequestPattern, list_of
 from wiretape.rules.catalogue import Check, Explanation, Rule, Scope
@@ -127,12 +127,12 @@ def load_recorded(stored: str | None, origin: str, code: CodeUse = CodeUse.SKIP)
 def _load_recorded(recorded: RecordedContract, origin: str, code: CodeUse) -> Contract:
     name = recorded.file if recorded.file in BUNDLED else recorded.name
     if not recorded.texts:
-        if name not in BUNDLED and find_installed(name) is None:
+        if name not in BUNDLED and find_part(CONTRACTS, name) is None:
             problem = f"{origin} was checked with the contract {name}, which is not installed"
             raise InputError(f"{problem}: install its package, or use --contract.")
         return load_contract(name)
     with suppress(InputError):  # a broken package
-        if find_installed(name) is not None and (installed := load_contract(name)).texts == recorded.texts:
+        if find_part(CONTRACTS, name) is not None and (installed := load_contract(name)).texts == recorded.texts:
             return installed
     return build_contract(ContractFiles(None, recorded.texts, code=code, origin=origin), recorded.file)
 

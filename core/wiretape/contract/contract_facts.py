@@ -31,7 +31,7 @@ from wiretape.contract.vocabulary import JoinedTextTypes, check_entity_name
 from wiretape.errors import InputError
 from wiretape.event_format import PLAIN, Entity, EventFormat
 from wiretape.input_validation import choices_hint
-from wiretape.installed_parts import find_installed, installed_names, load_installed
+from wiretape.installed_parts import CONTRACTS, find_part, load_installed, part_names
 from wiretape.observations import RequestStarted
 from wiretape.patterns import RequestFlag, RequestPattern, list_of
 
@@ -182,7 +182,7 @@ NO_CONTRACTS = ContractChoice(())
 def detected_contracts() -> ContractChoice:
     """Return the choice for traffic without a contract of its own: those that are known by their operations."""
     found = []
-    for name in installed_names():
+    for name in part_names(CONTRACTS):
         with suppress(InputError):  # a broken package
             source = find_source(name)
             # Parsing a file takes long: only the few that say so are detected.
@@ -220,7 +220,7 @@ def choose_contracts(stored: str | None, origin: str = "The recording") -> Contr
 
 def find_source(name: str, code: CodeUse = CodeUse.REFUSE) -> ContractSource | ContractFacts:
     """Return the files of the contract with a name, or one that a package makes in Python.  Raises InputError."""
-    if name not in BUNDLED and (entry := find_installed(name)) is not None:
+    if name not in BUNDLED and (entry := find_part(CONTRACTS, name)) is not None:
         found: Path | ContractFacts = load_installed(entry, ContractFacts)
         return open_files(str(found), CodeUse.RUN, is_installed=True) if isinstance(found, Path) else found
     return open_files(name, code)

@@ -22,7 +22,7 @@ from wiretape.contract.contract_tables import (
 from wiretape.errors import InputError
 from wiretape.files import path_exists, read_error
 from wiretape.input_validation import Source, validate
-from wiretape.installed_parts import installed_names
+from wiretape.installed_parts import CONTRACTS, part_names
 from wiretape.toml_files import find_lines, parse_toml, read_toml_text, require_table_lists
 
 BUNDLED = ("sse",)
@@ -217,7 +217,7 @@ def open_files(name: str, code: CodeUse = CodeUse.REFUSE, *, is_installed: bool 
     path = Path(name)
     if not name or not path_exists(path):
         if path.suffix != ".toml" and path.name == name:
-            known = ", ".join(sorted({*BUNDLED, *installed_names()}))
+            known = ", ".join(sorted({*BUNDLED, *part_names(CONTRACTS)}))
             raise InputError(f"There is no contract {name!r}: use {known}, or the name of a file.")
         raise InputError(read_error(path, FileNotFoundError()))
     return ContractFiles(path.parent, code=code, is_installed=is_installed), path.name

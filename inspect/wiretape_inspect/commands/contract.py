@@ -13,7 +13,7 @@ from wiretape.contract.service_terms import ServiceTerms
 from wiretape.errors import InputError
 from wiretape.event_format import EventFormat
 from wiretape.files import PATH
-from wiretape.installed_parts import installed_names
+from wiretape.installed_parts import CONTRACTS, part_names
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
 from wiretape_inspect import rule_output
@@ -40,7 +40,7 @@ contract.add_command(learn)
 def list_(ctx: click.Context, /) -> None:
     """List the contracts that come with wiretape, and those of installed packages."""
     rows, has_failed = [], False
-    for name in sorted({*BUNDLED, *installed_names()}):
+    for name in sorted({*BUNDLED, *part_names(CONTRACTS)}):
         try:
             rows.append(_row(name, load_contract(name)))
         except InputError as error:

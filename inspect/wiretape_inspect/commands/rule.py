@@ -12,7 +12,7 @@ from wiretape.contract import CodeUse, load_contract
 from wiretape.contract.contract_files import BUNDLED
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
-from wiretape.installed_parts import installed_names
+from wiretape.installed_parts import CONTRACTS, part_names
 from wiretape.json_codec import dump_json
 from wiretape.rules import Rule, RuleSet
 from wiretape.safe_text import closest_match, printable
@@ -104,7 +104,7 @@ def _find_contract(code: str) -> str | None:
         known |= (catalogue := load_contract(name, code=CodeUse.SKIP).catalogue)
         if _has_rule(code, catalogue):
             return name
-    for name in (*BUNDLED, *installed_names()):
+    for name in (*BUNDLED, *part_names(CONTRACTS)):
         with suppress(InputError):  # a broken package
             if _has_rule(code, load_contract(name).catalogue):
                 return name
