@@ -51,7 +51,7 @@ def page() -> str:
 
 
 def _section(typed: str, command: click.Command) -> Iterator[str]:
-    ctx = click.Context(command, info_name=typed)
+    ctx = _context(command, typed)
     yield f"{'#' * len(typed.split())} {typed}"
     yield from ["", "```text", " ".join([_called(typed), *command.collect_usage_pieces(ctx)]), "```"]
     for paragraph in _paragraphs(command.help):
@@ -64,12 +64,17 @@ def _section(typed: str, command: click.Command) -> Iterator[str]:
         yield from ["", *_paragraph(paragraph)]
 
 
+def _context(command: click.Command, typed: str | None = None) -> click.Context:
+    """Return a context with the settings of the program: a command keeps the names of its option `--help`."""
+    return click.Context(command, info_name=typed, **wiretape.context_settings)
+
+
 def _called(typed: str) -> str:
     """Return the usage line of a command; the arguments of a group precede its subcommand."""
     program, name, *inner = typed.split()
     group = subcommand(name)
     ours = [one for one in group.params if inner and isinstance(one, click.Argument)]
-    return " ".join([program, name, *(one.make_metavar(click.Context(group)) for one in ours), *inner])
+    return " ".join([program, name, *(one.make_metavar(_context(group, name)) for one in ours), *inner])
 
 
 def _paragraphs(text: str | None) -> list[str]:
@@ -108,7 +113,7 @@ def manual() -> str:
         ".SH COMMANDS",
     ]
     for typed, command in commands():
-        ctx = click.Context(command, info_name=typed)
+        ctx = _context(command, typed)
         lines += [
             f'.SS "{_roff(typed)}"',
             ".nf",
@@ -125,7 +130,7 @@ def manual() -> str:
 
 
 def _option_lines(command: click.Command) -> Iterator[str]:
-    ctx = click.Context(command)
+    ctx = _context(command)
     for option in options(command):
         names, text = option.get_help_record(ctx) or ("", "")
         yield from (".TP", f".B {_roff(names)}", _roff(" ".join(text.split())))

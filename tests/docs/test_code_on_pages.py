@@ -26,7 +26,7 @@ from invoke import invoke, succeed
 from programs import find_program
 
 import wiretape as public
-from wiretape.cli import subcommand
+from wiretape.cli import subcommand, wiretape
 from wiretape.recording.formats import FORMATS
 from wiretape.rules.vectors import vectors_of
 from wiretape_replay.loop_thread import start_scenario
@@ -231,7 +231,7 @@ def test_the_recorders_are_started_with_options_that_exist():
     for words in (compose["services"]["recorder"]["command"], sidecar["args"]):
         assert words[0] == "proxy"
         proxy = subcommand("proxy")
-        values, rest, _ = proxy.make_parser(click.Context(proxy)).parse_args(words[1:])
+        values, rest, _ = proxy.make_parser(click.Context(proxy, **wiretape.context_settings)).parse_args(words[1:])
         assert values["rotate"]
         assert values["rotate_command"]
         assert not rest

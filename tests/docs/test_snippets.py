@@ -319,7 +319,8 @@ def parse(arguments: list[str]) -> None:
     """Parse the options of a command or subcommand."""
     name, *rest = arguments
     command = subcommand(name)
-    with command.make_context(name, list(rest)) as ctx:
+    # A command keeps the names of its option `--help`, which come from the program.
+    with command.make_context(name, list(rest), **wiretape.context_settings) as ctx:
         if isinstance(command, click.Group):
             inner, one, rest = command.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
             one.make_context(inner, rest, parent=ctx, obj=SimpleNamespace()).close()
