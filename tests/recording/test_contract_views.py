@@ -56,7 +56,8 @@ def views():
         connection.isolation_level = None
         schema.create_views(connection, ContractChoice([facts(FORUM), facts(SHOP)]))
         connection.execute("INSERT INTO recording (id, started, started_unix_ns, salt) VALUES (1, '', 0, x'00')")
-        texts = enumerate(["opened", "a?bc", "abc", QUOTES, "c1", "i1", "message"], 1)
+        keys = ['{"chunk":"c1","item":"i1"}', '{"item":"i1"}']
+        texts = enumerate(["opened", "a?bc", "abc", QUOTES, *keys, "message"], 1)
         connection.executemany("INSERT INTO word VALUES (?, ?)", texts)
         heads = [(1, "forum", "t1", None), (2, "shop", "o1", None), (3, "shop", "o1", "7")]
         connection.executemany(
@@ -67,17 +68,17 @@ def views():
             heads,
         )
         rows = [
-            (1, 1, 1, 5, 6, '{"ti\'tle": "One"}', None),
-            (1, 2, 3, 5, 6, "{}", None),
-            (1, 3, 2, 5, 6, "{}", None),
-            (2, 1, 1, 6, None, "{}", 7),
-            (2, 2, 4, 6, None, "{}", 8),
-            (3, 1, 4, 6, None, "{}", 8),
+            (1, 1, 1, 5, '{"ti\'tle": "One"}', None),
+            (1, 2, 3, 5, "{}", None),
+            (1, 3, 2, 5, "{}", None),
+            (2, 1, 1, 6, "{}", 7),
+            (2, 2, 4, 6, "{}", 8),
+            (3, 1, 4, 6, "{}", 8),
         ]
         connection.executemany(
-            "INSERT INTO frame (exchange_id, start, length, kind, time_ns, event, type, key_1, key_2, data, sequence) "
-            "VALUES (:x, :e, 1, 7, :e, :e, :type, :one, :two, :data, :sequence)",
-            [dict(zip(("x", "e", "type", "one", "two", "data", "sequence"), row, strict=True)) for row in rows],
+            "INSERT INTO frame (exchange_id, start, length, kind, time_ns, event, type, keys, data, sequence) "
+            "VALUES (:x, :e, 1, 7, :e, :e, :type, :keys, :data, :sequence)",
+            [dict(zip(("x", "e", "type", "keys", "data", "sequence"), row, strict=True)) for row in rows],
         )
         with closing(connection.cursor()) as cursor:
             cursor.row_factory = sqlite3.Row

@@ -9,8 +9,8 @@ from wiretape.observations import Ending
 from wiretape.rules.catalogue import Basis, Scope
 from wiretape.rules.finding import Party, Severity
 
-MOST_ENTITIES = 6
-"""Entities of a contract, with those of the contracts that it extends: a recording has a column for the key of each."""
+MOST_ENTITIES = 50
+"""Entities of a contract, with those of the contracts that it extends."""
 MOST_FILES = 50
 """Files of a contract."""
 MOST_CHARACTERS = 4_000_000

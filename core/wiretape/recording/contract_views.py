@@ -3,7 +3,7 @@
 Contracts can come from strangers: names and types are quoted.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from string import Template
 from typing import NamedTuple
@@ -60,14 +60,12 @@ def named_views(contracts: Sequence[ContractFacts]) -> list[NamedView]:
 def view_statements(contracts: Sequence[ContractFacts]) -> list[str]:
     """Return the statements that create the views of a recording with these contracts."""
     views = _Views(contracts)
-    keys = range(1, 1 + max((len(each.entities) for each in contracts), default=0))
     names = {
         "channels": views.channels("x"),
         "channel_names": "".join(f"e.{name}, " for name in views.channel_columns),
         "resume_channels": views.channels("r"),
-        "keys": views.keys(lambda number: f"k{number}.text", every=True),
-        "key_joins": " ".join(f"LEFT JOIN word k{number} ON k{number}.id = f.key_{number}" for number in keys),
-        "request_keys": views.keys(lambda number: f"x.key_{number}", every=False),
+        "keys": views.keys("k.text", every=True),
+        "request_keys": views.keys("x.keys", every=False),
         "is_cursor": views.is_cursor,
     }
     statements: list[str] = []
@@ -103,21 +101,15 @@ class _Views:
         )
         return "".join(f"{column}, " for column in columns)
 
-    def keys(self, key: Callable[[int], str], *, every: bool) -> str:
+    def keys(self, stored: str, *, every: bool) -> str:
         """Return the columns with keys of entities, `every` one, or those that paths of requests name."""
-        cases: dict[str, list[tuple[ContractFacts, int]]] = {}
-        for contract in self._contracts:
-            for number, name in enumerate(contract.entities, 1):
-                if every or contract.is_named_in_paths(name):
-                    cases.setdefault(name, []).append((contract, number))
-        columns = []
-        for name, places in cases.items():
-            numbers = {number for _, number in places}
-            by_number = {number: [contract for contract, at in places if at == number] for number in sorted(numbers)}
-            values = [self._of(contracts, key(number), "x") for number, contracts in by_number.items()]
-            value = values[0] if len(values) == 1 else f"coalesce({', '.join(values)})"
-            columns.append(f"{value} AS {_identifier(f'{name}_id')}, ")
-        return "".join(columns)
+        names = {
+            name: None
+            for contract in self._contracts
+            for name in contract.entities
+            if every or contract.is_named_in_paths(name)
+        }
+        return "".join(f"json_extract({stored}, '$.{name}') AS {_identifier(f'{name}_id')}, " for name in names)
 
     def _of(self, contracts: Sequence[ContractFacts], value: str, table: str) -> str:
         """Return a value in rows of exchanges of some contracts."""

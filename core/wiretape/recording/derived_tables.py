@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import groupby
 from typing import NamedTuple
@@ -10,10 +10,9 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from wiretape.contract.contract_facts import choose_contracts
-from wiretape.contract.contract_tables import MOST_ENTITIES
 from wiretape.errors import RecordingError
 from wiretape.event import Event, TimedFrame
-from wiretape.event_format import EventFormat, shorten_value
+from wiretape.event_format import shorten_value
 from wiretape.event_preview import is_utf8
 from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.observations import (
@@ -28,7 +27,7 @@ from wiretape.observations import (
 from wiretape.patterns import MISSING, Pointer
 from wiretape.recording.recording_file import RecordingFile, is_patient, write_transaction
 from wiretape.recording.recording_reader import Recording, TailPosition, open_database
-from wiretape.recording.table_rows import FINDING_COLUMNS, finding_row
+from wiretape.recording.table_rows import FINDING_COLUMNS, dump_keys, finding_row
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
 
@@ -38,14 +37,13 @@ _STEP_BYTES = 256 * 1024
 _INSERT_FINDING = f"INSERT INTO finding (id, {FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 _STORED = f"SELECT id, {FINDING_COLUMNS} FROM finding WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
 _PROGRESS = "SELECT indexed_ns, (SELECT coalesce(max(id), 0) FROM finding) FROM recording"
-_INSERT_FRAME = f"INSERT OR REPLACE INTO frame VALUES ({', '.join('?' * (13 + MOST_ENTITIES))})"  # noqa: S608 - constants
+_INSERT_FRAME = f"INSERT OR REPLACE INTO frame VALUES (?{', ?' * 13})"  # noqa: S608 - constants
 _SET_CHANNEL = "UPDATE exchange SET channel = ? WHERE id = ? AND channel IS NULL"
 _LARGEST = 2**63
 # A plain string is hashed much faster than the member of an enumeration.
 _MESSAGE = FrameKind.MESSAGE.value
 _BLANK = FrameKind.BLANK
-_NO_KEYS = (None,) * MOST_ENTITIES
-_NO_EVENT = (None,) * (8 + MOST_ENTITIES)
+_NO_EVENT = (None,) * 9
 _USUAL_PREFIX = b"\ndata: "
 _Row = tuple[object, ...]
 _MOST_WORDS = 10_000
@@ -403,15 +401,10 @@ class _FrameIndex:
             seen.id if id_line is not None else None,
             sequence if sequence is not None and -_LARGEST <= sequence < _LARGEST else None,
             word(type_) if type_ else None,
-            *(self._keys(seen.format, keys) if keys else _NO_KEYS),
+            word(dump_keys(keys)) if keys else None,
             *(pointer or (None, None)),
             text,
         )
-
-    def _keys(self, event_format: EventFormat, keys: Mapping[str, str]) -> list[int | None]:
-        """Return the columns with the keys of entities."""
-        columns = [self._word(key) if (key := keys.get(each.name)) else None for each in event_format.entities]
-        return columns + [None] * (MOST_ENTITIES - len(columns))
 
     def _note_channel(self, event: Event, pointer: Pointer) -> None:
         """Store the channel that the first event of a stream names, if the request names none."""

@@ -26,7 +26,6 @@ from wiretape.recording import schema
 from wiretape.recording.contract_views import sql_globs
 from wiretape.recording.interleave import Bounds, read_observations
 from wiretape.recording.table_rows import (
-    KEY_COLUMNS,
     SEGMENT_COLUMNS,
     Capture,
     Exchange,
@@ -61,17 +60,18 @@ SELECT event, time_ns FROM frame WHERE exchange_id = ? AND start < ? AND event I
 _ID_BEFORE = """
 SELECT sse_id FROM frame WHERE exchange_id = ? AND start < ? AND sse_id IS NOT NULL ORDER BY start DESC LIMIT 1
 """
-_EVENTS = """
-SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), f.sequence{keys}
-FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name{joins}
-WHERE f.exchange_id = :exchange AND f.start < :before AND f.event IS NOT NULL
-  AND coalesce(f.type, f.name, 0) NOT IN ({types})
-ORDER BY f.start
-"""
 _TYPES = """
 SELECT id FROM word WHERE text IN (SELECT value FROM json_each(:types))
 UNION SELECT w.id FROM json_each(:globs) g JOIN word w ON w.text GLOB g.value
 """
+_EVENTS = f"""
+SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), f.sequence, k.text
+FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name
+  LEFT JOIN word k ON k.id = f.keys
+WHERE f.exchange_id = :exchange AND f.start < :before AND f.event IS NOT NULL
+  AND coalesce(f.type, f.name, 0) NOT IN ({_TYPES})
+ORDER BY f.start
+"""  # noqa: S608 - constants
 _FIRST_OF_TYPE = f"""
 SELECT event FROM frame WHERE exchange_id = :exchange AND event >= :event
   AND coalesce(type, name, 0) IN ({_TYPES}) ORDER BY start LIMIT 1
@@ -367,19 +367,13 @@ class Recording:
         """Stream the indexed events of a stream that begin before an offset, except those with a type in `without`."""
         facts = exchange.facts
         names = list(facts.contract.entities) if facts is not None else []
-        columns = KEY_COLUMNS[: len(names)]
-        query = _EVENTS.format(
-            keys="".join(f", w_{column}.text" for column in columns),
-            joins="".join(f" LEFT JOIN word w_{column} ON w_{column}.id = f.{column}" for column in columns),
-            types=_TYPES,
-        )
 
         def read(row: Sequence[Any]) -> IndexedEvent:
-            event, time_ns, type_, sequence, *found = row
-            keys = {name: key for name, key in zip(names, found, strict=True) if key is not None}
-            return IndexedEvent(event, time_ns, type_, sequence, keys)
+            event, time_ns, type_, sequence, text = row
+            found = orjson.loads(text) if text else {}
+            return IndexedEvent(event, time_ns, type_, sequence, {name: found[name] for name in names if name in found})
 
-        return self._read(read, query, {"exchange": exchange.number, "before": before, **_type_parameters(without)})
+        return self._read(read, _EVENTS, {"exchange": exchange.number, "before": before, **_type_parameters(without)})
 
     def captures(self) -> list[Capture]:
         """Return the runs of the programs that recorded, in order."""

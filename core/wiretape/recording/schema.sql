@@ -49,12 +49,7 @@ CREATE TABLE exchange (
   operation TEXT,                     -- ... and its operation
   channel TEXT,                       -- what the path, or else an event, names as the channel
   cursor TEXT,                        -- the cursor of the request
-  key_1 TEXT,                         -- keys of the contract's entities, in their order, that the path names
-  key_2 TEXT,
-  key_3 TEXT,
-  key_4 TEXT,
-  key_5 TEXT,
-  key_6 TEXT,
+  keys TEXT,                          -- JSON: the keys of entities that the path names, by the names of these
   request_bytes INTEGER NOT NULL,
   response_bytes INTEGER NOT NULL,
   lost_bytes INTEGER NOT NULL
@@ -98,12 +93,7 @@ CREATE TABLE frame (                  -- derived: the frames of event streams
   sse_id TEXT,                        -- the `id:` line
   sequence INTEGER,
   type INTEGER REFERENCES word (id),
-  key_1 INTEGER REFERENCES word (id), -- keys of the contract's entities, in their order
-  key_2 INTEGER REFERENCES word (id),
-  key_3 INTEGER REFERENCES word (id),
-  key_4 INTEGER REFERENCES word (id),
-  key_5 INTEGER REFERENCES word (id),
-  key_6 INTEGER REFERENCES word (id),
+  keys INTEGER REFERENCES word (id),  -- JSON: the keys of entities that it names, by the names of these
   data_offset INTEGER,                -- position of the data line's value in the frame ...
   data_length INTEGER,
   data TEXT,                          -- ... or the data itself if no single segment contains it

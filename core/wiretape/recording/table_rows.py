@@ -1,5 +1,6 @@
 """Rows of a recording's tables: how exchanges, losses, segments and findings are stored, and read back."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -10,7 +11,6 @@ from itertools import accumulate
 import orjson
 
 from wiretape.contract.contract_facts import NO_CONTRACTS, ContractChoice, ContractFacts, RequestFacts
-from wiretape.contract.contract_tables import MOST_ENTITIES
 from wiretape.contract.recorded_contracts import RecordedContract, parse_contracts
 from wiretape.contract.vocabulary import Vocabulary, vocabulary_of
 from wiretape.errors import InputError
@@ -30,9 +30,9 @@ from wiretape.observations import (
 from wiretape.rules import Finding, Party, Severity
 from wiretape.sse import is_event_stream
 
-KEY_COLUMNS = [f"key_{number}" for number in range(1, MOST_ENTITIES + 1)]
-"""The columns of `exchange` and `frame` with the keys of the contract's entities, in their order."""
 SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""Unlike orjson, it takes lone surrogates, which JSON of a service can contain."""
 _MAX_NS = 2**62
 _INVENTED = "null"
 """The request headers of a request that an import invented."""
@@ -232,8 +232,6 @@ class OpenExchange:
         """Return the columns of `exchange`, by name."""
         request, response, ended = self.request, self.response, self.ended
         found = contracts.find(request.method, request.target)
-        keys = [found.keys.get(name) for name in found.contract.entities] if found else []
-        keys += [None] * (MOST_ENTITIES - len(keys))
         return {
             **{column: getattr(request, name) for column, name in _REQUEST.items()},
             **{column: getattr(response, name, None) for column, name in _RESPONSE.items()},
@@ -248,7 +246,7 @@ class OpenExchange:
             "operation": found.operation.name if found else None,
             "channel": found.channel if found else contracts.channel_in(request.target),
             "cursor": found.operation.cursor.read(request) if found and found.operation.cursor else None,
-            **dict(zip(KEY_COLUMNS, keys, strict=True)),
+            "keys": dump_keys(found.keys) if found and found.keys else None,
             "request_bytes": self.stored[Side.REQUEST],
             "response_bytes": self.stored[Side.RESPONSE],
             "lost_bytes": self.lost,
@@ -283,6 +281,11 @@ def read_open_exchanges(connection: sqlite3.Connection) -> dict[int, OpenExchang
             exchange.ends[side] = connection.execute(_BODY_END, body).fetchone()[0]
         found[seen.number] = exchange
     return found
+
+
+def dump_keys(keys: Mapping[str, str]) -> str:
+    """Return the text of `keys` in `exchange`, and of the word that `keys` in `frame` refers to."""
+    return _JSON.encode(keys)
 
 
 def write_losses(connection: sqlite3.Connection, losses: Mapping[int, BytesLost]) -> None:

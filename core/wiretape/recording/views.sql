@@ -19,7 +19,7 @@ CREATE VIEW events AS
     n.text AS name, f.time_ns / 1000000 AS at_ms, f.start AS byte_offset, f.length AS byte_length
   FROM frame f JOIN exchange x ON x.id = f.exchange_id
     LEFT JOIN word n ON n.id = f.name LEFT JOIN word t ON t.id = f.type
-    ${key_joins}
+    LEFT JOIN word k ON k.id = f.keys
   WHERE f.event IS NOT NULL;
 
 CREATE VIEW exchanges AS

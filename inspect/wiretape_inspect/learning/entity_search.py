@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from itertools import islice, pairwise, permutations
 
-from wiretape.contract.contract_tables import MOST_ENTITIES
 from wiretape.contract.entity_tracker import JoinedText
 from wiretape.contract.event_primitives import is_utc_time
 from wiretape.contract.vocabulary import check_entity_name
@@ -21,6 +20,7 @@ _MOST_KEYS = 12
 """Pointers that are tried as keys."""
 _MOST_PAIRED = 6
 """Those that are also tried in pairs."""
+_MOST_ENTITIES = 6
 _MOST_KINDS = 500
 _MOST_OF_KEY = 4
 """Entities with the same key."""
@@ -146,7 +146,7 @@ class EntitySearch:
         both = [*nested.values(), *(each for each in outer if _ends(each) not in nested)]
         names: dict[str, str] = {}
         named: list[FoundEntity] = []
-        for each in sorted(both, key=lambda each: (len(each.key), -each.count, each.key))[:MOST_ENTITIES]:
+        for each in sorted(both, key=lambda each: (len(each.key), -each.count, each.key))[:_MOST_ENTITIES]:
             if each.within is not None and each.within not in names:
                 continue
             name = unique_name(_entity_name(each), names.values())
