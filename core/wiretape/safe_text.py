@@ -16,6 +16,8 @@ def _escape(match: re.Match[str]) -> str:
 
 def escape_json(text: str) -> str:
     """Escape unsafe characters in JSON, or in any text that has them in quoted strings only."""
+    if text.isascii() and "\x7f" not in text:
+        return text
     # Strings in JSON contain no control characters below the space, and JSON needs its line ends.
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 

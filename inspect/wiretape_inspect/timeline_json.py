@@ -4,7 +4,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -19,7 +18,6 @@ from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording, known_rules, settings_of
 from wiretape.rules import Finding, Rule
 from wiretape.rules.exchange import may_be_unread
-from wiretape.safe_text import escape_json
 from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks
 from wiretape_inspect.exchange_selection import channels_of, name_channels
@@ -48,10 +46,6 @@ _ROW_NAMES: dict[type, str] = {
     LostRow: "lost",
     EndRow: "end",
 }
-
-_EVENT_MEMBERS = ("time_ns", "type", "kind", "id", "sequence", "note")
-_event_values = attrgetter(*_EVENT_MEMBERS)
-"""Members of a row that are attributes of its event, and the function that reads them: there are very many rows."""
 
 
 def exchange_document(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -88,35 +82,33 @@ def exchange_row(exchange: Exchange, vocabulary: Vocabulary) -> dict[str, Any]:
 
 def row_document(exchange: int, row: StreamRow, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return a row of a stream: `row` names its type, the other keys are its fields."""
-    return {"row": _ROW_NAMES[type(row)], "exchange": exchange, **_values(row, vocabulary)}
-
-
-def _values(row: StreamRow, vocabulary: Vocabulary) -> dict[str, Any]:
-    if isinstance(row, DeltaRow):
-        values = members_of(row)
-        return values | vocabulary.columns(values.pop("keys"))
     if not isinstance(row, EventRow):
-        return members_of(row)
-    event = row.event
+        values = members_of(row)
+        keys = vocabulary.columns(values.pop("keys")) if isinstance(row, DeltaRow) else {}
+        return {"row": _ROW_NAMES[type(row)], "exchange": exchange, **values, **keys}
+    event, frame = row.event, row.event.frame
     return {
+        "row": "event",
+        "exchange": exchange,
         "event": event.number,
-        **dict(zip(_EVENT_MEMBERS, _event_values(event), strict=True)),
+        "time_ns": event.time_ns,
+        "type": event.type,
+        "kind": event.kind,
+        "id": event.id,
+        "sequence": event.sequence,
+        "note": event.note,
         **vocabulary.columns(event.keys),
         "gap_ns": row.gap_ns,
         "preview": row.preview,
-        "start": event.frame.start,
-        "end": event.frame.end,
+        "start": frame.start,
+        "end": frame.end,
         "findings": row.findings,
     }
 
 
 def row_json(exchange: int, row: StreamRow, vocabulary: Vocabulary) -> str:
-    """Encode a row as `dump_json` does, in half the time."""
-    try:
-        values = orjson.dumps(_values(row, vocabulary) if isinstance(row, EventRow | DeltaRow) else row)
-    except orjson.JSONEncodeError:
-        return dump_json(row_document(exchange, row, vocabulary))
-    return escape_json(f'{{"row":"{_ROW_NAMES[type(row)]}","exchange":{exchange},{values[1:].decode()}')
+    """Return the JSON of a row."""
+    return dump_json(row_document(exchange, row, vocabulary))
 
 
 def exchange_json_lines(

@@ -64,6 +64,7 @@ class Vocabulary:
     def __init__(self, contract: "ContractFacts") -> None:
         self.contract = contract.name
         self.entities: Mapping[str, Entity] = contract.entities
+        self._columns = [(name, f"{name}_id") for name in self.entities]
         self.channel = self._channel_of(contract)
         """The name of its channel."""
         places = ((each.cursor.place, each.cursor.name) for each in contract.operations if each.cursor is not None)
@@ -97,8 +98,8 @@ class Vocabulary:
 
     def columns(self, keys: Mapping[str, str], *channel: str | None) -> dict[str, str | None]:
         """Return the keys of entities, and of the channel if it is given, by the names of their columns."""
-        named: dict[str, str | None] = {f"{self.channel}_id": each for each in channel}
-        return named | {f"{name}_id": keys.get(name) for name in self.entities}
+        found = {column: keys.get(name) for name, column in self._columns}
+        return {f"{self.channel}_id": channel[0], **found} if channel else found
 
     def inner_keys(self, keys: Mapping[str, str]) -> Iterator[str]:
         """Yield the keys of entities that are in another one."""

@@ -12,12 +12,6 @@ import pytest
 from findings import finding
 from tables import read_tables
 
-from wiretape.json_codec import dump_json
-from wiretape.observations import Side
-from wiretape.recording import open_recording
-from wiretape_inspect import timeline_json
-from wiretape_inspect.view.delta_folding import stream_rows
-
 TABLES = read_tables(__file__)
 
 NO_STREAM = "Exchange 1 is not an event stream."
@@ -161,12 +155,3 @@ async def test_reading_stops_when_the_client_disconnects(tape, message, open_deb
             response.close()
         await asyncio.to_thread(reader.join, 10)
         assert not reader.is_alive()
-
-
-def test_fast_and_generic_encoding_of_rows_are_equal(session):
-    with open_recording(session) as recording:
-        for exchange in recording.exchanges():
-            vocabulary = exchange.vocabulary
-            for row in stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE)):
-                encoded = dump_json(timeline_json.row_document(7, row, vocabulary))
-                assert timeline_json.row_json(7, row, vocabulary) == encoded
