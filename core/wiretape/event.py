@@ -246,7 +246,8 @@ class Event(TimedFrame):
         text = self.text
         if text is not None:
             return text
-        return content_preview(self.value, self.data, self.keys.values(), self.format.envelope)
+        read_keys = lambda: self.keys.values()  # noqa: E731, PLW0108 - few previews need them
+        return content_preview(self.value, self.data, read_keys, self.format.envelope)
 
     @property
     def final_text(self) -> str:

@@ -1,7 +1,7 @@
 """Previews: the beginning of what an event or a JSON value says, in one line."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import orjson
@@ -44,10 +44,12 @@ def truncate(text: str) -> str:
     return text if len(text) <= PREVIEW else f"{text[: PREVIEW - 1]}…"
 
 
-def content_preview(value: Any, data: bytes, keys: Collection[str], envelope: Collection[str]) -> str:
+def content_preview(
+    value: Any, data: bytes, read_keys: Callable[[], Collection[str]], envelope: Collection[str]
+) -> str:
     """Return the beginning of the content of an event, whose data has this JSON value.
 
-    Leaves out the `keys` of entities, and the fields in the `envelope`, which are not content.
+    Leaves out the keys of entities, which `read_keys` returns, and the fields in the `envelope`: they are not content.
     """
     fields = value if isinstance(value, dict) else None
     if fields is None:
@@ -58,7 +60,7 @@ def content_preview(value: Any, data: bytes, keys: Collection[str], envelope: Co
     if "content" in fields or "data" in fields:
         content = fields.get("content") or fields.get("data")
         if isinstance(content, dict):
-            return _object_preview(content, keys)
+            return _object_preview(content, read_keys())
         return compact_json(content) if content else ""
     rest = {key: value for key, value in fields.items() if key not in envelope}
     return compact_json(rest) if rest else ""

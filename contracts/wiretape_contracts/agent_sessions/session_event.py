@@ -73,8 +73,8 @@ class SessionEvent(Event):
     @property
     def tool_call_id(self) -> str | None:
         """The first of the `tool_call_ids`; None without any."""
-        ids = self.tool_call_ids if "content" in self.document or "data" in self.document else None
-        return ids[0] if ids else None
+        first, second = self._content_and_data("tool_call_id")
+        return second if first is None else first
 
     @property
     def tool_name(self) -> str | None:
