@@ -186,10 +186,12 @@ class Exchange:
         """Whether clients resume its stream after a sequence, not after an SSE id."""
         return self.facts is not None and self.facts.contract.format.cursor is not None
 
-    def make_reader(self, position: StreamPosition = STREAM_START) -> FrameReader:
-        """Return a reader of the frames of its stream, from a position on."""
+    def make_reader(self, position: StreamPosition = STREAM_START, *, uses_all: bool = False) -> FrameReader:
+        """Return a reader of the frames of its stream, from a position on.  `uses_all` is that of `FrameReader`."""
         event_format = self.contracts.format_of(self.request)
-        return FrameReader(self.content_encoding, position, exchange=self.number, event_format=event_format)
+        return FrameReader(
+            self.content_encoding, position, exchange=self.number, event_format=event_format, uses_all=uses_all
+        )
 
     @property
     def began_ns(self) -> int:

@@ -22,6 +22,7 @@ from wiretape_inspect.view.filters import (
     row_subject,
 )
 from wiretape_inspect.view.timeline_rows import (
+    GAP_NS,
     CutRow,
     DeltaRow,
     EndRow,
@@ -86,30 +87,35 @@ class StreamFold:
         self._findings = _UnassignedFindings(findings, position)
         self._take = take
         self._search = JoinedTextSearch(take.wanted if take is not None else ())
-        self._reader = exchange.make_reader(position)
+        self._reader = exchange.make_reader(position, uses_all=True)
         self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
         self._counts = Counter(since.counts if since else ())
         self._in_event = False
+        self._made: list[StreamRow] = []
+        """Rows that are still to be returned."""
         self._row_count = since.rows if since else 0
+        """The number of rows before them."""
         self._last_checkpoint = (self._row_count, position.events)
         self._has_checkpoints = is_identity(exchange.content_encoding) and take is None
         self.checkpoints: list[Checkpoint] = []
         """Checkpoints passed so far, about every `EVERY_ROWS` rows or `EVERY_EVENTS` events."""
 
-    def feed(self, part: BytesArrived | BytesLost) -> Iterator[StreamRow]:
-        """Yield the rows that these bytes complete."""
+    def feed(self, part: BytesArrived | BytesLost) -> list[StreamRow]:
+        """Return the rows that these bytes complete."""
         if isinstance(part, BytesArrived):
-            yield from self._counted(self._fold(self._search.feed(self._reader.feed(part))))
+            self._fold(self._reader.feed(part))
         else:
-            yield from self._counted(self._fold(self._search.feed(self._reader.skip(part))))
-            yield from self._counted(self._fold(self._search.interrupt()))
-            yield from self._counted(self._fold_loss(part))
+            self._fold(self._reader.skip(part))
+            self._fold_searched(self._search.interrupt())
+            self._fold_loss(part)
+        return self._take_made()
 
-    def release(self) -> Iterator[StreamRow]:
-        """Yield the kept back deltas or oversized event, although it may still have grown."""
-        yield from self._counted(self._fold(self._search.release()))
-        yield from self._counted(self._release())
+    def release(self) -> list[StreamRow]:
+        """Return the kept back deltas or oversized event, although it may still have grown."""
+        self._fold_searched(self._search.release())
+        self._release()
+        return self._take_made()
 
     def growing(self) -> Iterator[StreamRow]:
         """Yield the rows that may still grow as they are now, and keep them back."""
@@ -117,17 +123,17 @@ class StreamFold:
         for row in (self._growing, pause):
             if isinstance(row, DeltaRow):
                 yield replace(row)  # a copy: the row still grows
-            elif row is not None:
-                yield from self._shown(row)
+            elif row is not None and self._takes(row):
+                yield row
 
-    def finish(self, exchange: Exchange | None = None) -> Iterator[StreamRow]:
-        """Yield the last rows; `exchange` replaces the one given at the start if its ending was not yet known."""
-        yield from self._counted(self._fold(self._search.feed(self._reader.close())))
-        yield from self._counted(self._fold(self._search.interrupt()))
+    def finish(self, exchange: Exchange | None = None) -> list[StreamRow]:
+        """Return the last rows; `exchange` replaces the one given at the start if its ending was not yet known."""
+        self._fold(self._reader.close())
+        self._fold_searched(self._search.interrupt())
         exchange, last_ns = exchange or self._exchange, self._pause.since_ns
         until_ns = exchange.ended_ns if exchange.ended_ns is not None else self._pause.last_byte_ns
         self._pause.add_bytes(until_ns)
-        yield from self._interrupt(until_ns)
+        self._interrupt(until_ns)
         end = EndRow(
             ending=exchange.ending,
             ending_label=ending_label(exchange.ending, stream=True, in_event=self._in_event),
@@ -141,68 +147,75 @@ class StreamFold:
             undecodable=self._reader.undecodable,
             findings=self._findings.take_rest(),
         )
-        yield from self._shown(end)
+        self._show(end)
+        return self._take_made()
 
-    def _counted(self, rows: Iterable[StreamRow]) -> Iterator[StreamRow]:
-        for row in rows:
-            self._row_count += 1
-            yield row
+    def _take_made(self) -> list[StreamRow]:
+        """Return the rows that were made since the last call."""
+        made, self._made = self._made, []
+        self._row_count += len(made)
+        return made
 
-    def _fold(self, frames: Iterable[SearchedFrame]) -> Iterator[StreamRow]:
+    def _fold(self, frames: Sequence[TimedFrame]) -> None:
+        if self._search.wanted:
+            self._fold_searched(self._search.feed(frames))
+            return
+        for seen in frames:
+            self._fold_frame(seen)
+
+    def _fold_searched(self, frames: Iterable[SearchedFrame]) -> None:
         for searched in frames:
-            yield from self._fold_frame(searched)
+            self._fold_frame(searched.seen, searched)
 
-    def _fold_frame(self, searched: SearchedFrame) -> Iterator[StreamRow]:
-        seen = searched.seen
+    def _fold_frame(self, seen: TimedFrame, searched: SearchedFrame | None = None) -> None:
         self._pause.add_bytes(seen.time_ns)
         if isinstance(seen, Event):
-            yield from self._fold_event(seen, searched)
+            self._fold_event(seen, searched)
             self._add_checkpoint(seen)
             return
         match seen.frame.kind:
             case FrameKind.COMMENT:
                 self._count_keep_alive(seen)
             case FrameKind.TAIL:
-                yield from self._fold_cut(seen, searched)
+                self._fold_cut(seen, searched)
             case FrameKind.OVERSIZED:
-                yield from self._fold_oversized(seen)
+                self._fold_oversized(seen)
             case _:
                 pass
 
     def _add_checkpoint(self, event: Event) -> None:
         """Add a checkpoint after an event, unless a row is growing or half a line end may follow."""
-        events, (rows, before) = event.number, self._last_checkpoint
-        if self._row_count - rows < EVERY_ROWS and events - before < EVERY_EVENTS:
+        events, count, (rows, before) = event.number, self._row_count + len(self._made), self._last_checkpoint
+        if count - rows < EVERY_ROWS and events - before < EVERY_EVENTS:
             return
         frame = event.frame
         if self._growing is not None or not self._has_checkpoints or not frame.raw.endswith(b"\n"):
             return
         place = StreamPosition(frame.end, events, frame.last_event_id, event.time_ns)
-        self.checkpoints.append(Checkpoint(self._row_count, place, self._counts.copy()))
-        self._last_checkpoint = (self._row_count, events)
+        self.checkpoints.append(Checkpoint(count, place, self._counts.copy()))
+        self._last_checkpoint = (count, events)
 
-    def _fold_event(self, event: Event, searched: SearchedFrame) -> Iterator[StreamRow]:
+    def _fold_event(self, event: Event, searched: SearchedFrame | None) -> None:
         findings = self._findings.take(event.number, event.frame.end)
         self._counts[event.kind] += 1
         self._in_event = False
         gap_ns = event.time_ns - self._pause.since_ns
-        yield from self._end_pause(event.time_ns)
+        self._end_pause(event.time_ns)
         is_folded = event.is_plain_delta and not findings
         # Most events are deltas, for which no row is made unless there is a filter.
         if is_folded and (self._take is None or self._takes(EventRow(event, gap_ns), searched)):
-            yield from self._fold_delta(event, gap_ns)
+            self._fold_delta(event, gap_ns)
             return
-        yield from self._release()
-        row = EventRow(event, gap_ns, findings)
-        if not is_folded and self._takes(row, searched):
-            yield row
+        self._release()
+        if not is_folded:
+            self._show(EventRow(event, gap_ns, findings), searched)
 
-    def _fold_delta(self, event: Event, gap_ns: int) -> Iterator[StreamRow]:
+    def _fold_delta(self, event: Event, gap_ns: int) -> None:
         row = self._growing
         if isinstance(row, DeltaRow) and row.type == event.type and row.keys == event.keys:
             row.add(event)
             return
-        yield from self._release()
+        self._release()
         self._growing = DeltaRow.of(event, gap_ns)
 
     def _count_keep_alive(self, seen: TimedFrame) -> None:
@@ -213,55 +226,53 @@ class StreamFold:
         self._counts[_KEEP_ALIVE] += 1
         pause.findings += self._findings.take(None, seen.frame.end)
 
-    def _fold_cut(self, seen: TimedFrame, searched: SearchedFrame) -> Iterator[StreamRow]:
-        yield from self._interrupt(seen.time_ns)
+    def _fold_cut(self, seen: TimedFrame, searched: SearchedFrame | None) -> None:
+        self._interrupt(seen.time_ns)
         frame = seen.frame
         self._in_event = True
         findings = self._findings.take(None, frame.end)
-        row = CutRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings)
-        if self._takes(row, searched):
-            yield row
+        self._show(CutRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings), searched)
 
-    def _fold_oversized(self, seen: TimedFrame) -> Iterator[StreamRow]:
+    def _fold_oversized(self, seen: TimedFrame) -> None:
         frame, row = seen.frame, self._growing
         findings = self._findings.take(None, frame.end)
         if isinstance(row, OversizedRow) and row.end == frame.start:
             self._pause = _Pause(seen.time_ns, seen.time_ns)
             self._growing = replace(row, end=frame.end, time_ns=seen.time_ns, findings=row.findings + findings)
             return
-        yield from self._interrupt(seen.time_ns)
+        self._interrupt(seen.time_ns)
         self._growing = OversizedRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings)
 
-    def _fold_loss(self, lost: BytesLost) -> Iterator[StreamRow]:
-        yield from self._interrupt(lost.time_ns)
+    def _fold_loss(self, lost: BytesLost) -> None:
+        self._interrupt(lost.time_ns)
         self._in_event = False
         findings = self._findings.take(None, lost.start + lost.count)
-        yield from self._shown(LostRow(lost.time_ns, lost.count, lost.start, lost.why, findings))
+        self._show(LostRow(lost.time_ns, lost.count, lost.start, lost.why, findings))
 
-    def _end_pause(self, until_ns: int) -> Iterator[StreamRow]:
+    def _end_pause(self, until_ns: int) -> None:
         """End the pause.  A pause that has a row also completes the growing row."""
         row = self._pause.row(until_ns)
         self._pause = _Pause(until_ns, until_ns)
         if row is not None:
-            yield from self._release()
-            yield from self._shown(row)
+            self._release()
+            self._show(row)
 
-    def _release(self) -> Iterator[StreamRow]:
+    def _release(self) -> None:
         row, self._growing = self._growing, None
         if isinstance(row, OversizedRow):
-            yield from self._shown(row)
+            self._show(row)
         elif row is not None:
-            yield row
+            self._made.append(row)
 
-    def _interrupt(self, time_ns: int) -> Iterator[StreamRow]:
+    def _interrupt(self, time_ns: int) -> None:
         """Complete the pause and the growing row."""
-        yield from self._end_pause(time_ns)
-        yield from self._release()
+        self._end_pause(time_ns)
+        self._release()
 
-    def _shown(self, row: StreamRow) -> Iterator[StreamRow]:
-        """Yield the row if the filter takes it."""
-        if self._takes(row):
-            yield row
+    def _show(self, row: StreamRow, searched: SearchedFrame | None = None) -> None:
+        """Add the row if the filter takes it."""
+        if self._takes(row, searched):
+            self._made.append(row)
 
     def _takes(self, row: StreamRow, searched: SearchedFrame | None = None) -> bool:
         return self._take is None or self._take(row_subject(self._exchange, row, searched))
@@ -284,8 +295,9 @@ class _Pause(Struct):
 
     def row(self, until_ns: int) -> PauseRow | None:
         """The row of the pause; None if it is short and empty."""
-        row = PauseRow(self.since_ns, until_ns, self.keep_alives, self.comment, self.silence_ns, self.findings)
-        return row if row.is_gap or self.keep_alives or self.findings else None
+        if until_ns - self.since_ns < GAP_NS and not self.keep_alives and not self.findings:
+            return None
+        return PauseRow(self.since_ns, until_ns, self.keep_alives, self.comment, self.silence_ns, self.findings)
 
 
 class _UnassignedFindings:

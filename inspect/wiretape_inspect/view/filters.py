@@ -482,8 +482,8 @@ class JoinedTextSearch:
 
     def __init__(self, wanted: Iterable[str]) -> None:
         """`wanted` are texts in lower case."""
-        self._wanted = tuple(wanted)
-        self._overlap = max(map(len, self._wanted), default=1) - 1
+        self.wanted = tuple(wanted)
+        self._overlap = max(map(len, self.wanted), default=1) - 1
         """Characters at the end of which a text may begin."""
         self._key: tuple[str, Keys] | None = None
         self._before = ""
@@ -494,9 +494,6 @@ class JoinedTextSearch:
 
     def feed(self, frames: Iterable[TimedFrame]) -> Iterator[SearchedFrame]:
         """Yield the frames for which the search is complete."""
-        if not self._wanted:
-            yield from map(SearchedFrame, frames)
-            return
         for seen in frames:
             searched, key = SearchedFrame(seen), self._key
             if isinstance(seen, Event):
@@ -523,7 +520,7 @@ class JoinedTextSearch:
         """Search the frames that are held back, and yield them except those with the last `kept` characters."""
         joined = self._before + "".join(searched.text for searched in self._held)
         ends = list(accumulate((len(searched.text) for searched in self._held), initial=len(self._before)))[1:]
-        for wanted in self._wanted:
+        for wanted in self.wanted:
             at = joined.find(wanted, max(len(self._before) - len(wanted) + 1, 0))
             while at >= 0:
                 self._joined.add(wanted)

@@ -19,7 +19,7 @@ GAP_NS = 1_000_000_000
 """Shortest time without events that is marked as a gap."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # there are very many, and `frozen` would take several times as long
 class EventRow:
     """One event."""
 
