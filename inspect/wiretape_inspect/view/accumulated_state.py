@@ -35,7 +35,7 @@ MAX_TEXT = 100_000
 _END = 2**62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which takes several times as long: one is made for each event
 class EventLocation:
     """Location and time of an event."""
 
@@ -44,7 +44,7 @@ class EventLocation:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # the same
 class Span:
     """All events about one entity, such as a run or a tool call."""
 
@@ -133,13 +133,13 @@ def entity_spans(recording: Recording, exchanges: Sequence[Exchange], vocabulary
     """Return the entities of several streams; one that spans two streams counts once, as does a replayed event."""
     found = EntitySpans(vocabulary)
     streams: dict[tuple[object, ...], int] = {}  # by event, the first exchange that had it
-    for exchange in exchanges:
-        if not exchange.is_stream:
-            continue
-        for event in recording.indexed_events(exchange, _END, vocabulary.deltas):
-            identity = (event.sequence, event.type, *event.keys.items())
-            if event.sequence is None or streams.setdefault(identity, exchange.number) == exchange.number:
-                found.add(event.type, event.keys, EventLocation(exchange.number, event.number, event.time_ns))
+    chosen = [exchange for exchange in exchanges if exchange.is_stream]
+    for exchange in chosen:
+        number = exchange.number
+        for event, time_ns, type_, sequence, keys in recording.indexed_events(exchange, _END, vocabulary.deltas):
+            identity = (sequence, type_, *keys.items()) if len(chosen) > 1 and sequence is not None else None
+            if identity is None or streams.setdefault(identity, number) == number:
+                found.add(type_, keys, EventLocation(number, event, time_ns))
     return found
 
 
