@@ -2,7 +2,7 @@
 
 import { byId, delay, setText } from "./dom.js";
 import { parseFilter } from "./filter_grammar.js";
-import { compileFilter, isText, needsMessages, rowSubject } from "./filter_match.js";
+import { compileFilter, isText, RowSubject, needsMessages } from "./filter_match.js";
 import { rowLookup } from "./filtered_rows.js";
 import { orShowError, showError } from "./notices.js";
 import { Timeline } from "./timeline.js";
@@ -98,7 +98,8 @@ export class ExchangeReader {
     this.texts = timeline.texts = groups.flat().filter(isText).flatMap(({ values }) => values.map(({ text }) => text)).filter((text) => text);
     if (!matches) return timeline.filter ? { filter: null } : {};
     if (timeline.head.stream && needsMessages(groups)) this.startSearch(matches, TYPING_PAUSE_MS);
-    return { filter: (row) => (matches(rowSubject(row, timeline.head)) ? [row] : []) };
+    const subject = new RowSubject();
+    return { filter: (row) => (matches(subject.of(row, timeline.head)) ? [row] : []) };
   }
 
   endSearch() {

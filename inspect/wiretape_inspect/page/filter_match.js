@@ -46,40 +46,37 @@ function valueTest({ field, entities }, value, found) {
     return ({ texts = [], [found]: some }) => Boolean(some && some.has(wanted)) || texts.some((text) => text.toLowerCase().includes(wanted));
   }
   if (field === "kind") return (subject) => subject.kinds.includes(value.text);
-  return entities.length ? keyTest(entities, value) : patternTest(field, value);
-}
-
-/** The test of the keys of some entities against a pattern. */
-function keyTest(entities, value) {
-  const matches = patternTest("key", value);
-  return ({ keys }) => Boolean(keys) && entities.some((name) => matches({ key: keyOf(keys, name) || null }));
+  const matches = patternTest(value, ["rule", "method"].includes(field));
+  if (entities.length) return ({ keys }) => Boolean(keys) && entities.some((name) => matches(keyOf(keys, name) || null));
+  return field === "rule" ? ({ codes = [] }) => codes.some(matches) : ({ [field]: name }) => matches(name);
 }
 
 function numberTest(field, { low, high }) {
   const name = { seq: "sequence", gap: "gap_ns" }[field] || field;
-  return ({ [name]: number }) => {
-    if (number === null || number === undefined) return false;
-    return (low === null || low <= number) && (high === null || number <= high);
-  };
+  const [least, most] = [comparable(low, -Infinity), comparable(high, Infinity)];
+  return ({ [name]: number }) => number !== null && number !== undefined && least <= number && number <= most;
 }
 
-/** The test of a name against a pattern; rule codes and methods match in upper or lower case. */
-function patternTest(field, { text, quoted }) {
-  const matcher = (wanted) => {
-    if (quoted || !/[*?]/.test(wanted)) return (name) => name === wanted;
-    const pattern = compilePattern(wanted);
-    return (name) => pattern.test(name);
-  };
-  if (["rule", "method"].includes(field)) {
-    const matches = matcher(text.toLowerCase());
-    return ({ codes = [], method }) => (field === "rule" ? codes : method ? [method] : []).some((name) => matches(name.toLowerCase()));
-  }
-  const matches = matcher(text);
-  return ({ [field]: name }) => name !== null && name !== undefined && matches(name);
+/** A limit as a number if that is exact: comparing it with numbers takes much less time. */
+function comparable(limit, otherwise) {
+  const number = limit === null ? otherwise : Number(limit);
+  return limit === null || Number.isSafeInteger(number) ? number : limit;
 }
 
-const NO_CODES = [];
-const KINDS = { deltas: ["message", "delta"], exchange: ["request"] };
+/** The test of a name, which may be missing, against a pattern. */
+function patternTest({ text, quoted }, ignoresCase) {
+  const fold = (name) => (ignoresCase ? name.toLowerCase() : name);
+  const wanted = fold(text);
+  const pattern = !quoted && /[*?]/.test(text) && compilePattern(wanted);
+  return (name) => name !== null && name !== undefined && (pattern ? pattern.test(fold(name)) : fold(name) === wanted);
+}
+
+const KINDS = {
+  event: (row) => ["message", row.kind],
+  deltas: () => ["message", "delta"],
+  pause: (row) => [...(row.until_ns - row.time_ns >= 1e9 ? ["pause"] : []), ...(row.keep_alives ? ["comment"] : [])],
+  exchange: () => ["request"],
+};
 /** What a filter searches in rows that have other texts than data and its beginning. */
 const TEXTS = {
   pause: (row) => [row.comment],
@@ -101,19 +98,21 @@ export function wantedTexts(groups) {
   return [...new Set(texts)].filter((text) => text.length > 1);
 }
 
-/** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
-export function rowSubject(row, head) {
-  return {
-    exchange: head.exchange, method: head.method, status: head.status, channel: channelOf(head), keys: row, event: row.event, sequence: row.sequence, type: row.type, id: row.id,
-    kinds: row.row === "event" ? ["message", row.kind] : row.row === "pause" ? pauseKinds(row) : KINDS[row.row] || [row.row],
-    gap_ns: row.row === "pause" ? row.until_ns - row.time_ns : row.gap_ns,
-    codes: row.findings && row.findings.length ? row.findings.map((one) => one.code) : NO_CODES,
-    texts: TEXTS[row.row] ? TEXTS[row.row](row) : [row.data || "", row.preview || ""],
-    found: row.found, joined: row.joined,
-  };
-}
+/** A row of a stream, or the head of an exchange that is not a stream, as a subject: computes what a filter reads. */
+export class RowSubject {
+  /** Be the subject of another row. */
+  of(row, head) {
+    this.row = row;
+    this.head = head;
+    ({ exchange: this.exchange, method: this.method, status: this.status } = head);
+    ({ event: this.event, sequence: this.sequence, type: this.type, id: this.id, found: this.found, joined: this.joined } = row);
+    return this;
+  }
 
-function pauseKinds(row) {
-  const kinds = row.until_ns - row.time_ns >= 1e9 ? ["pause"] : [];
-  return row.keep_alives ? [...kinds, "comment"] : kinds;
+  get channel() { return channelOf(this.head); }
+  get keys() { return this.row; }
+  get gap_ns() { return this.row.row === "pause" ? this.row.until_ns - this.row.time_ns : this.row.gap_ns; }
+  get codes() { return this.row.findings?.map((one) => one.code); }
+  get kinds() { return KINDS[this.row.row]?.(this.row) ?? [this.row.row]; }
+  get texts() { return TEXTS[this.row.row]?.(this.row) ?? [this.row.data || "", this.row.preview || ""]; }
 }

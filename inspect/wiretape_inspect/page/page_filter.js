@@ -1,19 +1,19 @@
 // Filters the rows of a page without a server, which contains no answers about filters.
 
 import { parseFilter } from "./filter_grammar.js";
-import { needsMessages, rowSubject, wantedTexts } from "./filter_match.js";
+import { RowSubject, needsMessages, wantedTexts } from "./filter_match.js";
 import { splitRun } from "./filtered_rows.js";
 import { JoinedTextSearch } from "./joined_text_search.js";
 import { deltaText } from "./vocabulary.js";
 
 export class PageFilter {
   constructor(source) {
-    this.source = source;
+    Object.assign(this, { source, subject: new RowSubject() });
   }
 
   async filteredRows(exchange, filter, matches) {
     const head = (await this.source.recording()).exchanges.find((one) => one.exchange === exchange);
-    const matchesRow = (row) => matches(rowSubject(row, head));
+    const matchesRow = (row) => matches(this.subject.of(row, head));
     const found = [];
     for (const { row, messages } of await this.searchedRows(head, filter)) {
       if (row.row === "deltas") found.push(...splitRun(row, messages, matchesRow, head));
@@ -52,7 +52,7 @@ export class PageFilter {
     for (const head of (await this.source.recording()).exchanges) {
       if (signal.aborted) return;
       const rows = isQuick || !head.stream
-        ? (await this.source.allRows(head.exchange)).filter((row) => (row.row !== "exchange" || !head.stream) && matches(rowSubject(row, head)))
+        ? (await this.source.allRows(head.exchange)).filter((row) => (row.row !== "exchange" || !head.stream) && matches(this.subject.of(row, head)))
         : await this.filteredRows(head.exchange, filter, matches);
       const count = rows.reduce((sum, row) => sum + (row.row === "deltas" ? row.count : row.row === "event" ? 1 : 0), 0);
       if (rows.length) take([{ exchange: head.exchange, matches: count || 1 }]);
