@@ -43,18 +43,18 @@ export class ExchangeReader {
     return Boolean(this.timeline) && ((!this.timeline.done && !this.isLive) || Boolean(this.search));
   }
 
-  /** Read the rows: the first are shown at once, the others a few times a second.  The overview takes longer than the first. */
+  /** Read the rows: the first are shown at once, the others a few times a second; then the overview. */
   async readRows(timeline, signal) {
     let [rows, next] = [[], 0];
     const read = this.source.rows(timeline.head.exchange, (found) => {
       rows = rows.concat(found);
       if (performance.now() < next) return;
-      if (!next && this.timeline === timeline) this.readOverview();
       timeline.append(rows);
       [rows, next] = [[], performance.now() + SHOW_INTERVAL_MS];
     }, signal);
     timeline.done = await orShowError(read.then(() => true)) === true;
     timeline.append(rows);
+    if (this.timeline === timeline) this.readOverview();
   }
 
   async readOverview() {
