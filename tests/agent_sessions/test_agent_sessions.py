@@ -48,10 +48,7 @@ def test_the_limits_are_those_of_the_specification():
     assert KEEP_ALIVE_SECONDS == 15
 
 
-@for_each(
-    ("method", "target", "operation", "session_id", "run_id", "base"),
-    TABLES["operations"],
-)
+@for_each(("method", "target", "operation", "session_id", "run_id", "base"), TABLES["operations"])
 def test_a_request_line_names_an_operation(method, target, operation, session_id, run_id, base):
     match = operation_of(method, target)
     assert match is not None
@@ -59,18 +56,12 @@ def test_a_request_line_names_an_operation(method, target, operation, session_id
     assert (match.session_id, match.run_id or "", match.base) == (session_id, run_id, base)
 
 
-@for_each(
-    ("method", "target"),
-    [*TABLES["others"], ("GET", f"/{'a' * 1000}/v1/sessions/s1/events/stream")],
-)
+@for_each(("method", "target"), [*TABLES["others"], ("GET", f"/{'a' * 1000}/v1/sessions/s1/events/stream")])
 def test_any_other_request_line_names_no_operation(method, target):
     assert operation_of(method, target) is None
 
 
-@for_each(
-    ("target", "requested"),
-    TABLES["deltas"],
-)
+@for_each(("target", "requested"), TABLES["deltas"])
 def test_deltas_are_requested_by_the_value_true(target, requested):
     assert deltas_requested(target) is requested
 

@@ -18,12 +18,7 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
     if path not in EXEMPT
 ]
-FACTS = {
-    *EVENT_TYPES,
-    *ERROR_CODES,
-    *(operation.route for operation in OPERATIONS.values()),
-    EVENT_DELTAS,
-}
+FACTS = {*EVENT_TYPES, *ERROR_CODES, *(operation.route for operation in OPERATIONS.values()), EVENT_DELTAS}
 
 
 @for_each("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

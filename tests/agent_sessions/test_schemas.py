@@ -10,13 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wiretape_contracts.agent_sessions import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
-from wiretape_contracts.agent_sessions.schemas import (
-    ERROR_SCHEMAS,
-    EVENT_SCHEMAS,
-    SCHEMAS,
-    error_fields,
-    is_closed,
-)
+from wiretape_contracts.agent_sessions.schemas import ERROR_SCHEMAS, EVENT_SCHEMAS, SCHEMAS, error_fields, is_closed
 
 DURABLE = {
     "id": "evt_1",

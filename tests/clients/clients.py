@@ -26,11 +26,7 @@ KEY = "sk_test_clients"
 SESSION = "ses_1"
 PATIENCE_S = 45
 SILENCE = "nothing more for too long"
-HEAD = (
-    ("Cache-Control", "no-store"),
-    ("Access-Control-Allow-Origin", "*"),
-    ("Transfer-Encoding", "chunked"),
-)
+HEAD = (("Cache-Control", "no-store"), ("Access-Control-Allow-Origin", "*"), ("Transfer-Encoding", "chunked"))
 
 Heard = list[dict[str, Any]]
 """The events that a client received, and why it gave up if it did."""

@@ -38,7 +38,7 @@ FOUND = {
         *("text-message-out-of-order", "text-message-not-closed", "tool-call-out-of-order", "tool-call-not-closed"),
     },
     "completions": {
-        *("unknown-type", "other-fields", "id-changes", "model-changes", "other-first-event", "other-last-event"),
+        *("unknown-type", "other-fields", "id-changes", "model-changes", "other-first-event", "other-last-event")
     },
     "ticks": {"unknown-type", "other-fields", "no-id", "id-gap", "number-gap"},
     "stand-in": {

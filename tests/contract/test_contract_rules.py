@@ -135,11 +135,7 @@ CASES = {
     "a loss after the first event does not matter": ('first = "a"', ['{"type": "a"}', LOST], "pass"),
     "literal data is a type": ('last = "[DONE]"', ["data: [DONE]"], "pass"),
     "a glob has no classes": ('last = "[DONE]"', ["data: D"], "Expected `[DONE]` last, got `D`"),
-    "nothing follows the last event": (
-        'last = "z"',
-        ['{"type": "z"}', "{}"],
-        "Expected no event after `z`",
-    ),
+    "nothing follows the last event": ('last = "z"', ['{"type": "z"}', "{}"], "Expected no event after `z`"),
     "another end after the last event": (
         'last = { types = "z", repeats = true }',
         ['{"type": "z"}', "{}", '{"type": "z"}', "{}"],
@@ -170,11 +166,7 @@ CASES = {
         [b"id: 9\ndata: {}\n\nid: x\ndata: {}\n\nid: 11\ndata: {}\n\n"],
         "Expected `id` to be 10, got 11.",
     ),
-    "a start after a loss": (
-        'counter = { fact = "/n", starts_at = 0 }',
-        [LOST, "", '{"n": 9}'],
-        "inconclusive",
-    ),
+    "a start after a loss": ('counter = { fact = "/n", starts_at = 0 }', [LOST, "", '{"n": 9}'], "inconclusive"),
     "a value twice": ('unique = "/n"', ['{"n": 5}', '{"n": 5}'], "which event 1 of exchange 1 already has"),
     "the same event twice on a channel": ('unique = { fact = "/n", over = "channel" }', ['{"n": 5}'] * 2, "pass"),
     "an open call when its run ends": (ITEMS, [OPENED, '{"type": "run.end", "run": 1}'], "closed before run `1`"),
@@ -187,11 +179,7 @@ CASES = {
     "a call that ends twice": (ITEMS, [OPENED, *['{"type": "call.end", "call": 1}'] * 2], "closed once"),
     "a call that opens twice": (ITEMS, [OPENED, '{"type": "call.start", "run": 1, "call": 1}'], "opened once"),
     "a call whose start may be lost": (ITEMS, [LOST, "", '{"type": "call.end", "call": 1}'], "inconclusive"),
-    "keys of different types": (
-        ITEMS,
-        [OPENED, '{"type": "call.end", "call": "1"}'],
-        "opened by `call.start` first",
-    ),
+    "keys of different types": (ITEMS, [OPENED, '{"type": "call.end", "call": "1"}'], "opened by `call.start` first"),
     "a run that stays open": (
         'lifecycle = { entity = "run", aspects = "closes" }',
         [OPENED],
@@ -204,11 +192,7 @@ CASES = {
     ),
     "texts of another length": (
         'joined = { entity = "run", final = "run.end", text = "/text" }',
-        [
-            OPENED,
-            '{"type": "delta", "run": 1, "text": "ab"}',
-            '{"type": "run.end", "run": 1, "text": "abc"}',
-        ],
+        [OPENED, '{"type": "delta", "run": 1, "text": "ab"}', '{"type": "run.end", "run": 1, "text": "abc"}'],
         "to be the 2 characters that the deltas of run `1` have, got 3 characters",
     ),
     "a delta without a text where the contract says": (
@@ -294,11 +278,7 @@ def test_an_entity_can_be_alone_or_reopen_or_have_an_optional_key(primitive, typ
 @for_each(
     ("request_body", "primitive", "expected"),
     [
-        (
-            b'{"a": 1}',
-            'echo = { fact = "/a", request = "/a" }',
-            ["the number 1 as in the request, got the number 2"],
-        ),
+        (b'{"a": 1}', 'echo = { fact = "/a", request = "/a" }', ["the number 1 as in the request, got the number 2"]),
         (b'{"a": 1}', 'echo = { fact = "/a", request = "/a", last = true }', []),
         (
             b'{"a": 2}',

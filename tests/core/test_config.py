@@ -100,8 +100,7 @@ def test_at_least_one_rule_has_to_be_left(config, text):
 
 
 @for_each(
-    ("text", "message"),
-    [*TABLES["invalid"], ("\udcff", "is not UTF-8"), ("a=" + "[" * 100_000, "wiretape.toml is")],
+    ("text", "message"), [*TABLES["invalid"], ("\udcff", "is not UTF-8"), ("a=" + "[" * 100_000, "wiretape.toml is")]
 )
 def test_an_invalid_setting_is_reported_with_its_key_in_one_line(config, text, message):
     with pytest.raises(InputError) as caught:

@@ -155,13 +155,7 @@ async def test_two_demos_send_and_receive_the_same(done):
     assert [without_times(answer.body) for answer in client.responses] == [without_times(body) for body in recorded]
 
 
-@pytest.mark.parametrize(
-    ("at", "number"),
-    [
-        ("[1/6]", signal.SIGHUP),
-        ("Fault cut-off", signal.SIGINT),
-    ],
-)
+@pytest.mark.parametrize(("at", "number"), [("[1/6]", signal.SIGHUP), ("Fault cut-off", signal.SIGINT)])
 def test_interrupting_it_leaves_no_process_behind(tmp_path, at, number):
     """The recording is closed as well, so that a later demo may replace it."""
     with start_demo(tmp_path) as process:
@@ -261,8 +255,5 @@ def test_different_bytes_fail_the_demo(tmp_path):
 
 def test_a_planted_fault_without_a_finding_fails_the_demo(tmp_path):
     path = recording(tmp_path / "x.db", USER_AGENT)
-    with (
-        open_recording(path) as opened,
-        pytest.raises(DemoError, match=r"not found: .'DUR004', 'SEQ001', 'SEQ003', "),
-    ):
+    with open_recording(path) as opened, pytest.raises(DemoError, match=r"not found: .'DUR004', 'SEQ001', 'SEQ003', "):
         demo_command._explain_findings(opened)

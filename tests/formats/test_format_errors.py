@@ -26,10 +26,7 @@ def test_an_error_in_a_tape_names_the_line_and_the_key(case, tmp_path):
     [
         (b"tape: 1\n---\nrequest: GET /\nevents:\n- data: {}\n- text: \xff\n", "line 6: not UTF-8."),
         (b"tape: 1\n---\nrequest: GET /\nbody: " + b"[" * 500_000, "line 4: "),
-        (
-            b"tape: 1\n---\nrequest: GET /\nevents:\n- data: " + b"[" * 500 + b"]" * 500,
-            "line 5: nested too deeply.",
-        ),
+        (b"tape: 1\n---\nrequest: GET /\nevents:\n- data: " + b"[" * 500 + b"]" * 500, "line 5: nested too deeply."),
     ],
     ids=["not UTF-8", "deep and truncated", "deep"],
 )
@@ -54,7 +51,7 @@ BEYOND = {
     "run.tape": [
         "tape: 1\n---\nrequest: GET /\nafter: 999999999\nbody:\n" + "- {after: 999999999, text: x}\n" * 8,
         f"tape: 1\n---\nrequest: GET /\nbody:\n- lost: {2**62}\n- lost: {2**62}\n",
-    ],
+    ]
 }
 
 

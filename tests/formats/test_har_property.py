@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.event import Event
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    Headers,
-    Observation,
-    Side,
-)
+from wiretape.observations import BytesArrived, Ending, Headers, Observation, Side
 from wiretape.recording import Exchange, Recording, build_recording, open_recording
 from wiretape.recording.formats import find_format
 from wiretape.recording.formats.har_writer import write as write_har

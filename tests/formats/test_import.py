@@ -105,11 +105,7 @@ def pipe(tmp_path):
 def test_the_format_of_a_pipe_is_detected_from_its_content(run, pipe):
     succeed("import", "run.tape")
     har = run("export", "run.db", "--format", "har").stdout.encode()
-    for data, description in (
-        (TAPE.encode(), "a tape"),
-        (har, "a HAR file"),
-        (b"data: {}\n\n", "a raw event stream"),
-    ):
+    for data, description in ((TAPE.encode(), "a tape"), (har, "a HAR file"), (b"data: {}\n\n", "a raw event stream")):
         result = succeed("import", pipe(data), "--output", "piped.db", "--force")
         assert result.stdout.endswith(f"from {description}.\n")
 

@@ -99,12 +99,7 @@ def test_two_recordings_of_clients_that_run_at_once_become_the_same_tape(tmp_pat
         "upstream: http://service.test",
     ):
         assert line in first
-    for line in (
-        'for: "a"',
-        "plan_id: basic",
-        '{"deleted": "job_1", "at": "2025-01-01T00:00:00Z"}',
-        "0 of job_201",
-    ):
+    for line in ('for: "a"', "plan_id: basic", '{"deleted": "job_1", "at": "2025-01-01T00:00:00Z"}', "0 of job_201"):
         assert line.replace('"a"', "a") in first
     assert "ncoding" not in first
     succeed("replay", tmp_path / "run.tape", "--verify")

@@ -98,10 +98,7 @@ def test_exchanges_follow_each_other_unless_they_have_times(tape):
     }
 
 
-@pytest.mark.parametrize(
-    ("item", "bytes_"),
-    TABLES["elements"],
-)
+@pytest.mark.parametrize(("item", "bytes_"), TABLES["elements"])
 def test_every_kind_of_element_stands_for_exact_bytes(tape, item, bytes_):
     assert chunks(tape(f"{HEAD}---\nrequest: GET /\nevents:\n- {item}\n- after: 2\n  text: x\n")) == [
         (1.0, bytes_.encode("latin-1")),
@@ -195,10 +192,7 @@ def test_comments_and_blank_lines_are_ignored(tape):
     assert observed(tape(text)) == observed(tape(FIVE_LINES))
 
 
-@pytest.mark.parametrize(
-    "text",
-    TABLES["texts"],
-)
+@pytest.mark.parametrize("text", TABLES["texts"])
 def test_any_text_is_exported_exactly_and_without_unsafe_characters(tape, text):
     """No control or direction character is written unescaped; other characters are written as they are."""
     data = json.dumps({f"k{text}": [text] * 9}, ensure_ascii=False)
@@ -246,10 +240,7 @@ def test_an_export_is_readable(tape):
     assert "- text: 'event: run.comp'\nending: service-reset\n" in text
 
 
-@pytest.mark.parametrize(
-    ("item", "more"),
-    TABLES["forms"],
-)
+@pytest.mark.parametrize(("item", "more"), TABLES["forms"])
 def test_an_export_has_the_form_that_people_write(tape, item, more):
     first = 'data: {"id": "x", "type": "y", "n": [1, 2]}' if more else "data: {}"
     text = f"---\nrequest: GET /\n{more}response: 200\nevents:\n- {first}\n- {item}\n"

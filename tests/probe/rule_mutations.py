@@ -359,8 +359,7 @@ MUTATIONS = {
     "RES001": Mutation(REPLAY, Repeat),
     "RES002": Mutation(REPLAY, lambda e, s: b"" if e.name == "message.completed" and has_cursor(s) else None),
     "RES003": Mutation(
-        REPLAY,
-        lambda e, s: with_data(e, data={"x": 1}) if e.name == "message.completed" and has_cursor(s) else None,
+        REPLAY, lambda e, s: with_data(e, data={"x": 1}) if e.name == "message.completed" and has_cursor(s) else None
     ),
     "RES004": Mutation("streams/deltas-are-not-replayed", lambda: First(delta)),
     "RES005": Mutation(REPLAY, reply=refuse_cursor),
@@ -373,16 +372,14 @@ MUTATIONS = {
     "RUN006": Mutation("runs/cancel", reply=not_cancellable, request=lose_cancel),
     "RUN007": Mutation(TWO_RUNS, reply=EndedRun),
     "TOOL001": Mutation(
-        A_STREAM,
-        tool_end(lambda e: with_data(e, content={"name": "web_search"}, data={"name": "web_search"})),
+        A_STREAM, tool_end(lambda e: with_data(e, content={"name": "web_search"}, data={"name": "web_search"}))
     ),
     "TOOL002": Mutation(A_STREAM, message(lambda e: [made(e, "tool.completed", content={"tool_call_id": "ghost"}), e])),
     "TOOL003": Mutation(
         A_STREAM, doubled(lambda e: [stored(e, "tool.failed")] if e.name == "tool.completed" else None)
     ),
     "TOOL004": Mutation(
-        A_STREAM,
-        tool_end(lambda e: with_data(content(e, name="x"), data=e.data["data"] | {"name": "x"})),
+        A_STREAM, tool_end(lambda e: with_data(content(e, name="x"), data=e.data["data"] | {"name": "x"}))
     ),
     "TOOL005": Mutation(A_STREAM, tool_end(lambda _: b"")),
     "KAL001": Mutation(KEEP_ALIVE, comment=lambda _: b""),

@@ -139,10 +139,7 @@ def test_invalid_arguments_are_refused(arguments, message, tmp_path, monkeypatch
     assert message in result.output
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    TABLES["invalid-files"],
-)
+@pytest.mark.parametrize(("text", "message"), TABLES["invalid-files"])
 def test_an_invalid_file_is_refused(text, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SERVICE_KEY", raising=False)

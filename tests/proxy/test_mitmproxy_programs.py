@@ -204,10 +204,7 @@ def test_a_flow_file_of_mitmweb_contains_the_streams(proxying, service, tmp_path
         assert [seen.frame.raw for seen in imported.frames(1)] == [b"data: 1\n\n", b"data: 2\n\n"]
 
 
-@pytest.mark.parametrize(
-    ("option", "part"),
-    TABLES["invalid-in-mitmdump"],
-)
+@pytest.mark.parametrize(("option", "part"), TABLES["invalid-in-mitmdump"])
 def test_mitmdump_reports_an_invalid_option_and_exits(program, service, option, part, tmp_path):
     """mitmproxy itself ignores a mistyped option."""
     Writer.create(tmp_path / "old", upstream="http://service.test").close(1)
@@ -219,10 +216,7 @@ def test_mitmdump_reports_an_invalid_option_and_exits(program, service, option, 
     assert not list(tmp_path.glob("*.db"))
 
 
-@for_each(
-    ("option", "value", "message"),
-    TABLES["invalid"],
-)
+@for_each(("option", "value", "message"), TABLES["invalid"])
 def test_an_invalid_option_is_reported_with_its_name(option, value, message):
     given = {option.name: option.default for option in OPTIONS}
     assert parse_options(given)

@@ -223,10 +223,7 @@ def test_the_help_and_the_page_agree_about_exit_statuses():
     assert text.startswith(" ".join(f"{status} {when}" for status, when in rows).replace("`", ""))
 
 
-@for_each(
-    ("fail_on", "change", "status"),
-    TABLES["exit-statuses"],
-)
+@for_each(("fail_on", "change", "status"), TABLES["exit-statuses"])
 def test_the_exit_status_depends_on_how_the_recording_was_closed(fail_on, change, status):
     recorder = RecorderClient(CaptureBuffer(), lambda _: None)
     closed = RecordingClosed(
@@ -276,10 +273,7 @@ def test_a_port_in_use_is_reported_and_nothing_is_recorded(tmp_path, service):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    TABLES["unusable"],
-)
+@pytest.mark.parametrize(("arguments", "line"), TABLES["unusable"])
 def test_what_the_proxy_cannot_use_is_reported_and_nothing_is_recorded(tmp_path, arguments, line):
     (tmp_path / "file").touch()
     (tmp_path / "mitmproxy-ca.pem").write_text("no key")

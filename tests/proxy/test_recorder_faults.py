@@ -14,15 +14,7 @@ import pytest
 from wiretape_process import ForkedProgram
 
 from wiretape.errors import InputError
-from wiretape.observations import (
-    BytesLost,
-    Ending,
-    ExchangeEnded,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
+from wiretape.observations import BytesLost, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import open_recording
 from wiretape_proxy import recorder_client
 from wiretape_proxy.ipc_codec import CaptureBuffer, body_key, encode_observation, encode_stop, pack_batch

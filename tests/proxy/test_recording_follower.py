@@ -16,13 +16,7 @@ from wiretape_proxy import recorder
 from wiretape_proxy.ipc_codec import CaptureBuffer, encode_stop, pack_batch
 from wiretape_proxy.live_view import LiveView
 from wiretape_proxy.recorder import Recorder
-from wiretape_proxy.recorder_messages import (
-    MOST_FINDINGS,
-    LogLine,
-    OpenStream,
-    RecorderStatus,
-    RecordingClosed,
-)
+from wiretape_proxy.recorder_messages import MOST_FINDINGS, LogLine, OpenStream, RecorderStatus, RecordingClosed
 
 STREAM = "/v1/sessions/s1/events/stream"
 

@@ -171,10 +171,7 @@ def test_a_report_never_replaces_a_baseline(run, record, base):
     ("text", "error"),
     [
         *TABLES["invalid"],
-        (
-            TWICE,
-            "several entries with the fingerprint a",
-        ),
+        (TWICE, "several entries with the fingerprint a"),
         ("[" * 100_000, "is not a baseline"),
         ("\udcff", "is not a baseline"),
     ],
@@ -217,18 +214,12 @@ def test_a_message_is_split_into_expected_and_actual(message, parts):
     assert split_message(message) == parts
 
 
-@for_each(
-    ("message", "kind"),
-    TABLES["kinds"],
-)
+@for_each(("message", "kind"), TABLES["kinds"])
 def test_a_defect_kind_excludes_recorded_values(message, kind):
     assert expected_pattern(message, names_of(detected_contracts())) == kind
 
 
-@for_each(
-    ("request_", "path"),
-    TABLES["templates"],
-)
+@for_each(("request_", "path"), TABLES["templates"])
 def test_a_request_template_excludes_identifiers(request_, path):
     method, _, target = request_.partition(" ")
     assert request_template(method, target, detected_contracts()) == path

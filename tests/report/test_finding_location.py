@@ -79,10 +79,7 @@ def test_other_formats_have_the_same_lines(run, tape):
     assert f",file=run.tape,line={line},col={column}::" in reports["github"]
     (result,) = json.loads(reports["sarif"])["runs"][0]["results"]
     physical = result["locations"][0]["physicalLocation"]
-    assert physical == {
-        "artifactLocation": {"uri": "run.tape"},
-        "region": {"startLine": line, "startColumn": column},
-    }
+    assert physical == {"artifactLocation": {"uri": "run.tape"}, "region": {"startLine": line, "startColumn": column}}
     (issue,) = json.loads(reports["gitlab"])
     assert issue["location"] == {"path": "run.tape", "lines": {"begin": line}}
 

@@ -559,10 +559,7 @@ def test_an_unknown_cursor_makes_the_replay_inconclusive(three):
     assert {played.verdict(code) for code in ("RES001", "RES002")} == {Verdict.INCONCLUSIVE}
 
 
-@for_each(
-    ("then", "now", "same"),
-    [*TABLES["json-values"], ("9" * 4400, "9" * 4401, True)],
-)
+@for_each(("then", "now", "same"), [*TABLES["json-values"], ("9" * 4400, "9" * 4401, True)])
 def test_events_are_compared_as_json_values(event, then, now, same):
     texts = [event(1, data={"x": "@"}).replace('"@"', value) for value in (then, now)]
     assert Played(read(texts[0]), read(texts[1], key="two")).codes == ([] if same else ["RES003"])

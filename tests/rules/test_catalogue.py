@@ -45,10 +45,7 @@ def test_all_selects_every_rule():
     assert codes_of("ALL") == codes_of("all") == CATALOGUE.keys()
 
 
-@for_each(
-    ("prefix", "hint"),
-    TABLES["unknown-prefixes"],
-)
+@for_each(("prefix", "hint"), TABLES["unknown-prefixes"])
 def test_an_unknown_prefix_is_reported_with_the_closest_code(prefix, hint):
     with pytest.raises(UnknownCodeError, match="Unknown rule code") as caught:
         codes_of(prefix)

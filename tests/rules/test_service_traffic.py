@@ -62,10 +62,7 @@ def test_a_base_path_precedes_the_interface_version(target, bases):
     assert list(bases_of(target, INTERFACE)) == bases
 
 
-@for_each(
-    ("target", "below_sessions", "below_session"),
-    TABLES["below-sessions"],
-)
+@for_each(("target", "below_sessions", "below_session"), TABLES["below-sessions"])
 def test_what_is_below_sessions_is_decided_by_whole_segments(target, below_sessions, below_session):
     assert list(bases_of(target, SESSIONS)) == below_sessions
     assert list(bases_of(target, *SESSION_PARTS)) == below_session

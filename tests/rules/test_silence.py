@@ -124,10 +124,7 @@ def test_how_chunks_are_grouped_makes_no_difference(wire, grouping):
     for piece in pieces:
         wire.feed(piece)
     wire.feed(ExchangeEnded(1, whole.times[-1] + 10, Ending.COMPLETE))
-    assert [(f.code, f.event, f.time_ns // 10**9) for f in wire.findings] == [
-        ("KAL001", None, 21),
-        ("KAL001", 1, 39),
-    ]
+    assert [(f.code, f.event, f.time_ns // 10**9) for f in wire.findings] == [("KAL001", None, 21), ("KAL001", 1, 39)]
 
 
 @pytest.mark.parametrize("broken", [False, True])

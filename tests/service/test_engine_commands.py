@@ -375,10 +375,7 @@ def test_a_run_can_be_cancelled_at_any_time(engine):
         after = [document_of(entry) for entry in played.advance(1000 * SECOND)]
         opened, closed = (
             {document["data"]["tool_call_id"] for document in documents if document["type"] in kinds}
-            for documents, kinds in (
-                (before, {"tool.started"}),
-                ([*before, *after], {"tool.completed", "tool.failed"}),
-            )
+            for documents, kinds in ((before, {"tool.started"}), ([*before, *after], {"tool.completed", "tool.failed"}))
         )
         assert opened == closed
         assert [document["type"] for document in after][-2:] == ["run.cancelled", "session.status_idle"]

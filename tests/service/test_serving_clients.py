@@ -58,11 +58,7 @@ async def test_each_limit_refuses_then_serves_again_after_retry_after(serve, nam
         refused = await use[name]("admin")
         assert (refused.status, refused.code) == (429, "RATE_LIMITED")
         wait = int(refused.headers["retry-after"])
-        assert refused.error["details"] == {
-            "limit": LIMITS[name][0],
-            "window_seconds": 60,
-            "retry_after": wait,
-        }
+        assert refused.error["details"] == {"limit": LIMITS[name][0], "window_seconds": 60, "retry_after": wait}
         assert wait == 53, "until the oldest requests leave the window"
         for other in LIMITS.keys() - {name}:
             assert (await use[other]("admin")).code != "RATE_LIMITED", "limits are independent of each other"
@@ -86,11 +82,7 @@ async def test_an_idempotency_key_repeats_the_response_byte_for_byte(serve):
     async with serve("application-tool", virtual=True, keys=KEYS) as stage:
         session, run, call = await _asked(stage)
         body = {"tool_call_id": call, "output": {"celsius": 1}}
-        requests = [
-            ("/v1/sessions", {"workspace_id": "w"}),
-            (f"{run}/resume", body),
-            (f"{session}/runs", {"input": 1}),
-        ]
+        requests = [("/v1/sessions", {"workspace_id": "w"}), (f"{run}/resume", body), (f"{session}/runs", {"input": 1})]
         for number, (path, body) in enumerate(requests):
             first = await stage.post(path, body, key="admin", idem=f"k{number}")
             again = await stage.post(path, dict(reversed(body.items())), key="admin", idem=f"k{number}")
