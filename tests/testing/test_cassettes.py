@@ -236,24 +236,23 @@ def test_coroutines_record(project, service):
     assert service.texts == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("'bad.tape', ", "*bad.tape, line 3: * Correct it, or delete it to record it again."),
-        ("'file/a.tape', ", "*file/a.tape cannot be written: *"),
-        ("'a.tape', record='twice', ", "Invalid record 'twice': expected none, once, missing or all."),
-        ("upstrem='', no_auth=True)  # ", "A replay has no option upstrem; did you mean upstream?"),
-        ("'a.tape', mode='best', ", "Invalid mode 'best': *"),
-        ("'future.tape', ", "*future.tape, line 1: *"),
-    ],
-)
-def test_what_cannot_be_used_is_one_sentence(project, service, arguments, message):
+def test_what_cannot_be_used_is_one_sentence(project, service):
+    rows = {
+        "'bad.tape', ": "*bad.tape, line 3: * Correct it, or delete it to record it again.",
+        "'file/a.tape', ": "*file/a.tape cannot be written: *",
+        "'a.tape', record='twice', ": "Invalid record 'twice': expected none, once, missing or all.",
+        "upstrem='', no_auth=True)  # ": "A replay has no option upstrem; did you mean upstream?",
+        "'a.tape', mode='best', ": "Invalid mode 'best': *",
+        "'future.tape', ": "*future.tape, line 1: *",
+    }
     project.file("bad.tape", "tape: 1\nrubbish: {\n")
     project.file("future.tape", "tape: 99\n")
     project.file("file", "")
-    result = project.run(module(service, "a", tape=arguments))
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*_ ERROR at setup of test_a _*", message, "=* short test summary*"], consecutive=True)
+    tests = [module(service, number, tape=row).removeprefix(CHAT) for number, row in enumerate(rows)]
+    result = project.run(CHAT + "".join(tests))
+    result.assert_outcomes(errors=6)
+    lines = [line for n, message in enumerate(rows.values()) for line in (f"*_ ERROR at setup of test_{n} _*", message)]
+    result.stdout.fnmatch_lines([*lines, "=* short test summary*"], consecutive=True)
 
 
 COMMAND = """

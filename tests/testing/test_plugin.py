@@ -323,55 +323,48 @@ def test_fail_on_inconclusive_fails_for_a_client_that_ignores_a_resync_and_leave
     result.stdout.fnmatch_lines(["Rule CLI005 was inconclusive.", "inconclusive CLI005 resync-ignored: *(1 time)"])
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        "'faults.toml'",
-        "__import__('pathlib').Path('faults.toml')",
-        "'[[fault]]\\ndo = \"drop\"\\nafter = { sequence = 2 }'",
-        "{'do': 'drop', 'after': {'sequence': 2}}",
-        "{'fault': [{'do': 'drop', 'after': {'sequence': 2}}], 'seed': 3}",
-        "[{'do': 'drop', 'after': {'sequence': 2}}]",
-    ],
-)
-def test_faults_can_be_given_in_several_forms(project, faults):
+def test_faults_can_be_given_in_several_forms(project):
     project.file("faults.toml", '[[fault]]\ndo = "drop"\nafter = { sequence = 2 }\n')
-    result = project.run(f"""
-        def test_drops(wiretape_replay):
-            replay = wiretape_replay("run.db", faults={faults})
+    result = project.run("""
+        from pathlib import Path
+
+        FILE, DROP = Path("faults.toml"), {"do": "drop", "after": {"sequence": 2}}
+        FORMS = ["faults.toml", FILE, FILE.read_text(), DROP, {"fault": [DROP], "seed": 3}, [DROP]]
+
+        @pytest.mark.parametrize("faults", FORMS)
+        def test_drops(wiretape_replay, faults):
+            replay = wiretape_replay("run.db", faults=faults)
             assert read(replay.url) == ["e1", "e2"]
-            assert replay.fault_counts == {{"fault-1": 1}}
+            assert replay.fault_counts == {"fault-1": 1}
             assert replay.requests[0].faults == ["fault-1"]
     """)
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    TABLES["invalid-arguments"],
-)
-def test_invalid_arguments_fail_the_test_in_one_sentence(project, arguments, message):
-    result = project.run(f"def test_it(wiretape_replay):\n    wiretape_replay({arguments})\n")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*_ test_it _*", message.format(folder=project.path), "=* short test summary*"], consecutive=True
-    )
+def assert_sections(result: pytest.RunResult, header: str, messages: list[str]) -> None:
+    """Each of the tests test_0, test_1 … failed with nothing but its message."""
+    lines = [line for number, message in enumerate(messages) for line in (header.format(number), message)]
+    result.stdout.fnmatch_lines([*lines, "=* short test summary*"], consecutive=True)
 
 
-@pytest.mark.parametrize(
-    ("marker", "message"),
-    [
-        ("'none.db'", "Cannot find none.db in *"),
-        ("'run.db', 'session'", "The `wiretape` marker takes one recording; pass all options by name."),
-        ("speed=1", "The recording is missing: *"),
-    ],
-)
-def test_an_invalid_marker_is_an_error_at_setup(project, marker, message):
-    result = project.run(f"@pytest.mark.wiretape({marker})\ndef test_it(wiretape):\n    pass\n")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["*_ ERROR at setup of test_it _*", message, "=* short test summary*"], consecutive=True
-    )
+def test_invalid_arguments_fail_the_test_in_one_sentence(project):
+    rows = TABLES["invalid-arguments"]
+    tests = (f"def test_{n}(wiretape_replay):\n    wiretape_replay({row[0]})\n" for n, row in enumerate(rows))
+    result = project.run("".join(tests))
+    result.assert_outcomes(failed=len(rows))
+    assert_sections(result, "*_ test_{} _*", [message.format(folder=project.path) for _, message in rows])
+
+
+def test_an_invalid_marker_is_an_error_at_setup(project):
+    rows = {
+        "'none.db'": "Cannot find none.db in *",
+        "'run.db', 'session'": "The `wiretape` marker takes one recording; pass all options by name.",
+        "speed=1": "The recording is missing: *",
+    }
+    tests = (f"@pytest.mark.wiretape({row})\ndef test_{n}(wiretape):\n    pass\n" for n, row in enumerate(rows))
+    result = project.run("".join(tests))
+    result.assert_outcomes(errors=3)
+    assert_sections(result, "*_ ERROR at setup of test_{} _*", list(rows.values()))
 
 
 def test_requests_can_be_inspected(project):
