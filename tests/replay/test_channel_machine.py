@@ -200,6 +200,12 @@ class Streams(RuleBasedStateMachine):
         self.log_time_ns = max(behind_ns, min(into_ns, ahead_ns))
         self.settle()
 
+    @rule(speed=st.sampled_from([1, 2, 10, math.inf]))
+    def change_speed(self, speed):
+        self.playhead.set_speed(self.now_ns, speed)
+        self.speed = speed
+        self.settle()
+
     @rule(points=POINTS)
     def break_at(self, points):
         self.set_breakpoints(points)
@@ -250,7 +256,8 @@ class Streams(RuleBasedStateMachine):
                 self.log_time_ns = entry.time_ns
             else:
                 self.position += 1
-        self.playhead.advance(self.now_ns)
+        before = self.playhead.position
+        assert self.playhead.advance(self.now_ns) == (self.playhead.position != before)
         for stream in self.streams:
             stream.pass_to(self.entries, self.position)
             if stream.prompt:
@@ -296,3 +303,14 @@ class Streams(RuleBasedStateMachine):
 
 TestStreams = Streams.TestCase
 TestStreams.settings = settings(stateful_step_count=40)
+
+
+def test_entries_added_to_the_log_are_passed():
+    log = ChannelLog("s1", [LogEntry(EntryKind.DURABLE, SECOND, b"1", id="e1")])
+    playhead = Playhead(log)
+    playhead.start(0)
+    playhead.advance(2 * SECOND)
+    assert playhead.due_ns() is None
+
+    log.append(LogEntry(EntryKind.DURABLE, 3 * SECOND, b"2", id="e2"))
+    assert playhead.due_ns() == 3 * SECOND
