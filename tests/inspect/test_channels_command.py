@@ -30,31 +30,31 @@ def cells(output):
     return [dict(zip(names, parts(row), strict=True)) for row in rows]
 
 
-def test_other_exchanges_are_counted_by_status(tape, run):
-    tape.exchange("/a", status=201, headers=())
-    tape.exchange("/b", status=201, headers=())
-    tape.exchange("/c", status=404, headers=())
-    tape.exchange("/d", status=None, ending=Ending.SERVICE_UNREACHABLE)
-    output = run("channels", tape.close()).output
+def test_other_exchanges_are_counted_by_status(builder, run):
+    builder.exchange(target="/a", status=201, headers=())
+    builder.exchange(target="/b", status=201, headers=())
+    builder.exchange(target="/c", status=404, headers=())
+    builder.exchange(target="/d", status=None, ending=Ending.SERVICE_UNREACHABLE)
+    output = run("channels", builder.close()).output
 
     assert "other exchanges: 201: 2, 404: 1, no response: 1" in output
 
 
-def test_findings_are_counted_for_their_session_and_altogether(tape, run, message):
+def test_findings_are_counted_for_their_session_and_altogether(builder, run, message):
     one = message("run.started", id="e1", sequence=1)
-    tape.exchange("/v1/sessions/s1/events/stream", [(1, one)])
-    tape.exchange("/v1/sessions/s2/events/stream", [(1, one)])
-    tape.exchange("/other", status=500, headers=())
-    tape.find(finding(1), finding(1), finding(1, Severity.NOTE), finding(3))
-    output = run("channels", tape.close()).output
+    builder.exchange([one], target="/v1/sessions/s1/events/stream")
+    builder.exchange([one], target="/v1/sessions/s2/events/stream")
+    builder.exchange(target="/other", status=500, headers=())
+    builder.find(finding(1), finding(1), finding(1, Severity.NOTE), finding(3))
+    output = run("channels", builder.close()).output
 
     assert [row["findings"] for row in cells(output)] == ["2 errors, 1 note", "-"]
     assert output.endswith("findings: 3 errors, 1 note\n")
 
 
-def test_a_stream_of_no_contract_is_listed_too(tape, run, message):
-    tape.exchange("/stream", [(1, message("x"))])
-    (row,) = cells(run("channels", tape.close()).output)
+def test_a_stream_of_no_contract_is_listed_too(builder, run, message):
+    builder.exchange([message("x")], target="/stream")
+    (row,) = cells(run("channels", builder.close()).output)
 
     assert (row["channel"], row["events"], row["durable"], row["last seq"]) == ("(none)", "1", "0", "-")
 
@@ -72,8 +72,8 @@ def test_json_holds_the_same_numbers(run, session):
     assert session["first"].endswith("+00:00")
 
 
-def test_an_empty_recording_has_no_table(tape, run):
-    result = succeed("channels", tape.close())
+def test_an_empty_recording_has_no_table(builder, run):
+    result = succeed("channels", builder.close())
     assert result.output.splitlines()[1:] == ["other exchanges: none", "findings: none"]
 
 

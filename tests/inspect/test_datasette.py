@@ -55,15 +55,15 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def recorded(new_tape: Callable[..., Any], recordings: dict[str, Any]) -> Path:
+def recorded(new_builder: Callable[..., Any], recordings: dict[str, Any]) -> Path:
     """A slow tool call, a cut stream, a stream that repeats and loses an event, and a finding."""
-    tape = new_tape()
+    builder = new_builder()
     *most, last = recordings["html"]
-    tape.record(most)
-    at = tape.now - 11_000_000  # 10 ms and the end of the exchange before
-    tape.record([last])
-    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 2, 4, 4, 0, at, f"is {HOSTILE}"))
-    return tape.close()
+    builder.record(most)
+    at = builder.now - 11_000_000  # 10 ms and the end of the exchange before
+    builder.record([last])
+    builder.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 2, 4, 4, 0, at, f"is {HOSTILE}"))
+    return builder.close()
 
 
 @pytest.fixture(scope="module")

@@ -20,15 +20,15 @@ CASES = read_tables(__file__)["case"]
 
 
 @pytest.fixture
-def two(new_tape):
-    """Two recordings, each made by a function of a tape; without a second function, both are equal."""
+def two(new_builder):
+    """Two recordings, each made by a function of a builder; without a second function, both are equal."""
 
     def make(*makers):
         paths = []
         for maker in makers if len(makers) > 1 else makers * 2:
-            tape = new_tape()
-            maker(tape)
-            paths.append(tape.close())
+            builder = new_builder()
+            maker(builder)
+            paths.append(builder.close())
         return paths
 
     return make
@@ -41,27 +41,29 @@ def lines_of(result):
 
 def asking(target, answer, *, method="POST", body=b"", status=200, headers=JSON):
     """Make an exchange that is not a stream."""
-    return lambda tape: tape.exchange(
-        target, [(1, answer)], method=method, request_body=body, status=status, headers=headers
+    return lambda builder: builder.exchange(
+        [answer], target=target, method=method, body=body, status=status, headers=headers
     )
 
 
 def test_recordings_of_two_sessions_are_equal_if_ids_are_normalized(run, two, message):
     def visit(name):
-        def make(tape):
+        def make(builder):
             session, later = f"ses_{name}1", f"ses_{name}2"
             for one in (session, later):
-                asking("/v1/sessions", b'{"id": "%s", "request_id": "q_%s"}' % (one.encode(), one.encode()))(tape)
+                asking("/v1/sessions", b'{"id": "%s", "request_id": "q_%s"}' % (one.encode(), one.encode()))(builder)
             busy = f"Session {session} has an active run run_{name}: POST /v1/sessions/{session}/runs/run_{name}/cancel"
             error = {"error": {"message": busy, "active_run_id": f"run_{name}", "recovery": [busy]}}
-            asking(f"/v1/sessions/{session}/runs", json.dumps(error).encode(), status=409)(tape)
-            tape.exchange(
-                f"/v1/sessions/{session}/events/stream?event_deltas=true",
-                [(1, message("run.started", id=f"evt_{name}", sequence=1, session_id=session, run_id=f"run_{name}"))],
+            asking(f"/v1/sessions/{session}/runs", json.dumps(error).encode(), status=409)(builder)
+            builder.exchange(
+                [message("run.started", id=f"evt_{name}", sequence=1, session_id=session, run_id=f"run_{name}")],
+                target=f"/v1/sessions/{session}/events/stream?event_deltas=true",
             )
-            tape.exchange(f"/v1/sessions/{session}/events/stream", request_headers=(("Last-Event-ID", f"evt_{name}"),))
-            tape.exchange(f"/v1/sessions/{later}/events/stream")
-            asking(f"/v1/sessions/{session}/runs/run_{name}/cancel?key=secret-{name}", b"{}")(tape)
+            builder.exchange(
+                target=f"/v1/sessions/{session}/events/stream", request_headers=(("Last-Event-ID", f"evt_{name}"),)
+            )
+            builder.exchange(target=f"/v1/sessions/{later}/events/stream")
+            asking(f"/v1/sessions/{session}/runs/run_{name}/cancel?key=secret-{name}", b"{}")(builder)
 
         return make
 
@@ -78,7 +80,7 @@ def test_recordings_of_two_sessions_are_equal_if_ids_are_normalized(run, two, me
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_exactly_the_differences_of_exchanges_are_reported(run, two, case):
-    makers = [lambda tape, name=name: tape.record(case[name]) for name in "ab"]
+    makers = [lambda builder, name=name: builder.record(case[name]) for name in "ab"]
     result = run("diff", *two(*makers), *case.get("options", ()))
     assert lines_of(result) == case["expected"]
     assert result.exit_code == bool(case["expected"])
@@ -107,23 +109,23 @@ def test_encoded_streams_are_compared_decoded(run, two, message):
     events = b"".join(message("run.started", id=f"e{n}", sequence=n) for n in range(3))
     packed = (*EVENT_STREAM, ("content-encoding", "gzip"))
 
-    def compressed(tape):
-        tape.exchange(chunks=[(1, gzip.compress(events))], headers=packed)
+    def compressed(builder):
+        builder.exchange([gzip.compress(events)], headers=packed)
 
-    def broken(tape):
-        tape.exchange(chunks=[(1, gzip.compress(events)), (1, b"no gzip")], headers=packed)
+    def broken(builder):
+        builder.exchange([gzip.compress(events), b"no gzip"], headers=packed)
 
-    plain = two(lambda tape: tape.exchange(chunks=[(1, events)]), compressed)
+    plain = two(lambda builder: builder.exchange([events]), compressed)
     succeed("diff", *plain)
     assert "response body cannot be decoded: null" in "\n".join(lines_of(run("diff", *two(compressed, broken))))
 
 
-def test_two_connections_of_one_recording_are_compared(run, tape, message):
+def test_two_connections_of_one_recording_are_compared(run, builder, message):
     started = message("run.started", id="e1", sequence=1)
-    tape.exchange(chunks=[(1, started), (1, message("run.completed", id="e2", sequence=2))])
-    tape.exchange("/v1/x", headers=())
-    tape.exchange(chunks=[(1, started), (1, message("run.failed", id="e2", sequence=2))])
-    path = tape.close()
+    builder.exchange([started, message("run.completed", id="e2", sequence=2)])
+    builder.exchange(target="/v1/x", headers=())
+    builder.exchange([started, message("run.failed", id="e2", sequence=2)])
+    path = builder.close()
     result = run("diff", path, "--exchange", "1:3")
     assert lines_of(result) == [
         "A#1 B#3 GET /v1/sessions/s1/events/stream?event_deltas=true",
@@ -134,22 +136,22 @@ def test_two_connections_of_one_recording_are_compared(run, tape, message):
     succeed("diff", path, path, "--exchange", "3")
 
 
-def test_slower_responses_are_reported(run, new_tape):
+def test_slower_responses_are_reported(run, new_builder):
     files = []
     for wait in (1, 400):
-        tape = new_tape()
-        number = tape.exchange("/v1/x", status=None, ending=None, method="POST")
-        tape.after(wait)
-        tape.answer(number)
-        files.append(tape.close())
+        builder = new_builder()
+        number = builder.exchange(target="/v1/x", status=None, ending=None, method="POST")
+        builder.after(wait)
+        builder.answer(number)
+        files.append(builder.close())
     succeed("diff", *files)
     assert lines_of(run("diff", *files, "--timing", "50ms"))[1:] == ["time #1 #1 the exchange 399 ms later"]
 
 
 def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
     def make(*ids, text):
-        return lambda tape: tape.exchange(
-            chunks=[(1, message("run.started", id=one, sequence=n, text=text)) for n, one in enumerate(ids, 1)]
+        return lambda builder: builder.exchange(
+            [message("run.started", id=one, sequence=n, text=text) for n, one in enumerate(ids, 1)]
         )
 
     files = two(make("e1", "e2", "e3", text="x"), make("e1", "e3", text="\ud800"))
@@ -175,9 +177,7 @@ def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
 
 
 def test_on_a_terminal_lines_are_coloured_and_never_cut(two, message):
-    files = two(
-        *(lambda tape, n=n: tape.exchange(chunks=[(1, message("x", id="e1", said="y" * 50 + n))]) for n in "ab")
-    )
+    files = two(*(lambda builder, n=n: builder.exchange([message("x", id="e1", said="y" * 50 + n)]) for n in "ab"))
     with open_recording(files[0]) as first, open_recording(files[1]) as second:
         (found,) = RecordingDiff(first, second).compare_all()
     text = "\n".join(map(Terminal(40, has_colour=True).render, diff_output.diff_lines(found)))

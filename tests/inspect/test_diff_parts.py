@@ -24,15 +24,13 @@ def _longest_rise(places):
     return max(best)
 
 
-def test_thousands_of_waiting_events_are_spooled_and_restored(new_tape, message):
+def test_thousands_of_waiting_events_are_spooled_and_restored(new_builder, message):
     """All ids differ, so that no event has a counterpart until the end; then they are paired by sequence."""
     count, paths = 1500, []
     for name in "ab":
-        tape = new_tape()
-        tape.exchange(
-            chunks=[(1, b"".join(message("run.started", id=f"{name}{n}", sequence=n, x=n) for n in range(count)))]
-        )
-        paths.append(tape.close())
+        builder = new_builder()
+        builder.exchange([b"".join(message("run.started", id=f"{name}{n}", sequence=n, x=n) for n in range(count))])
+        paths.append(builder.close())
     with open_recording(paths[0]) as first, open_recording(paths[1]) as second:
         (found,) = RecordingDiff(first, second, DiffOptions(limit=2)).compare_all()
         (normalized,) = RecordingDiff(first, second, DiffOptions(ids=True)).compare_all()
@@ -46,12 +44,12 @@ def test_thousands_of_waiting_events_are_spooled_and_restored(new_tape, message)
     assert not normalized.counts
 
 
-def test_spooled_events_are_still_paired_by_content(new_tape, message):
+def test_spooled_events_are_still_paired_by_content(new_builder, message):
     count, paths = 1100, []
     for name, order in (("a", range(count)), ("b", [*range(1, count), 0])):
-        tape = new_tape()
-        tape.exchange(chunks=[(1, b"".join(message("run.started", id=f"{name}{n}", x=n) for n in order))])
-        paths.append(tape.close())
+        builder = new_builder()
+        builder.exchange([b"".join(message("run.started", id=f"{name}{n}", x=n) for n in order)])
+        paths.append(builder.close())
     with open_recording(paths[0]) as first, open_recording(paths[1]) as second:
         (found,) = RecordingDiff(first, second, DiffOptions(limit=0)).compare_all()
     assert found.counts == {"changed": count, "moved": 1}

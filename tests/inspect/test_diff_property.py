@@ -43,7 +43,7 @@ EVENTS = st.lists(
 
 
 @pytest.fixture(scope="session")
-def compare(new_tape, message):
+def compare(new_builder, message):
     """The differences between two lists of events whose ids have these prefixes."""
 
     def rendered(one, name):
@@ -61,9 +61,9 @@ def compare(new_tape, message):
         return (one.wait, f"event: {one.kind}\nid: {fields['id']}\ndata: {json.dumps(fields)}\n\n".encode())
 
     def make(events, name):
-        tape = new_tape()
-        tape.exchange(f"/v1/sessions/{name}session/events/stream", [rendered(one, name) for one in events])
-        return tape.close()
+        builder = new_builder()
+        builder.exchange([rendered(one, name) for one in events], target=f"/v1/sessions/{name}session/events/stream")
+        return builder.close()
 
     def _compare(first, second, options, names=("", "")):
         paths = [make(events, name) for events, name in zip((first, second), names, strict=True)]

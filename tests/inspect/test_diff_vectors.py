@@ -12,12 +12,12 @@ CASES = tomllib.loads(Path(__file__).with_name("differences.toml").read_text("ut
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_exactly_the_differences_are_reported(run, new_tape, case):
+def test_exactly_the_differences_are_reported(run, new_builder, case):
     files = []
     for events in (case["a"], case["b"]):
-        tape = new_tape()
-        tape.exchange(chunks=map(event_chunk, events))
-        files.append(tape.close())
+        builder = new_builder()
+        builder.exchange(map(event_chunk, events))
+        files.append(builder.close())
     result = run("diff", *files, *case.get("options", ()))
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert lines[3:-1] == case["expected"]

@@ -7,8 +7,6 @@ from random import Random
 import pytest
 from wiretape_process import run_wiretape
 
-from wiretape.observations import BytesLost, Side
-
 STREAM = b"\xef\xbb\xbfdata: \xff\r\n\r\n: ping\r\n\r\nevent: x\rdata: {}\r\rdata: cut \x1b[2J\x00"
 GZIP = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
 
@@ -18,18 +16,18 @@ def lines(result):
     return [json.loads(line) for line in result.output.splitlines()]
 
 
-def test_sse_is_decoded_unless_encoded_is_given(tape, run):
+def test_sse_is_decoded_unless_encoded_is_given(builder, run):
     encoded = gzip.compress(STREAM)
-    tape.exchange(chunks=[(1, encoded[:20]), (1, encoded[20:])], headers=GZIP)
-    path = tape.close()
+    builder.exchange([encoded[:20], encoded[20:]], headers=GZIP)
+    path = builder.close()
 
     assert run("export", path, "--format", "sse").stdout_bytes == STREAM
     assert run("export", path, "--format", "sse", "--encoded").stdout_bytes == encoded
 
 
-def test_undecodable_stream_is_refused_in_one_sentence_and_exported_encoded(tape, run):
-    tape.exchange(chunks=[(1, b"no gzip at all")], headers=GZIP)
-    path = tape.close()
+def test_undecodable_stream_is_refused_in_one_sentence_and_exported_encoded(builder, run):
+    builder.exchange([b"no gzip at all"], headers=GZIP)
+    path = builder.close()
     result = run("export", path, "--format", "sse")
 
     assert result.exit_code == 2
@@ -45,10 +43,10 @@ def test_undecodable_stream_is_refused_in_one_sentence_and_exported_encoded(tape
         ("x", (), "The recording has no event streams."),
     ],
 )
-def test_a_stream_must_be_selected(tape, run, tmp_path, kinds, options, error):
+def test_a_stream_must_be_selected(builder, run, tmp_path, kinds, options, error):
     for number, kind in enumerate(kinds):
-        tape.exchange(chunks=[(1, b"data: %d\n\n" % number)], **({} if kind == "s" else {"headers": ()}))
-    path, to = tape.close(), tmp_path / "out.sse"
+        builder.exchange([b"data: %d\n\n" % number], **({} if kind == "s" else {"headers": ()}))
+    path, to = builder.close(), tmp_path / "out.sse"
     result = run("export", path, "--format", "sse", "--output", to, *options)
 
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"Error: {error}\n")
@@ -58,9 +56,9 @@ def test_a_stream_must_be_selected(tape, run, tmp_path, kinds, options, error):
         assert run("export", path, "--format", "sse", "--exchange", number).output == f"data: {number - 1}\n\n"
 
 
-def test_lost_bytes_are_reported_on_stderr(tape, run):
-    tape.exchange(chunks=[(1, b"data: 1\n\n"), BytesLost(1, 0, Side.RESPONSE, 0, 70, "disk full"), (1, b"x\n\n")])
-    result = run("export", tape.close(), "--format", "sse")
+def test_lost_bytes_are_reported_on_stderr(builder, run):
+    builder.exchange([b"data: 1\n\n", 70, b"x\n\n"])
+    result = run("export", builder.close(), "--format", "sse")
 
     assert (result.exit_code, result.stdout) == (0, "data: 1\n\nx\n\n")
     assert "70 bytes of exchange 1 were not recorded" in result.stderr
@@ -91,10 +89,10 @@ def test_events_of_one_exchange_contain_only_that_exchange(run, session):
     assert {line["exchange"] for line in lines(run("export", session, "--format", "events", "--exchange", 2))} == {2}
 
 
-def test_events_contain_json_unchanged(tape, run):
+def test_events_contain_json_unchanged(builder, run):
     """Numbers beyond a float, repeated keys, spacing and white space between the lines of data all stay JSON."""
-    tape.exchange(chunks=[(1, b'data: {"n": 123456789012345678901234567890,\r\ndata:  "n": 1.10}\r\n\r\n')])
-    text = run("export", tape.close(), "--format", "events").output.splitlines()[1]
+    builder.exchange([b'data: {"n": 123456789012345678901234567890,\r\ndata:  "n": 1.10}\r\n\r\n'])
+    text = run("export", builder.close(), "--format", "events").output.splitlines()[1]
 
     assert '"data":{"n": 123456789012345678901234567890,  "n": 1.10}}' in text
 
@@ -110,17 +108,17 @@ def test_events_contain_json_unchanged(tape, run):
     ],
     ids=["text", "no UTF-8", "C1", "deep", "surrogate"],
 )
-def test_events_contain_other_data_as_text_or_base64(tape, run, data, expected):
-    tape.exchange(chunks=[(1, b"data: " + data + b"\n\n")])
-    event = lines(run("export", tape.close(), "--format", "events"))[1]
+def test_events_contain_other_data_as_text_or_base64(builder, run, data, expected):
+    builder.exchange([b"data: " + data + b"\n\n"])
+    event = lines(run("export", builder.close(), "--format", "events"))[1]
 
     assert {name: event.get(name) for name in expected} == expected
     assert len({"data", "text", "base64"} & event.keys()) == 1
 
 
-def test_events_distinguish_comments_from_cut_events(tape, run):
-    tape.exchange(chunks=[(1, STREAM)])
-    found = lines(run("export", tape.close(), "--format", "events"))
+def test_events_distinguish_comments_from_cut_events(builder, run):
+    builder.exchange([STREAM])
+    found = lines(run("export", builder.close(), "--format", "events"))
 
     assert [(line["kind"], line["event"]) for line in found[1:]] == [
         ("ephemeral", 1),
@@ -131,27 +129,27 @@ def test_events_distinguish_comments_from_cut_events(tape, run):
     assert found[-1]["text"] == "data: cut \x1b[2J\x00"
 
 
-def test_events_report_where_a_stream_cannot_be_decoded(tape, run):
-    tape.exchange(chunks=[(1, b"no gzip")], headers=GZIP)
+def test_events_report_where_a_stream_cannot_be_decoded(builder, run):
+    builder.exchange([b"no gzip"], headers=GZIP)
 
-    assert lines(run("export", tape.close(), "--format", "events"))[1]["kind"] == "undecodable"
+    assert lines(run("export", builder.close(), "--format", "events"))[1]["kind"] == "undecodable"
 
 
-def test_events_contain_ordinary_bodies_decoded_if_possible(tape, run):
+def test_events_contain_ordinary_bodies_decoded_if_possible(builder, run):
     encoding = ("content-encoding", "gzip")
-    tape.exchange("/a", [(1, gzip.compress(b'{"a": 1}'))], headers=(encoding,))
-    tape.exchange("/b", [(1, b"broken")], headers=(encoding,))
-    tape.exchange("/c", [(1, gzip.compress(Random(1).randbytes(1_700_000) * 10, 1))], headers=(encoding,))
-    bodies = [line["response_body"] for line in lines(run("export", tape.close(), "--format", "events"))]
+    builder.exchange([gzip.compress(b'{"a": 1}')], target="/a", headers=(encoding,))
+    builder.exchange([b"broken"], target="/b", headers=(encoding,))
+    builder.exchange([gzip.compress(Random(1).randbytes(1_700_000) * 10, 1)], target="/c", headers=(encoding,))
+    bodies = [line["response_body"] for line in lines(run("export", builder.close(), "--format", "events"))]
 
     assert bodies[0] == {"data": {"a": 1}}
     assert bodies[1] == {"text": "broken", "encoded": True}
     assert list(bodies[2]) == ["omitted"]
 
 
-def test_a_full_disk_is_reported_in_one_sentence(tape):
-    tape.exchange(chunks=[(1, b"data: 1\n\n" * 10_000)])
-    path = tape.close()
+def test_a_full_disk_is_reported_in_one_sentence(builder):
+    builder.exchange([b"data: 1\n\n" * 10_000])
+    path = builder.close()
     for arguments in (["export", path, "--format", "sse"], ["show", path]):
         with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
             done = run_wiretape(*arguments, stdout=full)

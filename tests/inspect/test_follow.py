@@ -33,11 +33,11 @@ def following(path, *words):
 
 
 @pytest.fixture
-def growing(tape, message):
+def growing(builder, message):
     """A recording with an open stream that has one event."""
-    tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1))], ending=None)
-    tape.save()
-    return tape
+    builder.exchange([(5, message("run.started", id="e1", sequence=1))], ending=None)
+    builder.save()
+    return builder
 
 
 def test_follow_shows_additions_until_the_recording_is_closed(growing, message):
@@ -45,7 +45,7 @@ def test_follow_shows_additions_until_the_recording_is_closed(growing, message):
         assert [line.split()[0] for line in until("run.started")] == ["#1", "1"]
         growing.extend(1, [(2000, message("message.completed", id="e2", sequence=2))])
         assert [line.split()[0] for line in until("message.completed")] == ["╌╌", "2"]
-        growing.exchange("/x", [(1, b"hello")], status=500, headers=())
+        growing.exchange([b"hello"], target="/x", status=500, headers=())
         growing.save()
         assert until("hello")[0].startswith("#2    GET /x  500")
         growing.find(finding(2))
@@ -68,8 +68,8 @@ def test_deltas_are_shown_when_nothing_comes_for_a_while(growing, message):
 def test_a_filter_and_json_work_while_following(growing, message):
     with following(growing.path, "--json", "type:run.*") as (process, until):
         until("run.started")
-        growing.extend(1, [(1, message("message.completed", id="e2", sequence=2))])
-        growing.extend(1, [(1, message("run.completed", id="e3", sequence=3))])
+        growing.extend(1, [message("message.completed", id="e2", sequence=2)])
+        growing.extend(1, [message("run.completed", id="e3", sequence=3)])
         (line,) = until("run.completed")
         assert (json.loads(line)["row"], json.loads(line)["event"]) == ("event", 3)
         growing.close()
@@ -77,7 +77,7 @@ def test_a_filter_and_json_work_while_following(growing, message):
 
 
 def test_follow_shows_exchanges_that_never_ended_last(growing):
-    growing.exchange("/waiting", status=None, ending=None)
+    growing.exchange(target="/waiting", status=None, ending=None)
     growing.close()
     with following(growing.path) as (process, until):
         assert "still open" in until("/waiting")[-1]

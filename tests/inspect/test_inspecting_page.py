@@ -53,13 +53,13 @@ def test_calls(run, judged):
     assert run("show", judged, "--entities").output == CALLS
 
 
-def test_two_connections(run, tape, message):
+def test_two_connections(run, builder, message):
     e2 = message("tool.started", id="e2", sequence=2, content={"tool_call_id": "t1", "name": "f", "input": {}})
     e3 = message("message.completed", id="e3", sequence=3, content=[{"type": "text", "text": "word word"}])
     deltas = [(1, message("message.delta", delta={"text": "word "}))] * 37
-    tape.exchange("/v1/runs", method="POST", status=409)
+    builder.exchange(target="/v1/runs", method="POST", status=409)
     began = (16_441, message("run.started", id="e1", sequence=1))
-    tape.exchange(chunks=[began, (1, e2), *deltas, (1, e3), (1, b"data: {")], ending=Ending.SERVICE_RESET)
+    builder.exchange([began, e2, *deltas, e3, b"data: {"], ending=Ending.SERVICE_RESET)
     ends = message("run.completed", id="e6", sequence=6)
-    tape.exchange(chunks=[(1, e3), (1, ends)], request_headers=(("Last-Event-ID", "e1"),))
-    assert run("show", tape.close(), "--resume", "2:3").output == RESUMED
+    builder.exchange([e3, ends], request_headers=(("Last-Event-ID", "e1"),))
+    assert run("show", builder.close(), "--resume", "2:3").output == RESUMED

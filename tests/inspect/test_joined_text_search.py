@@ -31,10 +31,10 @@ def found(path, written, findings=()):
     return [number for row in events for number in range(row.numbers[0], row.numbers[1] + 1)]
 
 
-def test_a_text_over_several_deltas_matches_those_that_have_a_part_of_it(tape, delta, run):
+def test_a_text_over_several_deltas_matches_those_that_have_a_part_of_it(builder, delta, run):
     texts = ["The ", "lib", "rary", " is", " OP", "en. The", " end"]
-    tape.exchange(chunks=[(1, delta(text)) for text in texts] + [(1, b"event: message.compl")])
-    path = tape.close()
+    builder.exchange([(1, delta(text)) for text in texts] + [(1, b"event: message.compl")])
+    path = builder.close()
     assert found(path, '"library is open"') == [2, 3, 4, 5, 6]
     assert found(path, '-"library is open" kind:message') == [1, 7]
     assert found(path, '"library is shut"') == []
@@ -44,9 +44,9 @@ def test_a_text_over_several_deltas_matches_those_that_have_a_part_of_it(tape, d
     assert (row["event"], row["last_event"], row["preview"]) == (2, 6, "library is OPen. The")
 
 
-def test_pauses_keep_alives_and_findings_do_not_interrupt_a_text(tape, message, delta):
-    tape.exchange(chunks=[(1, delta("one ")), (20_000, b": keep-alive\n\n"), (1, delta("two ")), (1, delta("three"))])
-    assert found(tape.close(), '"one two three"', [finding(2)]) == [1, 2, 3]
+def test_pauses_keep_alives_and_findings_do_not_interrupt_a_text(builder, message, delta):
+    builder.exchange([delta("one "), (20_000, b": keep-alive\n\n"), delta("two "), delta("three")])
+    assert found(builder.close(), '"one two three"', [finding(2)]) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -57,22 +57,20 @@ def test_pauses_keep_alives_and_findings_do_not_interrupt_a_text(tape, message, 
         pytest.param(lambda _, message: [(1, message("run.queued"))], id="another event"),
     ],
 )
-def test_other_events_interrupt_a_text(tape, message, delta, between):
-    tape.exchange(chunks=[(1, delta("one ")), *between(delta, message), (1, delta("two")), (1, delta(" one two"))])
-    assert found(tape.close(), '"one two"') == [4]
+def test_other_events_interrupt_a_text(builder, message, delta, between):
+    builder.exchange([delta("one "), *between(delta, message), delta("two"), delta(" one two")])
+    assert found(builder.close(), '"one two"') == [4]
 
 
-def test_a_text_may_run_over_deltas_without_text(tape, message, delta):
-    tape.exchange(
-        chunks=[(1, delta("one")), (1, delta("")), (1, message("message.delta", run_id="r1")), (1, delta("two"))]
-    )
-    assert found(tape.close(), "onetwo") == [1, 4]
+def test_a_text_may_run_over_deltas_without_text(builder, message, delta):
+    builder.exchange([delta("one"), delta(""), message("message.delta", run_id="r1"), delta("two")])
+    assert found(builder.close(), "onetwo") == [1, 4]
 
 
-def test_deltas_are_not_held_back_without_limit(monkeypatch, tape, delta):
+def test_deltas_are_not_held_back_without_limit(monkeypatch, builder, delta):
     monkeypatch.setattr(filters, "_MOST_HELD", 10)
-    tape.exchange(chunks=[(1, delta(text)) for text in ("one", *[""] * 20, "two", "one", "two")])
-    assert found(tape.close(), "onetwo") == [23, 24]
+    builder.exchange([delta(text) for text in ("one", *[""] * 20, "two", "one", "two")])
+    assert found(builder.close(), "onetwo") == [23, 24]
 
 
 @pytest.mark.parametrize(
@@ -82,10 +80,10 @@ def test_deltas_are_not_held_back_without_limit(monkeypatch, tape, delta):
         ('-"two","two three four" kind:delta', (["two "], ["three"]), [(2, 2)]),
     ],
 )
-def test_deltas_that_are_held_back_are_released_while_nothing_arrives(tape, delta, written, texts, left):
+def test_deltas_that_are_held_back_are_released_while_nothing_arrives(builder, delta, written, texts, left):
     """`show --follow` releases them: a text that continues later matches only from there on."""
-    tape.exchange(chunks=[(1, delta(text)) for part in texts for text in part])
-    with open_recording(tape.close()) as recording:
+    builder.exchange([delta(text) for part in texts for text in part])
+    with open_recording(builder.close()) as recording:
         fold = StreamFold(recording.exchange(1), (), compile_filter(parse_filter(written, ())))
     chunks = [b"".join(map(delta, part)) for part in texts]
     middle, end = len(chunks[0]), len(b"".join(chunks))
@@ -101,9 +99,9 @@ TEXTS = st.lists(st.text("ab", max_size=3), max_size=12)
 
 
 @given(texts=TEXTS, wanted=st.lists(st.text("ab", min_size=2, max_size=5), min_size=1, max_size=2))
-def test_the_deltas_of_a_match_are_those_that_overlap_it_in_the_joined_text(new_tape, message, texts, wanted):
-    tape = new_tape()
-    tape.exchange(chunks=[(1, message("message.delta", delta={"text": text})) for text in texts])
+def test_the_deltas_of_a_match_are_those_that_overlap_it_in_the_joined_text(new_builder, message, texts, wanted):
+    builder = new_builder()
+    builder.exchange([message("message.delta", delta={"text": text}) for text in texts])
     joined, ends = "".join(texts), list(accumulate(map(len, texts)))
     expected = set()
     for one in wanted:
@@ -112,4 +110,4 @@ def test_the_deltas_of_a_match_are_those_that_overlap_it_in_the_joined_text(new_
             expected |= {
                 event for event, (begin, end) in enumerate(parts, 1) if max(begin, start) < min(end, start + len(one))
             }
-    assert found(tape.close(), " or ".join(f'"{one}"' for one in wanted)) == sorted(expected)
+    assert found(builder.close(), " or ".join(f'"{one}"' for one in wanted)) == sorted(expected)

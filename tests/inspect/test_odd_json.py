@@ -26,14 +26,14 @@ VIEWS = (
 
 
 @pytest.fixture
-def recorded(tape):
+def recorded(builder):
     """A recording of one stream with these data, after a first event without any oddity."""
 
     def record(*data):
         first = b'id: e0\ndata: {"type":"run.started","id":"e0","sequence":1}\n\n'
         events = [b"id: e1\ndata: " + (one.encode() if isinstance(one, str) else one) + b"\n\n" for one in data]
-        tape.exchange(chunks=[(1, first), *((1, event) for event in events)])
-        return tape.close()
+        builder.exchange([first, *(event for event in events)])
+        return builder.close()
 
     return record
 

@@ -15,11 +15,11 @@ COMMANDS = {
 
 
 @pytest.fixture
-def write(run, session, new_tape, tmp_path, monkeypatch):
+def write(run, session, new_builder, tmp_path, monkeypatch):
     """Run a command that writes a file."""
     monkeypatch.chdir(tmp_path)
-    other = new_tape()
-    other.exchange("/a")
+    other = new_builder()
+    other.exchange(target="/a")
     other.close().rename("other.db")
     succeed("export", session, "--format", "tape", "--output", "run.tape")
     return lambda name, to, *more: run(name, *COMMANDS[name], "--output", to, *more)

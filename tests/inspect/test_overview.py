@@ -17,9 +17,9 @@ def tool(message, kind, number, call="t1"):
 
 
 @pytest.fixture
-def calls(tape, recordings):
-    tape.record(recordings["calls"])
-    return tape.close()
+def calls(builder, recordings):
+    builder.record(recordings["calls"])
+    return builder.close()
 
 
 def test_a_stream_at_a_glance(calls):
@@ -34,9 +34,9 @@ def test_a_stream_at_a_glance(calls):
     assert json.loads(dump_json(seen))["silences"][0][2] == 3
 
 
-def test_a_stream_without_messages_has_no_silences(tape):
-    tape.exchange(ending=None)
-    with open_recording(tape.close()) as recording:
+def test_a_stream_without_messages_has_no_silences(builder):
+    builder.exchange(ending=None)
+    with open_recording(builder.close()) as recording:
         seen = overview(recording, recording.exchange(1))
     assert (seen.silences, seen.began_ns) == ((), seen.ended_ns)
 
@@ -57,15 +57,15 @@ def test_the_command_puts_calls_together_over_streams(run, calls):
     assert rows[2]["tool_call"]["ended"] is None
 
 
-def test_only_failed_and_the_longest_of_many_calls_are_listed(tape, message):
+def test_only_failed_and_the_longest_of_many_calls_are_listed(builder, message):
     chunks = [(9000, tool(message, "tool.started", 1, "late"))]
     for number in range(2, 2 * MAX_SPANS + 2, 2):
         call = f"t{number}"
         chunks.append((1, tool(message, "tool.started", number, call)))
         outcome = "tool.failed" if number == 2 else "tool.completed"
         chunks.append((number, tool(message, outcome, number + 1, call)))
-    tape.exchange(chunks=chunks)
-    with open_recording(tape.close()) as recording:
+    builder.exchange(chunks)
+    with open_recording(builder.close()) as recording:
         seen = overview(recording, recording.exchange(1))
     calls = seen.entities["tool_call"]
     assert (calls.count, calls.open_count, len(calls.spans)) == (MAX_SPANS + 1, 1, MAX_SPANS)

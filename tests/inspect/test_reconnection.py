@@ -24,16 +24,15 @@ def number_of(event):
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_each_id_has_a_status(run, tape, message, case):
+def test_each_id_has_a_status(run, builder, message, case):
     cursor, changed = case.get("cursor"), {f"e{case.get('changed')}": "not as it was"}
     cut = f"event: run.started\nid: e{case.get('cut')}\ndata: {{".encode()
     last = (1, cut if "cut" in case else message("message.delta", id="d1"))
-    tape.exchange(chunks=[*events(message, *case["first"]), last])
-    tape.exchange(
-        chunks=events(message, *case["second"], **changed),
-        request_headers=(("Last-Event-ID", cursor),) if cursor else (),
+    builder.exchange([*events(message, *case["first"]), last])
+    builder.exchange(
+        events(message, *case["second"], **changed), request_headers=(("Last-Event-ID", cursor),) if cursor else ()
     )
-    output = run("show", tape.close(), "--resume", "1:2", "--json").output
+    output = run("show", builder.close(), "--resume", "1:2", "--json").output
     head, *rows = [json.loads(line) for line in output.splitlines()]
     found = [f"{row['status']} {row['cursor']} {number_of(row['first'])} {number_of(row['second'])}" for row in rows]
     assert found == case["rows"]
@@ -41,23 +40,23 @@ def test_each_id_has_a_status(run, tape, message, case):
     assert (head["cursor"], head["cursor_known"], head["missing"]) == (cursor, known, case.get("missing", []))
 
 
-def test_event_that_comes_later_than_the_others_is_delayed(tape, message):
-    first = tape.exchange(chunks=events(message, 1, 2), ending=None)
-    tape.after(500)
-    second = tape.exchange(chunks=events(message, 1, 2), ending=None)
+def test_event_that_comes_later_than_the_others_is_delayed(builder, message):
+    first = builder.exchange(events(message, 1, 2), ending=None)
+    builder.after(500)
+    second = builder.exchange(events(message, 1, 2), ending=None)
     for wait, number in ((1, 3), (250, 4), (1, 5)):
-        tape.extend(first, events(message, number))
-        tape.extend(second, [(wait, message("message.delta")), *events(message, number)])
-    with open_recording(tape.close()) as recording:
+        builder.extend(first, events(message, number))
+        builder.extend(second, [(wait, message("message.delta")), *events(message, number)])
+    with open_recording(builder.close()) as recording:
         found = compare_connections(recording, recording.exchange(first), recording.exchange(second))
     assert [row.status for row in found.rows] == ["same", "same", "same", "delayed", "same"]
     assert 240e6 < found.rows[3].later_ns < 260e6
 
 
-def test_resume_shows_events_that_were_not_known(run, tape, message):
-    tape.exchange(chunks=events(message, 1, 2, 3))
-    tape.exchange(chunks=events(message, 3, 6), request_headers=(("Last-Event-ID", "e1"),))
-    lines = run("show", tape.close(), "--resume", "1:2").output.splitlines()
+def test_resume_shows_events_that_were_not_known(run, builder, message):
+    builder.exchange(events(message, 1, 2, 3))
+    builder.exchange(events(message, 3, 6), request_headers=(("Last-Event-ID", "e1"),))
+    lines = run("show", builder.close(), "--resume", "1:2").output.splitlines()
     assert lines[0] == "#1 then #2  resumed after e1"
     assert [line.split()[0] for line in lines[2:]] == ["known", "lost", "same", "╌╌", "new", "missing", "1"]
     assert lines[3].split() == ["lost", "2", "seq", "2", "run.started", "e2", '{"text":"as', "it", 'was"}']

@@ -52,10 +52,10 @@ def assert_checkpoints_hold(path, findings):
         st.builds(finding, st.none() | st.integers(1, 20), offset=st.none() | st.integers(0, 2000)), max_size=3
     ),
 )
-def test_rows_from_a_checkpoint_equal_the_rest_of_all_rows(new_tape, message, kinds, findings):
-    tape = new_tape()
-    tape.exchange(chunks=[chunk(message, kind, number) for number, kind in enumerate(kinds)])
-    assert_checkpoints_hold(tape.close(), findings)
+def test_rows_from_a_checkpoint_equal_the_rest_of_all_rows(new_builder, message, kinds, findings):
+    builder = new_builder()
+    builder.exchange([chunk(message, kind, number) for number, kind in enumerate(kinds)])
+    assert_checkpoints_hold(builder.close(), findings)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_rows_from_a_checkpoint_equal_the_rest_of_all_rows(new_tape, message, ki
     [(b"id: e\ndata: x\n\n", None, 5), (b"id: e\r\r\ndata: x\r\r", None, 0), (b"id: e\ndata: x\n\n", "gzip", 0)],
     ids=["plain", "bare CR", "encoded"],
 )
-def test_findings_before_a_checkpoint_are_not_repeated_after_it(tape, data, encoding, expected):
+def test_findings_before_a_checkpoint_are_not_repeated_after_it(builder, data, encoding, expected):
     """An encoded stream has no checkpoints, nor does one whose line ends may continue."""
     headers = (("content-type", "text/event-stream"), *([("content-encoding", encoding)] if encoding else []))
     chunks = [(1, gzip.compress(data * 10))] if encoding else [(1, data)] * 10
-    tape.exchange(chunks=chunks, headers=headers)
-    assert assert_checkpoints_hold(tape.close(), [finding(event=event) for event in range(1, 11)]) == expected
+    builder.exchange(chunks, headers=headers)
+    assert assert_checkpoints_hold(builder.close(), [finding(event=event) for event in range(1, 11)]) == expected

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from terminal_output import on_terminal
 from wiretape_process import WiretapeProcess
 
-from wiretape.observations import BytesLost, Ending, Side
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect.terminal import Terminal
@@ -37,33 +37,33 @@ def test_an_exchange_without_stream_shows_both_bodies(run, session):
     assert '← {"error": {"code": "SESSION_BUSY"' in output
 
 
-def test_an_exchange_without_a_response_is_marked_and_findings_come_last(tape, run):
-    tape.exchange("/x", status=None, ending=Ending.SERVICE_UNREACHABLE, detail="connection refused")
-    tape.find(finding(code="ERR001", message="the body is no envelope"))
-    output = run("show", tape.close()).output
+def test_an_exchange_without_a_response_is_marked_and_findings_come_last(builder, run):
+    builder.exchange(target="/x", status=None, ending=Ending.SERVICE_UNREACHABLE, detail="connection refused")
+    builder.find(finding(code="ERR001", message="the body is no envelope"))
+    output = run("show", builder.close()).output
     assert "---  service unreachable" in output
     assert "! connection refused" in output
     assert output.splitlines()[-1].strip() == "└ ERR001 error  the body is no envelope"
 
 
-def test_lost_bytes_are_shown(tape, run, message):
-    lost = BytesLost(1, 0, Side.RESPONSE, 0, 70, "disk full")
-    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1)), lost, (1, b"\n\n" + message("b"))])
-    output = run("show", tape.close()).output
+def test_lost_bytes_are_shown(builder, run, message):
+    lost = 70
+    builder.exchange([message("a", id="e1", sequence=1), lost, b"\n\n" + message("b")])
+    output = run("show", builder.close()).output
     assert "70 B not recorded" in output.splitlines()[0]
     assert "70 B not recorded  disk full" in output
 
 
-def test_the_preview_of_a_body_ends_before_lost_bytes(tape, run):
-    chunks = [(1, b"ab"), BytesLost(1, 0, Side.RESPONSE, 0, 3, "disk full"), (1, b"cd")]
-    tape.exchange("/x", chunks, headers=())
-    assert run("show", tape.close()).output.splitlines()[1].split() == ["←", "ab"]
+def test_the_preview_of_a_body_ends_before_lost_bytes(builder, run):
+    chunks = [(1, b"ab"), 3, (1, b"cd")]
+    builder.exchange(chunks, target="/x", headers=())
+    assert run("show", builder.close()).output.splitlines()[1].split() == ["←", "ab"]
 
 
-def test_failures_have_the_style_of_errors(tape, message):
+def test_failures_have_the_style_of_errors(builder, message):
     types = ("tool.started", "tool.completed", "tool.failed", "run.failed", "session.error", "run.completed")
-    tape.exchange(chunks=[(1, message(type_, id=f"e{n}", sequence=n)) for n, type_ in enumerate(types)])
-    with open_recording(tape.close()) as recording:
+    builder.exchange([message(type_, id=f"e{n}", sequence=n) for n, type_ in enumerate(types)])
+    with open_recording(builder.close()) as recording:
         lines = exchange_lines(recording, recording.exchange(1), ())
         styles = {part[0].strip(): part[1] for line in lines for part in line.parts if part[1:]}
     assert {type_: styles[type_] for type_ in types} == {
@@ -77,13 +77,13 @@ def test_one_session_is_shown_alone(run, session):
     assert [line[:2] for line in output.splitlines() if line.startswith("#")] == ["#2", "#3", "#4"]
 
 
-def test_the_request_that_created_a_session_belongs_to_it(run, tape):
+def test_the_request_that_created_a_session_belongs_to_it(run, builder):
     answer = {"headers": (("content-type", "application/json"),), "status": 201, "method": "POST"}
     for name in ("s1", "s2"):
-        tape.exchange("/v1/sessions", [(1, b'{"id": "%s"}' % name.encode())], **answer)
-        tape.exchange(f"/v1/sessions/{name}/runs", [(1, b"{}")], **answer | {"status": 409})
-        tape.exchange(f"/v1/sessions/{name}/events/stream")
-    made = tape.close()
+        builder.exchange([b'{"id": "%s"}' % name.encode()], target="/v1/sessions", **answer)
+        builder.exchange([b"{}"], target=f"/v1/sessions/{name}/runs", **answer | {"status": 409})
+        builder.exchange(target=f"/v1/sessions/{name}/events/stream")
+    made = builder.close()
     for chosen in (["--channel", "s2"], ["session:s2"]):
         lines = run("show", made, *chosen, "--json").output.splitlines()
         assert [(each["exchange"], each["session_id"]) for each in map(json.loads, lines) if "target" in each] == [
@@ -93,10 +93,10 @@ def test_the_request_that_created_a_session_belongs_to_it(run, tape):
         ], chosen
 
 
-def test_an_unknown_session_error_lists_the_sessions(tape, run):
+def test_an_unknown_session_error_lists_the_sessions(builder, run):
     for number in range(7):
-        tape.exchange(f"/v1/sessions/s{number}/events/stream")
-    result = run("show", tape.close(), "--channel", "nope\x1b[2J")
+        builder.exchange(target=f"/v1/sessions/s{number}/events/stream")
+    result = run("show", builder.close(), "--channel", "nope\x1b[2J")
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == (
@@ -105,9 +105,9 @@ def test_an_unknown_session_error_lists_the_sessions(tape, run):
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_that_nothing_is_shown_is_reported_on_stderr(run, tape, session, new_tape, form):
+def test_that_nothing_is_shown_is_reported_on_stderr(run, builder, session, new_builder, form):
     for result, problem in (
-        (run("show", new_tape().close(), *form), "The recording is empty.\n"),
+        (run("show", new_builder().close(), *form), "The recording is empty.\n"),
         (run("show", session, "type:nothing", *form), "No rows match the filter.\n"),
     ):
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", problem)
@@ -126,32 +126,32 @@ def test_a_hostile_file_name_is_escaped_in_errors(tmp_path, run, command, there)
     assert line.isprintable()
 
 
-def hostile(tape, message):
+def hostile(builder, message):
     """A recording in which everything that can be recorded as text is hostile."""
-    tape.exchange(
-        f"/v1/sessions/{HOSTILE}/events/stream",
+    builder.exchange(
         [
-            (1, message(f"x{HOSTILE}", id=f"e{NO_NUL}", sequence=1, content={"a": HOSTILE})),
-            (1, message("tool.started", content={"tool_call_id": HOSTILE, "name": HOSTILE, "input": HOSTILE})),
-            (1, message("message.delta", run_id=HOSTILE, delta={"text": HOSTILE})),
-            (1, f"event: plain{HOSTILE}\ndata: {HOSTILE}\n\n".encode()),
-            (1, f": comment {HOSTILE}\n\n".encode()),
-            (1, b"data: \xff\x1b[31m\n\n"),
-            (1, b"event: cut\x1b[2J"),
+            message(f"x{HOSTILE}", id=f"e{NO_NUL}", sequence=1, content={"a": HOSTILE}),
+            message("tool.started", content={"tool_call_id": HOSTILE, "name": HOSTILE, "input": HOSTILE}),
+            message("message.delta", run_id=HOSTILE, delta={"text": HOSTILE}),
+            f"event: plain{HOSTILE}\ndata: {HOSTILE}\n\n".encode(),
+            f": comment {HOSTILE}\n\n".encode(),
+            b"data: \xff\x1b[31m\n\n",
+            b"event: cut\x1b[2J",
         ],
+        target=f"/v1/sessions/{HOSTILE}/events/stream",
         request_headers=(("last-event-id", "\x1b[2J"),),
         ending=Ending.SERVICE_RESET,
         detail=HOSTILE,
     )
-    tape.exchange("/x", [(1, HOSTILE.encode())], headers=(), status=500, detail=HOSTILE, request_body=HOSTILE.encode())
+    builder.exchange([HOSTILE.encode()], target="/x", headers=(), status=500, detail=HOSTILE, body=HOSTILE.encode())
     again = message(f"y{HOSTILE}", id=f"e{NO_NUL}", sequence=7, content={"a": HOSTILE})
     cursor = (("last-event-id", f"e{NO_NUL}".encode().decode("latin-1")),)
-    tape.exchange(f"/v1/sessions/{HOSTILE}/events/stream", [(1, again)], request_headers=cursor)
-    return tape.close()
+    builder.exchange([again], target=f"/v1/sessions/{HOSTILE}/events/stream", request_headers=cursor)
+    return builder.close()
 
 
-def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
-    path = hostile(tape, message)
+def test_nothing_recorded_reaches_the_terminal_unescaped(builder, run, message):
+    path = hostile(builder, message)
     views = ["show", "channels", "show --follow", "show --resume 1:3", "show --entities"]
     views += [f"show --at 1:{event}" for event in range(1, 6)]
     commands = [f"{view}{form}" for view in views for form in ("", " --json")]
@@ -162,17 +162,17 @@ def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
         assert lines == [printable(line) for line in lines], command
 
 
-def test_json_keeps_recorded_text_exactly(tape, run, message):
-    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1, content=[{"text": HOSTILE}]))])
-    row = json.loads(run("show", tape.close(), "--json").output.splitlines()[1])
+def test_json_keeps_recorded_text_exactly(builder, run, message):
+    builder.exchange([message("a", id="e1", sequence=1, content=[{"text": HOSTILE}])])
+    row = json.loads(run("show", builder.close(), "--json").output.splitlines()[1])
     assert row["preview"] == f'"{HOSTILE}"'
 
 
-def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, message):
+def test_the_first_lines_of_a_large_recording_come_without_the_rest(builder, message):
     """A reader that leaves after the first line ends the command at once, and quietly."""
     one = message("run.started", id="e1", sequence=1)
-    tape.exchange(chunks=[(1, one * 500) for _ in range(60)])
-    process = WiretapeProcess("show", tape.close(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    builder.exchange([one * 500 for _ in range(60)])
+    process = WiretapeProcess("show", builder.close(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     first = process.stdout.readline()
     process.stdout.close()
     assert first.startswith(b"#1")
@@ -181,10 +181,10 @@ def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, messag
     assert process.wait(20) == 141
 
 
-def test_a_finding_wraps_instead_of_being_cut(tape, message):
-    tape.exchange(chunks=[(1, message("a", id="e1", sequence=2))])
-    tape.find(finding(1, message="word " * 40 + "end."))
-    output = on_terminal("show", tape.close(), NO_COLOR="1")
+def test_a_finding_wraps_instead_of_being_cut(builder, message):
+    builder.exchange([message("a", id="e1", sequence=2)])
+    builder.find(finding(1, message="word " * 40 + "end."))
+    output = on_terminal("show", builder.close(), NO_COLOR="1")
     at = output.index(" " * 16 + "└ SEQ001")
     first, *more = output[at:].split("    end ")[0].splitlines()
     assert len(more) > 1
@@ -193,20 +193,20 @@ def test_a_finding_wraps_instead_of_being_cut(tape, message):
     assert all(len(line) <= 80 for line in output.splitlines())
 
 
-def test_event_fields_wrap_on_a_terminal(tape, message):
+def test_event_fields_wrap_on_a_terminal(builder, message):
     """It is broken into lines where it has no blanks, and where characters are two columns wide."""
     said = "x" * 150 + "漢" * 70
-    tape.exchange(chunks=[(1, message("a", id="e1", said="SAID").replace(b"SAID", said.encode()))])
-    output = on_terminal("show", tape.close(), "--at", "1:1", NO_COLOR="1")
+    builder.exchange([message("a", id="e1", said="SAID").replace(b"SAID", said.encode())])
+    output = on_terminal("show", builder.close(), "--at", "1:1", NO_COLOR="1")
     assert "".join(output.split()).count(f'"said":"{said}"') == 1
     assert all(cell_len(line) <= 80 for line in output.splitlines())
     begin = the_line(output, '    "said": "').index('"x')
     assert sum(line.startswith(" " * begin + "x") for line in output.splitlines()) > 1
 
 
-def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
-    tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", said="hello"))])
-    path = tape.close()
+def test_long_ids_are_abbreviated_on_a_terminal(builder, message):
+    builder.exchange([message("tool.started", id="evt_0123456789abcdef", said="hello")])
+    path = builder.close()
     for columns, shown in ((90, "evt_012…abcdef"), (200, "evt_0123456789abcdef")):
         output = on_terminal("show", path, columns=columns, NO_COLOR="1")
         row = the_line(output, "tool.started")
@@ -214,19 +214,19 @@ def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
         assert "hello" in row
 
 
-def test_ids_in_columns_stay_in_columns_on_a_terminal(tape, message):
+def test_ids_in_columns_stay_in_columns_on_a_terminal(builder, message):
     for name, run_id in (("evt_0123456789abcdef", "r1"), ("evt_1123456789abcdef0", "run_0123456789abcdef")):
-        tape.exchange(chunks=[(1, message("run.started", id=name, sequence=1, run_id=run_id))])
-    output = on_terminal("show", tape.close(), "--entities", NO_COLOR="1")
+        builder.exchange([message("run.started", id=name, sequence=1, run_id=run_id)])
+    output = on_terminal("show", builder.close(), "--entities", NO_COLOR="1")
     assert [line.split()[1] for line in output.splitlines()[1:]] == ["r1", "run_012…abcdef"]
     assert [line.index(place) for line, place in zip(output.splitlines()[1:], ("1:1-?", "2:1-?"), strict=True)] == [
         26
     ] * 2
 
 
-def test_a_path_too_long_for_a_terminal_breaks_between_its_parts(tape):
-    tape.exchange("/v1/sessions/" + "s" * 50 + "/events/stream?event_deltas=true")
-    output = on_terminal("show", tape.close(), NO_COLOR="1").splitlines()
+def test_a_path_too_long_for_a_terminal_breaks_between_its_parts(builder):
+    builder.exchange(target="/v1/sessions/" + "s" * 50 + "/events/stream?event_deltas=true")
+    output = on_terminal("show", builder.close(), NO_COLOR="1").splitlines()
     assert output[0].endswith("/events")
     assert output[1].startswith("      /stream?event_deltas=true  200")
 
@@ -286,16 +286,16 @@ FAILED = {
 
 
 @pytest.mark.parametrize("command", FAILED)
-def test_a_failed_tool_is_red_and_only_success_is_green(run, tape, message, command):
+def test_a_failed_tool_is_red_and_only_success_is_green(run, builder, message, command):
     """Also if the recorded text has escape sequences of its own."""
     started = message("run.started", id="e1", sequence=1, run_id="r1", session_id="s1")
     call = {"run_id": "r1", "content": {"tool_call_id": "\x1b[32mc1"}}
     failed = message("tool.failed", id="e3", sequence=2, **call)
-    tape.exchange(chunks=[(1, started + message("tool.started", id="e2", sequence=2, **call) + failed)])
-    tape.exchange(chunks=[(1, started)], request_headers=(("last-event-id", "e1"),))
+    builder.exchange([started + message("tool.started", id="e2", sequence=2, **call) + failed])
+    builder.exchange([started], request_headers=(("last-event-id", "e1"),))
     options, text = FAILED[command]
     name = command if command in {"report", "channels", "diff"} else "show"
-    output = run(name, tape.close(), *options, env={"FORCE_COLOR": "1"}).output
+    output = run(name, builder.close(), *options, env={"FORCE_COLOR": "1"}).output
     assert re.search(rf"\x1b\[31m{text}\x1b\[0m", output), output
     assert {click.unstyle(each).strip() for each in re.findall(r"\x1b\[32m.*?\x1b\[0m", output)} <= {"200", "same"}
 

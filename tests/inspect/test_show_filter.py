@@ -31,19 +31,19 @@ def shown(run, path, *words):
     return found
 
 
-def test_messages_are_filtered_before_deltas_are_folded(run, tape, message):
+def test_messages_are_filtered_before_deltas_are_folded(run, builder, message):
     texts = ["a", "b", "q", "c"]
-    tape.exchange(chunks=[(1, message("message.delta", delta={"text": text})) for text in texts])
-    path = tape.close()
+    builder.exchange([message("message.delta", delta={"text": text}) for text in texts])
+    path = builder.close()
     assert shown(run, path, "-text:q") == ["1", "1:1-2", "1:4-4", "1:end"]
     assert "2 message.delta · 2 chars" in run("show", path, "-text:q").output
 
 
-def test_findings_are_filtered_by_rule(run, tape, message):
-    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1)), (1, message("a", id="e2", sequence=1))])
-    tape.exchange("/x", status=500, headers=())
-    tape.find(finding(2), finding(exchange=2, code="ERR001"))
-    path = tape.close()
+def test_findings_are_filtered_by_rule(run, builder, message):
+    builder.exchange([message("a", id="e1", sequence=1), message("a", id="e2", sequence=1)])
+    builder.exchange(target="/x", status=500, headers=())
+    builder.find(finding(2), finding(exchange=2, code="ERR001"))
+    path = builder.close()
     assert shown(run, path, "rule:SEQ*") == ["1", "1:2"]
     assert shown(run, path, "rule:*") == ["1", "1:2", "2"]
     assert run("show", path, "rule:seq001").output.splitlines()[-1].strip() == "└ SEQ001 error  It is wrong."
@@ -102,8 +102,8 @@ def items(recording, written):
 
 
 @pytest.fixture(scope="module")
-def recording(new_tape, recordings):
-    tape = new_tape()
-    tape.record(recordings["rows"])
-    with open_recording(tape.close()) as opened:
+def recording(new_builder, recordings):
+    builder = new_builder()
+    builder.record(recordings["rows"])
+    with open_recording(builder.close()) as opened:
         yield opened

@@ -8,18 +8,12 @@ from wiretape.units import format_duration, format_size, format_time
 TABLES = read_tables(__file__)
 
 
-@for_each(
-    ("nanoseconds", "words"),
-    TABLES["durations"],
-)
+@for_each(("nanoseconds", "words"), TABLES["durations"])
 def test_a_duration_is_formatted_in_a_suitable_unit(nanoseconds, words):
     assert format_duration(nanoseconds) == words
 
 
-@for_each(
-    ("size", "words"),
-    [*TABLES["sizes"], (5 * 10**9, "5.0 GB")],
-)
+@for_each(("size", "words"), [*TABLES["sizes"], (5 * 10**9, "5.0 GB")])
 def test_a_size_is_formatted_in_a_suitable_unit(size, words):
     assert format_size(size) == words
 

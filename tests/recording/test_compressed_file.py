@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 from invoke import invoke, refusal, succeed
+from observation_builder import ObservationBuilder
 
 from wiretape.errors import RecordingError
 from wiretape.recording import Writer, open_recording
@@ -18,10 +19,10 @@ EVENT = b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_1","
 
 
 @pytest.fixture
-def recording(begin, path, new_talk):
+def recording(begin, path):
     """A recording, and its compressed form in another folder."""
     writer, _ = begin()
-    talk = new_talk(writer.began_ns)
+    talk = ObservationBuilder(writer.began_ns)
     writer.feed(talk.stream(*(EVENT % number for number in range(1000))))
     writer.close(2**61)
     folder = path.with_name("compressed")

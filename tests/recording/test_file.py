@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
 
+import observation_builder
 import pytest
 
 from wiretape.checker import Checker
@@ -22,11 +23,11 @@ from wiretape.rules import Finding, Party, Severity
 
 KILLED = """
 import os, signal, sys
-sys.path.insert(0, sys.argv[2])
-from conftest import Talk
+sys.path.insert(0, os.path.dirname(sys.argv[2]))
+from observation_builder import ObservationBuilder
 from wiretape.recording import Writer
 writer = Writer.create(sys.argv[1], upstream="http://service")
-talk = Talk(writer.began_ns)
+talk = ObservationBuilder(writer.began_ns)
 writer.feed([talk.ask(), talk.asked(), talk.answer()])
 for batch in range(20):
     numbers = [*range(batch * 250 + 1, batch * 250 + 251)]
@@ -41,7 +42,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_the_journal_is_bounded_while_a_long_recording_is_checked(begin, path, new_talk) -> None:
+def test_the_journal_is_bounded_while_a_long_recording_is_checked(begin, path) -> None:
     """What was recorded before is read in slices: a query that is not finished would keep all of the journal."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.asked(), talk.answer()])
@@ -63,7 +64,7 @@ def test_the_journal_is_bounded_while_a_long_recording_is_checked(begin, path, n
     assert largest < 16_000_000
 
 
-def test_a_closed_recording_is_one_private_file(begin, path, new_talk) -> None:
+def test_a_closed_recording_is_one_private_file(begin, path) -> None:
     """After a clean close there is no journal, and only the owner may read."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
@@ -115,7 +116,7 @@ def test_a_journal_that_is_a_link_is_refused(begin, path, suffix) -> None:
 
 def test_a_killed_recording_contains_everything_that_was_committed(path) -> None:
     """After kill -9 the file is valid, the exchange is open, and bytes that were not yet indexed can be checked."""
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(Path(__file__).parent)], check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path), observation_builder.__file__], check=False)
     assert done.returncode == -9
     checker = Checker()
     with open_recording(path) as recording:
@@ -132,7 +133,7 @@ def test_a_killed_recording_contains_everything_that_was_committed(path) -> None
     assert 0 < indexed < 5000
 
 
-def test_appending_continues_numbers_and_times(begin, path, new_talk) -> None:
+def test_appending_continues_numbers_and_times(begin, path) -> None:
     """Numbers and times of a second capture follow those of the first, and both are returned."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
@@ -160,7 +161,7 @@ def test_a_start_that_fails_leaves_neither_a_lock_nor_a_change(path) -> None:
 
 
 @pytest.mark.parametrize("append", [False, True])
-def test_of_two_simultaneous_starts_one_records_and_the_other_leaves_its_file(path, new_talk, append) -> None:
+def test_of_two_simultaneous_starts_one_records_and_the_other_leaves_its_file(path, append) -> None:
     """The loser found an empty file, which the winner had just created, and must not delete it."""
     path.touch()
     lock = lock_for_writing(path)
@@ -279,7 +280,7 @@ def full_disk(writer):
     writer._connection.execute("PRAGMA max_page_count = 1000000")
 
 
-def test_a_full_disk_loses_bytes_and_reports_them(begin, path, new_talk) -> None:
+def test_a_full_disk_loses_bytes_and_reports_them(begin, path) -> None:
     """Bytes that do not fit are counted and located; later bytes are stored once there is room again."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.asked(), talk.answer(), talk.send(b"data: kept\n\n")])
@@ -303,7 +304,7 @@ def test_a_full_disk_loses_bytes_and_reports_them(begin, path, new_talk) -> None
         assert [event.data for event in recording.events(1)] == [b"kept", b"kept too"]
 
 
-def test_an_exchange_that_begins_on_a_full_disk_is_stored_later(begin, path, new_talk) -> None:
+def test_an_exchange_that_begins_on_a_full_disk_is_stored_later(begin, path) -> None:
     """Heads and losses are retried with every commit."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.end()])
@@ -319,7 +320,7 @@ def test_an_exchange_that_begins_on_a_full_disk_is_stored_later(begin, path, new
         assert exchange.response is not None
 
 
-def test_on_a_disk_that_takes_nothing_the_exchanges_in_memory_are_bounded(begin, path, new_talk, monkeypatch) -> None:
+def test_on_a_disk_that_takes_nothing_the_exchanges_in_memory_are_bounded(begin, path, monkeypatch) -> None:
     """The oldest are forgotten; their heads count as lost."""
     monkeypatch.setattr(recording_writer, "_MOST_UNSTORED", 10)
     writer, talk = begin()
@@ -346,7 +347,7 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_disk_that_stays_full_still_takes_what_was_lost_and_the_end(begin, path, new_talk, limit_files) -> None:
+def test_a_disk_that_stays_full_still_takes_what_was_lost_and_the_end(begin, path, limit_files) -> None:
     limit_files(3_000_000)
     writer, talk = begin()
     writer.feed([talk.ask(), talk.asked(), talk.answer()])
@@ -383,7 +384,7 @@ def test_space_for_what_a_full_disk_must_take_is_set_aside_from_the_beginning(be
         assert file.stat().st_blocks * 512 >= RESERVE_BYTES
 
 
-def test_what_is_derived_while_the_disk_is_asked_for_room_is_written(begin, path, new_talk, monkeypatch) -> None:
+def test_what_is_derived_while_the_disk_is_asked_for_room_is_written(begin, path, monkeypatch) -> None:
     """Another thread derives rows while this one commits."""
     writer, talk = begin()
     reserve = DiskSpace.reserve

@@ -40,7 +40,7 @@ def query(path: Path, sql: str) -> list[sqlite3.Row]:
         return connection.execute(sql).fetchall()
 
 
-def test_the_events_view_matches_the_frames(begin, path, new_talk) -> None:
+def test_the_events_view_matches_the_frames(begin, path) -> None:
     """Each event has one row with its data as text; data is stored only if no single segment contains it."""
     writer, talk = begin()
     writer.feed(talk.stream(*CHUNKS))
@@ -60,7 +60,7 @@ def test_the_events_view_matches_the_frames(begin, path, new_talk) -> None:
     assert [row["event"] for row in stored] == [2, 3, 4], "only data that is not contiguous in one segment"
 
 
-def test_the_index_and_the_rules_decode_the_data_of_an_event_once(begin, path, monkeypatch, new_talk) -> None:
+def test_the_index_and_the_rules_decode_the_data_of_an_event_once(begin, path, monkeypatch) -> None:
     """Deltas that are only counted, durable events, and data that is not JSON."""
     decoded, loads = Counter[bytes](), orjson.loads
     monkeypatch.setattr(orjson, "loads", lambda data: decoded.update([data]) or loads(data))
@@ -79,7 +79,7 @@ def test_the_index_and_the_rules_decode_the_data_of_an_event_once(begin, path, m
     assert {text: decoded[text] for text in data} == dict.fromkeys(data, 1)
 
 
-def test_the_events_of_an_encoded_stream_are_indexed(begin, path, new_talk) -> None:
+def test_the_events_of_an_encoded_stream_are_indexed(begin, path) -> None:
     """The bytes are stored encoded, and the events decoded."""
     writer, talk = begin()
     packed = gzip.compress(b"id: 1\ndata: {}\n\n")
@@ -93,7 +93,7 @@ def test_the_events_of_an_encoded_stream_are_indexed(begin, path, new_talk) -> N
     assert query(path, "SELECT bytes FROM segment")[0]["bytes"] == packed
 
 
-def test_consecutive_blank_lines_of_one_chunk_are_one_row(begin, path, new_talk) -> None:
+def test_consecutive_blank_lines_of_one_chunk_are_one_row(begin, path) -> None:
     """Blank lines with different arrival times have separate rows, and the rows cover all bytes."""
     writer, talk = begin()
     chunks = [b"data: 1\n\n\n\n\n", b"\n\n", b"\n: ping\n\n\ndata: 2\n\n", b"\n" * 200_000]
@@ -109,7 +109,7 @@ def test_consecutive_blank_lines_of_one_chunk_are_one_row(begin, path, new_talk)
     assert [row["time_ns"] for row in rows] == [times[row["start"]] for row in rows]
 
 
-def test_chunk_boundaries_can_be_queried(begin, path, new_talk) -> None:
+def test_chunk_boundaries_can_be_queried(begin, path) -> None:
     """The view has the end and the time of each chunk, for runs of one chunk and of several."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.answer(), talk.send(b"ab", b"c", b"def")])
@@ -123,7 +123,7 @@ def test_chunk_boundaries_can_be_queried(begin, path, new_talk) -> None:
     assert [row["time_ns"] for row in rows] == [time_ns for run in runs for time_ns in run.times]
 
 
-def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None:
+def test_resumes_gaps_and_findings_can_be_queried(begin, path) -> None:
     """The views contain the cursor, the length of a gap, and the event of a finding."""
     writer, talk = begin()
     writer.feed([talk.ask(headers=(("last-event-id", "e7"),)), talk.answer(), talk.send(CHUNKS[0])])
@@ -146,7 +146,7 @@ def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None
 
 
 @pytest.mark.parametrize("step", [1, 512])
-def test_stored_findings_that_the_rules_no_longer_prove_are_deleted(step, begin, path, new_talk, monkeypatch) -> None:
+def test_stored_findings_that_the_rules_no_longer_prove_are_deleted(step, begin, path, monkeypatch) -> None:
     """However the steps divide what was recorded before, and only if the rules checked it."""
     monkeypatch.setattr(derived_tables, "_STEP_OBSERVATIONS", step)
     writer, talk = begin()

@@ -8,17 +8,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from observation_builder import EVENT_STREAM, ObservationBuilder
 
-from wiretape.observations import (
-    BytesArrived,
-    BytesLost,
-    Ending,
-    ExchangeEnded,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
+from wiretape.observations import Side
 from wiretape.recording import TailPosition, Writer, open_recording
 
 FRAMES = [
@@ -35,20 +27,15 @@ FRAMES = [
 
 def write(path, chunks, encoding=None, lost_after=None):
     """Write a recording with one stream of these chunks, and lost bytes after the chunk with the index `lost_after`."""
-    writer = Writer.create(path, upstream="http://service.test")
-    clock = iter(range(writer.began_ns + 10, 2**62, 10))
-    headers = [("content-type", "text/event-stream")] + ([("content-encoding", encoding)] if encoding else [])
-    writer.feed([RequestStarted(1, next(clock), "c", "GET", "http", "s", "/", "HTTP/1.1", ())])
-    writer.feed([RequestEnded(1, next(clock)), ResponseStarted(1, next(clock), 200, "", "HTTP/1.1", tuple(headers))])
-    at = 0
+    writer, made = Writer.create(path, upstream="http://service.test"), ObservationBuilder()
+    headers = (*EVENT_STREAM, ("content-encoding", encoding)) if encoding else EVENT_STREAM
+    writer.feed([made.ask(), made.asked(), made.answer(headers)])
     for number, data in enumerate(chunks):
-        writer.feed([BytesArrived(1, Side.RESPONSE, at, data, (at + len(data),), (next(clock),))])
-        at += len(data)
+        writer.feed([made.send(data)])
         if number == lost_after:
-            writer.feed([BytesLost(1, next(clock), Side.RESPONSE, at, 7, "full")])
-            at += 7
-    writer.feed([ExchangeEnded(1, next(clock), Ending.COMPLETE)])
-    writer.close(next(clock))
+            writer.feed([made.lose(7)])
+    writer.feed([made.end()])
+    writer.close(made.tick())
     return path
 
 
@@ -111,18 +98,14 @@ def test_reading_a_body_begins_with_the_run_that_contains_the_offset(tmp_path, s
 def test_following_a_recording_returns_each_observation_once(tmp_path):
     """Reading after every commit returns all observations, in their order."""
     path = tmp_path / "run.db"
-    writer = Writer.create(path, upstream="http://service.test")
-    clock = iter(range(writer.began_ns + 10, 2**62, 10))
+    writer, made = Writer.create(path, upstream="http://service.test"), ObservationBuilder()
     steps = [
-        [RequestStarted(1, next(clock), "c", "GET", "http", "s", "/", "HTTP/1.1", ()), RequestEnded(1, next(clock))],
-        [ResponseStarted(1, next(clock), 200, "", "HTTP/1.1", ())],
-        [BytesArrived(1, Side.RESPONSE, 0, b"ab", (2,), (next(clock),))],
-        [RequestStarted(2, next(clock), "c", "GET", "http", "s", "/", "HTTP/1.1", ())],
-        [BytesLost(1, next(clock), Side.RESPONSE, 2, 7, "full")],
-        [
-            BytesArrived(1, Side.RESPONSE, 9, b"c", (10,), (next(clock),)),
-            ExchangeEnded(1, next(clock), Ending.COMPLETE),
-        ],
+        [made.ask(), made.asked()],
+        [made.answer()],
+        [made.send(b"ab")],
+        [made.ask()],
+        [made.lose(7, 1)],
+        [made.send(b"c", exchange=1), made.end(exchange=1)],
     ]
     seen, found = TailPosition(), []
     for step in steps:
@@ -133,7 +116,7 @@ def test_following_a_recording_returns_each_observation_once(tmp_path):
             found += recording.observations_between(seen, until)
             assert list(recording.observations_between(until, recording.tail_position())) == []
         seen = until
-    writer.close(next(clock) + 100)
+    writer.close(made.tick())
     with open_recording(path) as recording:
         assert found == list(recording.observations())
 

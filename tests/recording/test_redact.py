@@ -11,6 +11,7 @@ import pytest
 from for_each import for_each
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from observation_builder import ObservationBuilder
 from tables import read_tables
 
 from wiretape.credential_names import is_parameter
@@ -37,11 +38,11 @@ def knowing(*secrets: str) -> Redactor:
     return redactor
 
 
-def test_the_same_secret_has_the_same_fingerprint_within_a_recording_and_another_in_others(tmp_path, new_talk) -> None:
+def test_the_same_secret_has_the_same_fingerprint_within_a_recording_and_another_in_others(tmp_path) -> None:
     stored = []
     for name in ("a.db", "b.db"):
         writer = Writer.create(tmp_path / name, upstream="http://service")
-        talk = new_talk(writer.began_ns)
+        talk = ObservationBuilder(writer.began_ns)
         for headers in (AUTHORIZED, AUTHORIZED, (("authorization", "Bearer another-key-9999"),)):
             writer.feed([talk.ask("/v1/x?api_key=inquery123&page=2", headers), talk.end()])
         writer.close(talk.tick())
@@ -65,14 +66,14 @@ def test_secrets_that_a_body_repeats_are_counted() -> None:
 
 @given(cuts=st.lists(st.integers(1, 80), max_size=4), commits=st.lists(st.booleans(), min_size=6, max_size=6))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_key_that_comes_back_in_a_body_is_overwritten(new_talk, cuts: list[int], commits: list[bool]) -> None:
+def test_a_key_that_comes_back_in_a_body_is_overwritten(cuts: list[int], commits: list[bool]) -> None:
     """Offsets stay, and no cut between chunks or commits lets the key through."""
     body = f"id: {KEY}\ndata: the key {KEY} is not valid, {KEY}!\n\ndata: {KEY[:3]}".encode()
     places = sorted({0, len(body), *[cut for cut in cuts if cut < len(body)]})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
         writer = Writer.create(path, upstream="http://service")
-        talk = new_talk(writer.began_ns)
+        talk = ObservationBuilder(writer.began_ns)
         writer.feed([talk.ask(headers=AUTHORIZED), talk.answer()])
         for (begin, end), commit in zip(pairwise(places), commits, strict=False):
             writer.feed([talk.send(body[begin:end])])
@@ -101,9 +102,9 @@ def test_a_key_that_comes_back_in_a_body_is_overwritten(new_talk, cuts: list[int
         ("no-scheme-key-1", True),
     ],
 )
-def test_unusual_credentials_are_redacted_unless_they_are_empty(value, is_redacted, new_talk) -> None:
+def test_unusual_credentials_are_redacted_unless_they_are_empty(value, is_redacted) -> None:
     """A value without a scheme is a credential as a whole, even if it is the word Bearer."""
-    request = new_talk(0).ask(headers=(("Authorization", value),))
+    request = ObservationBuilder().ask(headers=(("Authorization", value),))
     ((_, stored),) = Redactor(b"salt").redact_request(request).headers
     assert ("redacted" in stored) is is_redacted
 
@@ -150,11 +151,11 @@ def test_held_bytes_are_returned_once_or_released_at_the_end_of_all_exchanges() 
 
 
 @for_each("cut", range(1, 60))
-def test_a_stream_with_secrets_of_digits_and_field_names_stays_readable(new_talk, cut: int) -> None:
+def test_a_stream_with_secrets_of_digits_and_field_names_stays_readable(cut: int) -> None:
     """Also if a secret begins with a field name."""
     redactor = Redactor(b"salt")
     cookies = "a=12345678; b=retry: 12345; c=event: tool"
-    redactor.redact_request(new_talk(0).ask(headers=(("Cookie", cookies),)))
+    redactor.redact_request(ObservationBuilder().ask(headers=(("Cookie", cookies),)))
     bodies = BodyRedactor(redactor)
     bodies.begin(ResponseStarted(1, 1, 200, "OK", "HTTP/1.1", (("Content-Type", "text/event-stream"),)))
     body = b"event: tool\nretry: 12345\r\n" + b'data: {"n": 12345678, "text": "event: tool"}\n\n'
@@ -172,18 +173,18 @@ def test_chosen_names_of_parameters_replace_the_usual_ones() -> None:
 
 
 @pytest.mark.parametrize(("levels", "is_replaced"), [(3, False), (10, True)])
-def test_parameters_that_are_nested_too_deeply_are_replaced(levels: int, is_replaced: bool, new_talk) -> None:
+def test_parameters_that_are_nested_too_deeply_are_replaced(levels: int, is_replaced: bool) -> None:
     target = f"/v1?a={'b=' * levels}c"
-    redacted = Redactor(b"salt").redact_request(new_talk(0).ask(target)).target
+    redacted = Redactor(b"salt").redact_request(ObservationBuilder().ask(target)).target
     assert ("[redacted:" in redacted) is is_replaced
     assert is_replaced or redacted == target
 
 
-def test_only_the_secret_parameters_of_a_credential_are_searched_for(new_talk) -> None:
+def test_only_the_secret_parameters_of_a_credential_are_searched_for() -> None:
     """The realm of a service may be a word of every body."""
     redactor = Redactor(b"salt")
     value = 'Digest realm="Our-service", response="0123456789abcdef", token="abcdef0123456789"'
-    redactor.redact_request(new_talk(0).ask(headers=(("Authorization", value),)))
+    redactor.redact_request(ObservationBuilder().ask(headers=(("Authorization", value),)))
     body = b"Our-service 0123456789abcdef abcdef0123456789"
     assert redactor.find_secrets(body) == [(12, 28), (29, 45)]
 
@@ -268,27 +269,24 @@ def test_a_body_of_escapes_takes_little_memory(escape) -> None:
 S1, S2 = "first-secret", "second-secret"
 
 
-@for_each(
-    "value",
-    TABLES["headers"],
-)
-def test_what_follows_a_url_in_a_header_is_no_part_of_its_secret(new_talk, value: str) -> None:
+@for_each("value", TABLES["headers"])
+def test_what_follows_a_url_in_a_header_is_no_part_of_its_secret(value: str) -> None:
     redactor = Redactor(b"salt")
-    request = new_talk(0).ask(headers=(("X-Link", value.format(S1)),))
+    request = ObservationBuilder().ask(headers=(("X-Link", value.format(S1)),))
     ((_, stored),) = redactor.redact_request(request).headers
     assert stored == value.format(redactor.fingerprint(S1)).replace(S2, redactor.fingerprint(S2))
     assert redactor.find_secrets(S1.encode()) == [(0, len(S1))]
 
 
-def test_a_quoted_parameter_of_a_header_is_replaced_as_a_whole(new_talk) -> None:
+def test_a_quoted_parameter_of_a_header_is_replaced_as_a_whole() -> None:
     redactor = Redactor(b"salt")
-    ((_, stored),) = redactor.redact_request(new_talk(0).ask(headers=(("X", 'a;token="b c, d"; e'),))).headers
+    ((_, stored),) = redactor.redact_request(ObservationBuilder().ask(headers=(("X", 'a;token="b c, d"; e'),))).headers
     assert stored == f'a;token="{redactor.fingerprint("b c, d")}"; e'
 
 
-def test_a_short_secret_is_replaced_in_the_heads_of_its_exchange(new_talk) -> None:
+def test_a_short_secret_is_replaced_in_the_heads_of_its_exchange() -> None:
     """Where it is a word."""
-    redactor, talk = Redactor(b"salt"), new_talk(0)
+    redactor, talk = Redactor(b"salt"), ObservationBuilder()
     headers = (("Authorization", "Bearer sh0rt7"), ("X-Key", "(sh0rt7), sh0rt77, %73h0rt7"), ("Cookie", "a=dark"))
     request = redactor.redact_request(talk.ask("/v1/sh0rt7/xsh0rt7/dark", headers))
     mark = redactor.fingerprint("sh0rt7")
@@ -302,9 +300,9 @@ def test_a_short_secret_is_replaced_in_the_heads_of_its_exchange(new_talk) -> No
     assert redactor.count == 8
 
 
-def test_the_number_of_short_secrets_is_bounded(new_talk) -> None:
+def test_the_number_of_short_secrets_is_bounded() -> None:
     """In one exchange, and of exchanges that remember some."""
-    redactor, talk = Redactor(b"salt"), new_talk(0)
+    redactor, talk = Redactor(b"salt"), ObservationBuilder()
     for _ in range(1100):
         redactor.redact_request(talk.ask("/v1?" + "&".join(f"token=ab{number}" for number in range(10, 20))))
     redactor.redact_request(talk.ask("/v1?" + "&".join(f"token=a{number}" for number in range(100, 1000))))
@@ -316,31 +314,31 @@ def test_the_number_of_short_secrets_is_bounded(new_talk) -> None:
     ("credential", "found"),
     [("key-as-user-name:x", [(0, 16)]), ("key-as-user-name:", [(0, 16)]), ("user-name:password", [(17, 25)])],
 )
-def test_a_user_name_is_found_if_its_password_is_not_the_secret(new_talk, credential: str, found) -> None:
+def test_a_user_name_is_found_if_its_password_is_not_the_secret(credential: str, found) -> None:
     redactor = Redactor(b"salt")
     basic = b64encode(credential.encode()).decode()
-    redactor.redact_request(new_talk(0).ask(headers=(("Authorization", f"Basic {basic}"),)))
+    redactor.redact_request(ObservationBuilder().ask(headers=(("Authorization", f"Basic {basic}"),)))
     assert redactor.find_secrets(b"key-as-user-name password user-name") == found
 
 
 @for_each(
     "value", ["a" * 500_000 + "/%25", "," * 500_000 + "%25", "&" + "a" * 500_000 + "%3D", "@" + "//a:b" * 100_000]
 )
-def test_a_long_header_without_urls_takes_few_steps(new_talk, value: str) -> None:
+def test_a_long_header_without_urls_takes_few_steps(value: str) -> None:
     """Quadratic time would be minutes."""
-    request = new_talk(0).ask(headers=(("X-Long", value),))
+    request = ObservationBuilder().ask(headers=(("X-Long", value),))
     assert Redactor(b"salt").redact_request(request) == request
 
 
-def test_a_parameter_of_a_form_is_found_with_its_spaces(new_talk) -> None:
+def test_a_parameter_of_a_form_is_found_with_its_spaces() -> None:
     redactor = Redactor(b"salt")
-    redactor.redact_request(new_talk(0).ask("/v1?password=correct+horse%21"))
+    redactor.redact_request(ObservationBuilder().ask("/v1?password=correct+horse%21"))
     assert redactor.find_secrets(b"correct horse!") == [(0, 14)]
 
 
 @pytest.mark.parametrize("target", ["/v1?a=" + "b" * 500_000, "/v1?a" + "=b" * 250_000, "/v1?a=" + ";b" * 250_000])
-def test_a_long_parameter_takes_little_memory(new_talk, target) -> None:
-    request = new_talk(0).ask(target)
+def test_a_long_parameter_takes_little_memory(target) -> None:
+    request = ObservationBuilder().ask(target)
     tracemalloc.start()
     try:
         Redactor(b"salt").redact_request(request)
@@ -349,9 +347,9 @@ def test_a_long_parameter_takes_little_memory(new_talk, target) -> None:
         tracemalloc.stop()
 
 
-def test_only_short_headers_are_kept_in_memory(new_talk) -> None:
+def test_only_short_headers_are_kept_in_memory() -> None:
     """Most requests repeat them; a client may send a new long one each time."""
     redactor = Redactor(b"salt")
-    redactor.redact_request(new_talk(0).ask("/v1", headers=(("Accept", "text/plain"), ("X-Long", "x" * 2000))))
+    redactor.redact_request(ObservationBuilder().ask("/v1", headers=(("Accept", "text/plain"), ("X-Long", "x" * 2000))))
     assert ("Accept", "text/plain") in redactor._headers
     assert max(len(value) for _, value in redactor._headers) < 2000

@@ -400,7 +400,7 @@ KEPT: dict[str, Callable[[str], list[Plant]]] = {
         Plant(headers=bearer(key), response=STREAM, received=(event(key[:14]), event(key[14:])))
     ],
     "one of the three parts of a JSON Web Token, repeated alone": lambda key: [
-        Plant(headers=bearer(f"header.payload.{key}"), received=echo(key)),
+        Plant(headers=bearer(f"header.payload.{key}"), received=echo(key))
     ],
     "a body that contains a secret before any head does, such as the response to a login": lambda key: [
         Plant(received=echo(key)),

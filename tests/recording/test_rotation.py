@@ -15,15 +15,7 @@ from invoke import invoke, refusal, succeed
 
 from wiretape.checker import Checker
 from wiretape.errors import RecordingError
-from wiretape.observations import (
-    BytesArrived,
-    BytesLost,
-    Ending,
-    ExchangeEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
+from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.recording_file import without_unused_part
 from wiretape.recording.recording_writer import IN_EARLIER_FILE

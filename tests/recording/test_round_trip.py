@@ -12,13 +12,7 @@ from drawn_recordings import conversations, record, split_runs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.observations import (
-    BytesArrived,
-    BytesLost,
-    Observation,
-    RequestEnded,
-    Side,
-)
+from wiretape.observations import BytesArrived, BytesLost, Observation, RequestEnded, Side
 from wiretape.recording import Writer, open_recording, recording_reader
 from wiretape.sse import FrameKind
 
@@ -85,7 +79,7 @@ def _is_body(seen: Observation) -> bool:
     return isinstance(seen, BytesArrived | BytesLost)
 
 
-def test_overlapping_runs_of_one_commit_are_returned_in_time_order(begin, path, new_talk) -> None:
+def test_overlapping_runs_of_one_commit_are_returned_in_time_order(begin, path) -> None:
     """A run is cut where a chunk of another stream arrived between two of its own."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.answer(exchange=1), talk.ask(), talk.answer(exchange=2)])
@@ -97,7 +91,7 @@ def test_overlapping_runs_of_one_commit_are_returned_in_time_order(begin, path, 
     assert runs == [(1, b"a"), (2, b"aa"), (1, b"b"), (2, b"bb"), (1, b"c"), (2, b"cc")]
 
 
-def test_frames_joined_are_the_body(begin, path, new_talk) -> None:
+def test_frames_joined_are_the_body(begin, path) -> None:
     """Every byte of a stream belongs to one frame, even if the frame spans chunks and segments."""
     writer, talk = begin()
     chunks = [b": hi\n\n", b"id: 1\ndata: " + b"x" * 200_000, b"\n\ndata: cut \xe2\x82", b"\xac\n", b"\ndata: tail"]
@@ -116,7 +110,7 @@ def test_frames_joined_are_the_body(begin, path, new_talk) -> None:
     ]
 
 
-def test_times_must_increase(begin, new_talk) -> None:
+def test_times_must_increase(begin) -> None:
     """Times define the order of a recording, so two observations at the same time are refused."""
     writer, talk = begin()
     request = talk.ask()
@@ -125,7 +119,7 @@ def test_times_must_increase(begin, new_talk) -> None:
         writer.feed([RequestEnded(1, request.time_ns)])
 
 
-def test_bytes_of_several_bodies_can_overlap_but_are_not_earlier_than_what_was_fed_before(begin, new_talk) -> None:
+def test_bytes_of_several_bodies_can_overlap_but_are_not_earlier_than_what_was_fed_before(begin) -> None:
     writer, talk = begin()
     requests = [talk.ask(), talk.ask()]
     first = talk.now_ns

@@ -7,104 +7,21 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from observation_builder import STREAM, RecordingBuilder
 from server_log import nothing_logged  # noqa: F401 - a fixture of all tests here
 from wiretape_process import WiretapeProcess
 
-from wiretape.observations import (
-    BytesArrived,
-    BytesLost,
-    Ending,
-    ExchangeEnded,
-    Headers,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
-from wiretape.recording import Writer
 from wiretape_replay import Replay, ReplayOptions, serve_replay
 
-MS = 1_000_000
 _PATIENCE_S = 45
 _SILENCE_S = 0.3
-STREAM = "/v1/sessions/s1/events/stream"
-CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
-
-
-class RecordingBuilder:
-    """Builds a recording.  Every observation is 1 ms after the previous one, unless a time is given."""
-
-    def __init__(self, path: Path, contracts: str | None = None) -> None:
-        self.path = path
-        self._now_ns = 0
-        self._count = 0
-        self._writer = Writer.create(path, upstream="http://service.test", contracts=contracts)
-
-    def exchange(
-        self,
-        chunks: Iterable[bytes | tuple[float, bytes] | BytesLost] = (),
-        *,
-        method: str = "GET",
-        target: str = STREAM,
-        request_headers: Headers = (),
-        body: bytes | BytesLost | None = b"",
-        status: int | None = 200,
-        reason: str = "OK",
-        version: str = "HTTP/1.1",
-        headers: Headers = CHUNKED,
-        ending: Ending = Ending.COMPLETE,
-        wait_ms: float = 1,
-    ) -> int:
-        """Record an exchange; returns its number.
-
-        A chunk is its bytes, or the milliseconds since what came before and its bytes.  `body` is None for a
-        request that never became whole, or what was lost of it.  `status` None means no response.  `wait_ms` is
-        the time from the last chunk to the end.
-        """
-        self._count += 1
-        number, feed = self._count, self._writer.feed
-        head = (number, self._after(1), "127.0.0.1", method, "http", "service.test", target)
-        feed([RequestStarted(*head, "HTTP/1.1", request_headers)])
-        if isinstance(body, BytesLost):
-            feed([BytesLost(number, self._after(1), Side.REQUEST, 0, body.count, body.why)])
-        elif body:
-            feed([BytesArrived(number, Side.REQUEST, 0, body, (len(body),), (self._after(1),))])
-        if body is not None:
-            feed([RequestEnded(number, self._after(1))])
-        if status is not None:
-            feed([ResponseStarted(number, self._after(1), status, reason, version, headers)])
-        self._body(number, chunks)
-        if ending is not Ending.OPEN:
-            feed([ExchangeEnded(number, self._after(wait_ms), ending)])
-        return number
-
-    def close(self) -> Path:
-        """End the recording; returns its path."""
-        self._writer.close(self._after(1))
-        return self.path
-
-    def _body(self, number: int, chunks: Iterable[bytes | tuple[float, bytes] | BytesLost]) -> None:
-        at = 0
-        for chunk in chunks:
-            if isinstance(chunk, BytesLost):
-                self._writer.feed([BytesLost(number, self._after(1), Side.RESPONSE, at, chunk.count, chunk.why)])
-                at += chunk.count
-            else:
-                wait_ms, data = chunk if isinstance(chunk, tuple) else (1, chunk)
-                end = at + len(data)
-                self._writer.feed([BytesArrived(number, Side.RESPONSE, at, data, (end,), (self._after(wait_ms),))])
-                at = end
-
-    def _after(self, milliseconds: float) -> int:
-        self._now_ns += max(1, round(milliseconds * MS))
-        return self._now_ns
 
 
 @dataclass(frozen=True)

@@ -79,10 +79,7 @@ def test_limits_are_those_of_the_contract(load):
     assert load("[counts]\nstream = false", ANY_STREAM).limits == {}
 
 
-@for_each(
-    ("text", "message"),
-    TABLES["mistakes"],
-)
+@for_each(("text", "message"), TABLES["mistakes"])
 def test_a_mistake_is_reported_with_file_and_key(load, text, message):
     with pytest.raises(InputError) as caught:
         load(text)

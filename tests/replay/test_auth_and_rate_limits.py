@@ -17,11 +17,7 @@ from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 LIMITS = SERVICE.limits
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"
-TARGETS = {
-    "sessions": ("POST", "/v1/sessions"),
-    "runs": ("POST", "/v1/sessions/s1/runs"),
-    "events": ("GET", STREAM),
-}
+TARGETS = {"sessions": ("POST", "/v1/sessions"), "runs": ("POST", "/v1/sessions/s1/runs"), "events": ("GET", STREAM)}
 SMALL = {"sessions": Limit(1, 60), "runs": Limit(2, 60), "events": Limit(3, 60)}
 KEYS = {"a": ApiKey("acme"), "b": ApiKey("bold")}
 

@@ -5,18 +5,11 @@ import json
 from itertools import pairwise
 
 import pytest
+from observation_builder import EVENT_STREAM, STREAM, ObservationBuilder
 from service_contracts import SERVICE
 from tables import read_tables
 
-from wiretape.observations import (
-    BytesArrived,
-    Ending,
-    ExchangeEnded,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
+from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.channel.channel_log import EntryKind
@@ -26,9 +19,7 @@ from wiretape_replay.http_server.http_messages import BodyFraming
 TABLES = read_tables(__file__)
 
 SECOND = 1_000_000_000
-STREAM = "/v1/sessions/s1/events/stream"
 DELTAS = f"{STREAM}?event_deltas=true"
-PLAIN = (("Content-Type", "text/event-stream"),)
 
 
 def event(sequence, kind="session.error", **more):
@@ -47,42 +38,34 @@ class Stage:
     def __init__(self, path):
         self.path = path
         self.writer = Writer.create(path, upstream="http://service.test")
-        self.now_ns = 0
-        self.sent = {}
-        self.last = 0
+        self.made = ObservationBuilder()
 
-    def at(self, seconds):
-        self.now_ns = max(self.now_ns + 10, round(seconds * SECOND))
-        return self.now_ns
+    def feed(self, seconds, *steps):
+        self.made.now_ns = max(self.made.now_ns, round(seconds * SECOND))
+        for step in steps:
+            self.writer.feed([step()])
 
     def ask(self, seconds, target=STREAM, *, cursor=None):
         """A client requests a stream; return its number."""
-        number, self.last = self.last + 1, self.last + 1
         headers = () if cursor is None else (("Last-Event-ID", cursor),)
-        head = (number, self.at(seconds), "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", headers)
-        self.writer.feed([RequestStarted(*head), RequestEnded(number, self.at(0))])
-        return number
+        self.feed(seconds, lambda: self.made.ask(target, headers), self.made.asked)
+        return self.made.exchange
 
-    def begin(self, number, seconds, headers=PLAIN):
+    def begin(self, number, seconds, headers=EVENT_STREAM):
         """The stream begins."""
-        self.writer.feed([ResponseStarted(number, self.at(seconds), 200, "OK", "HTTP/1.1", headers)])
-        self.sent[number] = 0
+        self.feed(seconds, lambda: self.made.answer(headers, number))
 
-    def open(self, seconds, target=STREAM, *, cursor=None, headers=PLAIN):
+    def open(self, seconds, target=STREAM, *, cursor=None, headers=EVENT_STREAM):
         """A client connects, and the stream begins; return its number."""
         number = self.ask(seconds, target, cursor=cursor)
         self.begin(number, seconds, headers)
         return number
 
     def send(self, number, seconds, *frames):
-        for data in frames:
-            start = self.sent[number]
-            self.sent[number] += len(data)
-            end = self.sent[number]
-            self.writer.feed([BytesArrived(number, Side.RESPONSE, start, data, (end,), (self.at(seconds),))])
+        self.feed(seconds, *(lambda data=data: self.made.send(data, exchange=number) for data in frames))
 
     def end(self, number, seconds, ending=Ending.CLIENT_CLOSED):
-        self.writer.feed([ExchangeEnded(number, self.at(seconds), ending)])
+        self.feed(seconds, lambda: self.made.end(ending, number))
 
     def session(self, session_id="s1"):
         """End the recording and build a session of it."""
@@ -227,7 +210,7 @@ def test_only_endings_by_the_service_are_replayed(builder, ending):
 
 def test_connections_begin_with_their_response(stage):
     one = stage.ask(1)
-    two = stage.open(2, headers=(*PLAIN, ("X-Served-By", "two")))
+    two = stage.open(2, headers=(*EVENT_STREAM, ("X-Served-By", "two")))
     stage.send(two, 3, b": two\n")
     stage.begin(one, 4)
     stage.send(one, 5, b": one\n", event(1))

@@ -14,13 +14,7 @@ STREAM = "/v1/sessions/s1/events/stream"
 @pytest.fixture
 def entries() -> list:
     """Durable, ephemeral, durable, a comment, durable: positions 0 to 4."""
-    return [
-        staging.event(1, 1),
-        staging.delta("hel", 2),
-        staging.event(2, 3),
-        staging.comment(4),
-        staging.event(3, 5),
-    ]
+    return [staging.event(1, 1), staging.delta("hel", 2), staging.event(2, 3), staging.comment(4), staging.event(3, 5)]
 
 
 @pytest.fixture

@@ -251,10 +251,7 @@ def test_a_channel_that_events_name_is_created_by_one_request_and_resumed_by_ano
     [
         ({"do": "duplicate", "at": {"type": "message"}, "times": 1}, "channel /ask, position 0: at message"),
         ({"do": "drop", "before": {"event": 2}, "channel": "/ask#2"}, "channel /ask#2, position 1: before message"),
-        (
-            {"do": "drop", "after": {"id": "2"}, "operation": "GET /ticks"},
-            "channel /ticks, position 1: after tick",
-        ),
+        ({"do": "drop", "after": {"id": "2"}, "operation": "GET /ticks"}, "channel /ticks, position 1: after tick"),
     ],
 )
 def test_a_dry_run_lists_the_events_of_channels(builder, tmp_path, fault, hits):

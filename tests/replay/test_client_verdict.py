@@ -135,11 +135,7 @@ async def test_the_replay_stands_in_for_the_configured_service(builder, tmp_path
     assert [line.split()[1] for line in result.stdout.splitlines()] == ["CLI001"]
 
 
-TOO_MANY = (
-    ("Content-Type", "application/json"),
-    ("Retry-After", "60"),
-    ("Content-Length", "2"),
-)
+TOO_MANY = (("Content-Type", "application/json"), ("Retry-After", "60"), ("Content-Length", "2"))
 
 
 @pytest.mark.parametrize("mode", ["channel", "verbatim"])

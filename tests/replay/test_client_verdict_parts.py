@@ -33,10 +33,7 @@ def bodies(seen, side):
     return found
 
 
-@given(
-    entries=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), content), max_size=40),
-    size=st.integers(1, 50),
-)
+@given(entries=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), content), max_size=40), size=st.integers(1, 50))
 def test_observations_contain_every_byte_in_order_with_increasing_times(entries, size):
     now, timed = 0, [(0, exchange, request("s")) for exchange in (1, 2, 3)]
     for pause, exchange, what in entries:

@@ -230,10 +230,7 @@ async def test_step_seek_and_wait_need_a_session_if_there_are_several(play, entr
     async with play({"s1": entries, "s2": entries}, paused=True) as stage:
         for name, body in (("step", {}), ("seek", {"end": True}), ("wait", {})):
             status, document = await stage.ask_control(name, body)
-            assert (status, document["error"]["message"]) == (
-                400,
-                "There are several channels: choose one (s1, s2).",
-            )
+            assert (status, document["error"]["message"]) == (400, "There are several channels: choose one (s1, s2).")
         for name, body in (("pause", {}), ("resume", {}), ("breakpoints", {"sequence": 1}), ("reset", {})):
             status, document = await stage.ask_control(name, body)
             assert [session["channel"] for session in document["channels"]] == ["s1", "s2"]
@@ -299,10 +296,7 @@ async def test_requests_to_loopback_names_with_the_token_are_accepted(play, entr
                 assert (await get(stage, STATE, f"Host: {host}\r\n{origin}{token}"))[0] == 200
 
 
-@pytest.mark.parametrize(
-    "host",
-    TABLES["other-hosts"],
-)
+@pytest.mark.parametrize("host", TABLES["other-hosts"])
 async def test_requests_to_other_host_names_are_refused(play, entries, host):
     """DNS rebinding: a page of evil.test sends requests to its own name, which now resolves to this machine."""
     async with play(entries) as stage:

@@ -76,10 +76,7 @@ def test_a_busy_session_names_the_run_and_what_can_be_done_about_it():
         "request_id": "q",
         "active_run_id": "r 1",
         "active_run_status": "waiting_for_input",
-        "recovery": [
-            "POST /api/v1/sessions/s%2F1/runs/r%201/cancel",
-            "POST /api/v1/sessions/s%2F1/runs/r%201/resume",
-        ],
+        "recovery": ["POST /api/v1/sessions/s%2F1/runs/r%201/cancel", "POST /api/v1/sessions/s%2F1/runs/r%201/resume"],
     }
 
 

@@ -297,11 +297,7 @@ filters = st.builds(
     event=st.sampled_from([(), (1,), 3]),
 )
 limits = st.fixed_dictionaries(
-    {
-        "skip": st.integers(0, 2),
-        "times": st.none() | st.integers(1, 3),
-        "probability": st.sampled_from([1.0, 0.5, 0.1]),
-    }
+    {"skip": st.integers(0, 2), "times": st.none() | st.integers(1, 3), "probability": st.sampled_from([1.0, 0.5, 0.1])}
 )
 
 

@@ -140,16 +140,8 @@ ON_EVENTS = {
         "closed",
     ),
     "oversize": (fault("oversize", bytes=5000, at="{ event = 4 }"), [ONE, TWO, THREE, PADDED], "closed"),
-    "resync": (
-        INSERT,
-        [ONE, TWO, RESYNC, THREE, FOUR],
-        "closed",
-    ),
-    "resync and drop": (
-        INSERT + "\n" + fault("drop", after="{ sequence = 2 }"),
-        [ONE, TWO, RESYNC],
-        "closed",
-    ),
+    "resync": (INSERT, [ONE, TWO, RESYNC, THREE, FOUR], "closed"),
+    "resync and drop": (INSERT + "\n" + fault("drop", after="{ sequence = 2 }"), [ONE, TWO, RESYNC], "closed"),
     "another session": (fault("drop", after="{ sequence = 2 }", channel='"s2"'), FRAMES, "closed"),
 }
 
@@ -246,10 +238,7 @@ def test_a_busy_session_names_its_run(play, cancel):
     error = orjson.loads(cancel(play(text).url).body)["error"]
     assert error["message"] == "Session s1 has an active run: run_9 is queued."
     assert (error["active_run_id"], error["active_run_status"]) == ("run_9", "queued")
-    assert error["recovery"] == [
-        "POST /v1/sessions/s1/runs/run_9/cancel",
-        "POST /v1/sessions/s1/runs/run_9/resume",
-    ]
+    assert error["recovery"] == ["POST /v1/sessions/s1/runs/run_9/cancel", "POST /v1/sessions/s1/runs/run_9/resume"]
 
 
 def test_a_rate_limit_names_the_time_to_wait(play, cancel):

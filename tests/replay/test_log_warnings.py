@@ -7,7 +7,7 @@ import pytest
 from for_each import for_each
 from service_contracts import SERVICE
 
-from wiretape.observations import BytesLost, Ending, Side
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.sse import DEFAULT_LIMIT
 from wiretape_replay.channel.channel_log import ChannelLog, EntryKind, LogEntry, LogReader
@@ -23,10 +23,6 @@ def message(identity, document, *, end="\n"):
 
 def event(sequence, identity=..., **more):
     return message(f"e{sequence}" if identity is ... else identity, {"type": "x", "sequence": sequence} | more)
-
-
-def lost(count):
-    return BytesLost(0, 0, Side.RESPONSE, 0, count, "disk full")
 
 
 @pytest.fixture
@@ -163,19 +159,19 @@ CASES = {
     ),
     "lost bytes": (
         [
-            connection(event(1), WHOLE[:10], lost(20), WHOLE[30:] + event(3)),
-            connection(lost(7), ending=Ending.COMPLETE),
+            connection(event(1), WHOLE[:10], 20, WHOLE[30:] + event(3)),
+            connection(7, ending=Ending.COMPLETE),
         ],
         [event(1), event(3), b""],
         "27 bytes of exchanges 1, 2 were not recorded; the events that contained them are missing.",
     ),
     "the rest of an event after a gap": (
-        [connection(event(1), lost(5), b"not the beginning", ending=Ending.SERVICE_CLOSED)],
+        [connection(event(1), 5, b"not the beginning", ending=Ending.SERVICE_CLOSED)],
         [event(1), b""],
         "5 bytes of exchange 1 were not recorded; the events that contained them are missing.",
     ),
     "an event that was lost on one connection": (
-        [connection(event(1), lost(len(WHOLE)), b"\n\n", event(3)), connection(WHOLE, event(3), after="e1")],
+        [connection(event(1), len(WHOLE), b"\n\n", event(3)), connection(WHOLE, event(3), after="e1")],
         [event(1), WHOLE, event(3)],
         f"{len(WHOLE)} bytes of exchange 1 were not recorded; the events that contained them are missing.",
     ),

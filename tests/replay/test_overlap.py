@@ -29,10 +29,7 @@ def merge(*stretches):
     return b"".join(event.data for event in merge_stretches(stretches)).decode()
 
 
-@for_each(
-    ("one", "other", "whole"),
-    TABLES["overlaps"],
-)
+@for_each(("one", "other", "whole"), TABLES["overlaps"])
 def test_events_of_two_connections_that_overlap_are_taken_once(one, other, whole):
     assert merge(stretch(*one), stretch(*other)) == whole
 

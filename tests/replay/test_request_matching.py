@@ -47,10 +47,7 @@ class World:
         return method, target, body, headers
 
 
-@for_each(
-    ("recorded", "asked", "same"),
-    TABLES["targets"],
-)
+@for_each(("recorded", "asked", "same"), TABLES["targets"])
 def test_equivalent_targets_match(recorded, asked, same):
     assert World(("GET", recorded)).take("GET", asked) == (1 if same else None)
 

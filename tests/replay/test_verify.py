@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from wiretape.observations import BytesArrived, BytesLost, Ending, Side
+from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape_replay import VerifyResult, verify
 from wiretape_replay.verbatim import verifier
@@ -21,7 +21,7 @@ UNFRAMED = (("Content-Type", "text/plain"),)
 EVENTS = [b"id: 1\r\n", b"", b"data: one\r\n\r\n", b"data: tw"]
 SIZE = len(b"".join(EVENTS))
 HTTP2 = {"version": "HTTP/2.0", "reason": ""}
-GAP = BytesLost(0, 0, Side.RESPONSE, 0, 7, "disk full")
+GAP = 7
 
 EVERY_ENDING = [
     {"headers": headers, "chunks": EVENTS, "ending": ending}
@@ -62,7 +62,7 @@ REQUESTS = [
     {"method": "POST", "target": "/runs", "body": b'{"n": 1}', "request_headers": (("Content-Length", "8"),)},
     {"method": "POST", "target": "/runs", "body": b'{"n": 2}', "request_headers": (("Transfer-Encoding", "chunked"),)},
     {"method": "POST", "target": "/runs", "body": None, "request_headers": (("Content-Length", "8"),)},
-    {"method": "POST", "target": "/runs", "body": BytesLost(0, 0, Side.REQUEST, 0, 9, "disk full")},
+    {"method": "POST", "target": "/runs", "body": 9},
     {"method": "PUT", "target": "/runs", "body": b"x" * 100, "request_headers": (("Expect", "100-continue"),)},
     {"method": "POST", "target": "/runs", "request_headers": (("Content-Length", "0"),)},
     {"target": "/x", "request_headers": (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("X", "\xe9"))},
@@ -199,10 +199,7 @@ DIFFERENT = {
         {"headers": (("content-type", "text/event-stream"), CHUNKED[1])},
         "the head has 'content-type: text/event-stream' where 'Content-Type: text/event-stream' was recorded",
     ),
-    "an added header": (
-        {"headers": (*CHUNKED, ("Date", "today"))},
-        "the head has 'Date: today' where '' was recorded",
-    ),
+    "an added header": ({"headers": (*CHUNKED, ("Date", "today"))}, "the head has 'Date: today' where '' was recorded"),
     "a missing header": (
         {"headers": CHUNKED[1:]},
         "the head has 'Transfer-Encoding: chunked' where 'Content-Type: text/event-stream' was recorded",
@@ -211,10 +208,7 @@ DIFFERENT = {
         {"chunks": [EVENTS[0], b"data: two\r\n\r\n", EVENTS[3]]},
         "byte 13 of the body begins 'two\\r\\n\\r\\n' where 'one\\r\\n\\r\\n' was recorded",
     ),
-    "a boundary": (
-        {"chunks": [EVENTS[0] + EVENTS[2], EVENTS[3]]},
-        "chunk 1 has 20 bytes where 7 bytes were recorded",
-    ),
+    "a boundary": ({"chunks": [EVENTS[0] + EVENTS[2], EVENTS[3]]}, "chunk 1 has 20 bytes where 7 bytes were recorded"),
     "a later boundary": (
         {"chunks": [EVENTS[0], EVENTS[2][:6], EVENTS[2][6:], EVENTS[3]]},
         "chunk 2 has 6 bytes where 13 bytes were recorded",
@@ -234,10 +228,7 @@ DIFFERENT = {
         {"chunks": EVENTS[:3], "ending": Ending.SERVICE_CLOSED},
         "the connection was closed before byte 20 of the body",
     ),
-    "held": (
-        {"ending": Ending.CLIENT_CLOSED},
-        "nothing more arrived before the end",
-    ),
+    "held": ({"ending": Ending.CLIENT_CLOSED}, "nothing more arrived before the end"),
 }
 
 

@@ -6,15 +6,7 @@ import re
 from tables import read_tables
 
 from wiretape.checker import CATALOGUE, Checker, Settings
-from wiretape.observations import (
-    BytesArrived,
-    BytesLost,
-    Ending,
-    ExchangeEnded,
-    RequestStarted,
-    ResponseStarted,
-    Side,
-)
+from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 
 KEY = (("authorization", "Bearer key_1"),)
 STREAM = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"

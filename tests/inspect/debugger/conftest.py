@@ -87,10 +87,7 @@ class DebuggerClient:
 @asynccontextmanager
 async def _open_debugger(path: Path, replay: ReplayAddress | None = None) -> AsyncIterator[DebuggerClient]:
     jar = CookieJar(unsafe=True)
-    async with (
-        serve_debugger(path, replay=replay) as debugger,
-        ClientSession(debugger.url, cookie_jar=jar) as session,
-    ):
+    async with serve_debugger(path, replay=replay) as debugger, ClientSession(debugger.url, cookie_jar=jar) as session:
         async with session.get(debugger.address) as page:
             assert page.status == 200
         yield DebuggerClient(debugger, session)

@@ -49,17 +49,17 @@ def cookie_of(url):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_stops_the_debugger_while_a_page_listens(tape, message, number):
-    tape.exchange(chunks=[(1, message("run.started", id="e1"))], ending=None)
-    tape.save()
-    with debugging(tape.path) as (process, url):
+def test_signal_stops_the_debugger_while_a_page_listens(builder, message, number):
+    builder.exchange([message("run.started", id="e1")], ending=None)
+    builder.save()
+    with debugging(builder.path) as (process, url):
         connection, response = get(url, "/api/live?exchange=1", cookie_of(url))
         with closing(connection):
             assert response.readline().startswith(b"id: ")
             process.send_signal(number)
             assert process.wait(20) == 0
             assert process.stderr.read() == ""
-    tape.close()
+    builder.close()
 
 
 def test_debugger_exits_when_its_standard_input_closes(session):

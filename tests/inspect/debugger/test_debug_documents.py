@@ -17,11 +17,11 @@ TABLES = read_tables(__file__)
 NO_STREAM = "Exchange 1 is not an event stream."
 
 
-async def test_recording_has_its_exchanges_findings_and_rules(tape, message, open_debugger):
-    number = tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1))])
-    tape.exchange("/v1/runs", method="POST", status=409, headers=())
-    tape.find(finding(1, exchange=number))
-    async with open_debugger(tape.close()) as client:
+async def test_recording_has_its_exchanges_findings_and_rules(builder, message, open_debugger):
+    number = builder.exchange([(5, message("run.started", id="e1", sequence=1))])
+    builder.exchange(target="/v1/runs", method="POST", status=409, headers=())
+    builder.find(finding(1, exchange=number))
+    async with open_debugger(builder.close()) as client:
         _, document = await client.get("/api/recording")
     assert (document["file"], document["upstream"], document["live"], document["replay"]) == (
         "run.db",
@@ -128,9 +128,9 @@ async def test_recording_is_live_until_its_recorder_is_killed(tmp_path, open_deb
     assert [row["row"] for row in rows] == ["exchange", "event", "end"]
 
 
-async def test_damage_in_the_middle_is_reported_in_the_last_line(tape, message, open_debugger):
-    tape.exchange(chunks=[(1, message("message.completed", id=f"e{n}", text="x" * 1000)) for n in range(100)])
-    path = tape.close()
+async def test_damage_in_the_middle_is_reported_in_the_last_line(builder, message, open_debugger):
+    builder.exchange([message("message.completed", id=f"e{n}", text="x" * 1000) for n in range(100)])
+    path = builder.close()
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE segment SET chunks = '[1]' WHERE id = (SELECT max(id) FROM segment)")
     async with open_debugger(path) as client:
@@ -139,16 +139,16 @@ async def test_damage_in_the_middle_is_reported_in_the_last_line(tape, message, 
     assert [row["row"] for row in rows[:3]] == ["exchange", "event", "event"]
 
 
-async def test_deleted_recording_is_reported_in_one_sentence(tape, open_debugger):
-    path = tape.close()
+async def test_deleted_recording_is_reported_in_one_sentence(builder, open_debugger):
+    path = builder.close()
     async with open_debugger(path) as client:
         path.unlink()
         assert await client.error("/api/recording") == (500, f"There is no file {path}.")
 
 
-async def test_reading_stops_when_the_client_disconnects(tape, message, open_debugger):
-    tape.exchange(chunks=[(0, message("message.completed", id=f"e{n}", text="x" * 1000)) for n in range(10_000)])
-    async with open_debugger(tape.close()) as client:
+async def test_reading_stops_when_the_client_disconnects(builder, message, open_debugger):
+    builder.exchange([(0, message("message.completed", id=f"e{n}", text="x" * 1000)) for n in range(10_000)])
+    async with open_debugger(builder.close()) as client:
         async with client.session.get("/api/rows?exchange=1") as response:
             await response.content.readline()
             (reader,) = [thread for thread in threading.enumerate() if thread.name == "recording-reader"]

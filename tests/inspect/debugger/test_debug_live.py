@@ -43,11 +43,11 @@ def rows(message):
 
 
 @pytest.fixture
-def growing(tape, message):
+def growing(builder, message):
     """A recording with an open stream that has one event."""
-    tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1, run_id="r1"))], ending=None)
-    tape.save()
-    return tape
+    builder.exchange([(5, message("run.started", id="e1", sequence=1, run_id="r1"))], ending=None)
+    builder.save()
+    return builder
 
 
 async def test_updates_are_sent_until_the_recording_is_closed(growing, message, delta, open_debugger):
@@ -55,14 +55,14 @@ async def test_updates_are_sent_until_the_recording_is_closed(growing, message, 
     async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         page.take(await live.until(rows))
         assert (page.kinds(), list(page.heads), page.heads[1]["ending"]) == (["event"], [1], "open")
-        growing.extend(1, [(1, delta("Hel")), (1, delta("lo"))])
+        growing.extend(1, [delta("Hel"), delta("lo")])
         page.take(await live.until(rows))
         assert (page.kinds(), page.rows[1]["preview"], page.settled) == (["event", "deltas"], "Hello", 1)
-        growing.extend(1, [(1, delta(" you")), (2000, b": keep-alive\n\n")])
+        growing.extend(1, [delta(" you"), (2000, b": keep-alive\n\n")])
         page.take(await live.until(rows))
         assert (page.kinds(), page.rows[1]["count"], page.settled) == (["event", "deltas", "pause"], 3, 1)
-        growing.extend(1, [(1, message("run.completed", id="e2", sequence=2))], Ending.CLIENT_CLOSED)
-        growing.exchange("/x", status=404, headers=())
+        growing.extend(1, [message("run.completed", id="e2", sequence=2)], Ending.CLIENT_CLOSED)
+        growing.exchange(target="/x", status=404, headers=())
         growing.save()
         page.take(await live.until(rows))
         assert page.kinds() == ["event", "deltas", "pause", "event", "end"]
@@ -77,7 +77,7 @@ async def test_updates_are_sent_until_the_recording_is_closed(growing, message, 
 
 
 async def test_finding_is_sent_before_the_rows_that_it_changes(growing, message, delta, open_debugger):
-    growing.extend(1, [(1, delta(text)) for text in "abcd"])
+    growing.extend(1, [delta(text) for text in "abcd"])
     async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         page = Page().take(await live.until(rows))
         assert page.kinds() == ["event", "deltas"]
@@ -88,7 +88,7 @@ async def test_finding_is_sent_before_the_rows_that_it_changes(growing, message,
         assert page.findings[0]["rule"]["name"] == "sequence-not-increasing"
         assert page.kinds() == ["event", "deltas", "event", "deltas"]
         assert [len(row.get("findings", ())) for row in page.rows] == [0, 0, 1, 0]
-        growing.extend(1, [(1, delta("e"))])
+        growing.extend(1, [delta("e")])
         growing.find(finding(1))
         page.take(await live.until(lambda message: message.event == "finding"))
         page.take(await live.until(rows))
@@ -118,30 +118,30 @@ async def test_findings_that_the_recorder_replaces_are_sent_again(growing, open_
         growing.close()
 
 
-async def test_late_finding_resends_only_the_rows_after_it(tape, message, open_debugger):
+async def test_late_finding_resends_only_the_rows_after_it(builder, message, open_debugger):
     data = [(1, message("message.completed", id=f"e{number}", sequence=number)) for number in range(1, 2001)]
-    tape.exchange(chunks=data, ending=None)
-    tape.save()
-    async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
+    builder.exchange(data, ending=None)
+    builder.save()
+    async with open_debugger(builder.path) as client, client.live("?exchange=1") as live:
         page = Page()
         while len(page.rows) < 2000:
             page.take(await live.until(rows))
-        tape.find(finding(1500))
+        builder.find(finding(1500))
         messages = await live.until(lambda message: rows(message) and message.data["settled"] == 2000)
         page.take(messages)
         first = next(message for message in messages if rows(message))
         assert first.data["first"] == 1499, "earlier rows are not sent again"
-        tape.extend(1, [], Ending.COMPLETE)
+        builder.extend(1, [], Ending.COMPLETE)
         page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
         assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
 
 
 async def test_reconnecting_client_gets_what_is_new(growing, message, delta, open_debugger):
-    growing.extend(1, [(1, delta("a"))])
+    growing.extend(1, [delta("a")])
     async with open_debugger(growing.path) as client:
         async with client.live("?exchange=1") as live:
             page = Page().take(await live.until(rows))
-        growing.extend(1, [(1, delta("b")), (1, message("run.completed", id="e2"))])
+        growing.extend(1, [delta("b"), message("run.completed", id="e2")])
         async with client.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
             messages = await live.until(rows)
         assert messages[-1].data["first"] == 1
@@ -161,7 +161,7 @@ async def test_finding_changes_a_row_of_an_earlier_connection(growing, message, 
         async with client.live("?exchange=1") as live:
             page = Page().take(await live.until(rows))
         async with client.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
-            growing.extend(1, [(1, message("run.completed", id="e2"))])
+            growing.extend(1, [message("run.completed", id="e2")])
             page.take(await live.until(rows))
             growing.find(finding(1))
             page.take(await live.until(rows))
@@ -170,7 +170,7 @@ async def test_finding_changes_a_row_of_an_earlier_connection(growing, message, 
 
 
 async def test_client_that_selects_another_exchange_gets_all_of_its_rows(growing, message, open_debugger):
-    other = growing.exchange(chunks=[(1, message("run.started", id="f1"))], ending=None)
+    other = growing.exchange([message("run.started", id="f1")], ending=None)
     growing.save()
     async with open_debugger(growing.path) as client:
         async with client.live("?exchange=1") as live:
@@ -178,7 +178,7 @@ async def test_client_that_selects_another_exchange_gets_all_of_its_rows(growing
         async with client.live(f"?exchange={other}&after={place}") as live:
             assert (await live.until(rows))[-1].data["first"] == 0
         async with client.live(f"?exchange=1&rows=1&after={place}") as live:
-            growing.extend(1, [(1, message("run.completed", id="e2"))])
+            growing.extend(1, [message("run.completed", id="e2")])
             assert (await live.until(rows))[-1].data["first"] == 1
     growing.close()
 
@@ -196,11 +196,11 @@ async def test_client_with_too_many_rows_is_corrected_once(growing, open_debugge
 
 
 async def test_only_changes_after_a_position_are_sent(growing, open_debugger):
-    growing.exchange("/x", status=404, headers=())
+    growing.exchange(target="/x", status=404, headers=())
     growing.find(finding(1))
     async with open_debugger(growing.path) as client:
         _, document = await client.get("/api/recording")
-        growing.exchange("/y", status=404, headers=())
+        growing.exchange(target="/y", status=404, headers=())
         growing.save()
         async with client.live(f"?after={document['position']}") as live:
             heads = [(await live.next()).data["exchange"] for _ in range(2)]
@@ -209,22 +209,22 @@ async def test_only_changes_after_a_position_are_sent(growing, open_debugger):
             assert (await live.next()).event == "closed"
 
 
-async def test_rows_start_when_an_exchange_becomes_a_stream(tape, message, open_debugger):
-    tape.exchange(status=None, ending=None)
-    tape.save()
-    async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
+async def test_rows_start_when_an_exchange_becomes_a_stream(builder, message, open_debugger):
+    builder.exchange(status=None, ending=None)
+    builder.save()
+    async with open_debugger(builder.path) as client, client.live("?exchange=1") as live:
         assert (await live.next()).data["status"] is None
-        tape.answer(1)
-        tape.extend(1, [(1, message("run.started", id="e1"))])
+        builder.answer(1)
+        builder.extend(1, [message("run.started", id="e1")])
         page = Page().take(await live.until(rows))
         assert page.kinds() == ["event"]
         assert page.heads[1]["status"] == 200
-        tape.close()
+        builder.close()
 
 
-async def test_closed_is_sent_when_the_recorder_was_killed(tape, message, open_debugger):
-    tape.exchange(chunks=[(5, message("run.started", id="e1")), (1, b"data: cut")], ending=None)
-    path = tape.close(killed=True)
+async def test_closed_is_sent_when_the_recorder_was_killed(builder, message, open_debugger):
+    builder.exchange([(5, message("run.started", id="e1")), b"data: cut"], ending=None)
+    path = builder.close(killed=True)
     async with open_debugger(path) as client, client.live("?exchange=1") as live:
         page = Page().take(await live.until(lambda message: message.event == "closed"))
     assert page.kinds() == ["event"]
@@ -239,17 +239,17 @@ async def test_closed_is_sent_when_the_recording_is_renamed(growing, open_debugg
         assert last.data["error"]["message"].startswith(f"There is no file {growing.path}")
 
 
-async def test_compressed_stream_has_live_rows(tape, message, open_debugger):
+async def test_compressed_stream_has_live_rows(builder, message, open_debugger):
     whole = gzip.compress(message("run.started", id="e1") + message("run.completed", id="e2"))
     headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
-    tape.exchange(chunks=[(1, whole[:60])], headers=headers, ending=None)
-    tape.save()
-    async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
+    builder.exchange([whole[:60]], headers=headers, ending=None)
+    builder.save()
+    async with open_debugger(builder.path) as client, client.live("?exchange=1") as live:
         page = Page()
-        tape.extend(1, [(1, whole[60:])], Ending.COMPLETE)
+        builder.extend(1, [whole[60:]], Ending.COMPLETE)
         while "end" not in page.kinds():
             page.take(await live.until(rows))
-        tape.find(finding(1))
+        builder.find(finding(1))
         page.take(await live.until(rows))
         assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
-        tape.close()
+        builder.close()

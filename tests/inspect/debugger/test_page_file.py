@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from invoke import succeed
 
 from wiretape.json_codec import dump_json
-from wiretape.observations import BytesLost, Ending, Side
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES
 from wiretape_inspect.page_export import PageContent, document_parts, export_page
@@ -127,8 +127,8 @@ EVENTS = st.lists(
 
 @settings(max_examples=15)
 @given(first=EVENTS, second=EVENTS, resumes=st.booleans())
-def test_states_in_the_page_equal_those_of_the_recording(new_tape, message, first, second, resumes):
-    tape, number = new_tape(), 0
+def test_states_in_the_page_equal_those_of_the_recording(new_builder, message, first, second, resumes):
+    builder, number = new_builder(), 0
     for events, cursor in ((first, None), (second, "e2" if resumes else None)):
         chunks = []
         for kind, text, run, call, durable in events:
@@ -140,20 +140,20 @@ def test_states_in_the_page_equal_those_of_the_recording(new_tape, message, firs
                 fields["content"] = [{"type": "text", "text": text}]
             marks = {"id": f"e{number}", "sequence": number} if durable and "delta" not in kind else {}
             chunks.append((1, message(kind, **marks, **fields)))
-        tape.exchange(chunks=chunks, request_headers=(("Last-Event-ID", cursor),) if cursor else ())
-    assert_page_equals_recording(tape.close())
+        builder.exchange(chunks, request_headers=(("Last-Event-ID", cursor),) if cursor else ())
+    assert_page_equals_recording(builder.close())
 
 
-def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_path):
+def test_recorded_text_cannot_end_the_script_element(builder, message, run, tmp_path):
     evil = "</script><!--<script>alert(1)</script>"
-    tape.exchange(
-        f"/v1/sessions/s1/events/stream?{evil}",
-        [(1, message("message.completed", id=evil, text=evil)), (1, b"data: \xff</script>\n\n")],
+    builder.exchange(
+        [message("message.completed", id=evil, text=evil), b"data: \xff</script>\n\n"],
+        target=f"/v1/sessions/s1/events/stream?{evil}",
         detail=evil,
         ending=Ending.SERVICE_RESET,
     )
-    tape.find(finding(1, message=evil))
-    path = tape.close()
+    builder.find(finding(1, message=evil))
+    path = builder.close()
     with open_recording(path) as recording:
         page = b"".join(export_page(recording))
     assert page.count(b"</script>") == 2, "the data, and the page's own script"
@@ -166,17 +166,17 @@ def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_pat
     assert b"<!--" not in _DATA.search(written)[1]
 
 
-def test_long_stream_is_split_into_blocks(tape, message):
+def test_long_stream_is_split_into_blocks(builder, message):
     large = message("message.completed", id="large", text="x" * 3_000_000)
     small = [message("message.completed", id=f"e{number}", sequence=number) for number in range(300)]
-    tape.exchange(chunks=[(1, large), *((1, data) for data in small)])
-    document = embedded(tape.close())
+    builder.exchange([large, *(data for data in small)])
+    document = embedded(builder.close())
     assert [(block["first"], block["last"]) for block in document["events"]["1"]] == [(1, 1), (2, 257), (258, 301)]
 
 
-def test_page_of_events_near_findings_has_a_block_for_each_place(tape, message):
-    tape.exchange(chunks=[(1, message("run.started", id=f"e{number}", sequence=number)) for number in range(1, 11)])
-    with open_recording(tape.close()) as recording:
+def test_page_of_events_near_findings_has_a_block_for_each_place(builder, message):
+    builder.exchange([message("run.started", id=f"e{number}", sequence=number) for number in range(1, 11)])
+    with open_recording(builder.close()) as recording:
         near = PageContent(recording, [recording.exchange(1)], {1: [finding(2), finding(8)]}, radius=1)
         document = json.loads(b"".join(document_parts(near)))
     for blocks in (document["events"]["1"], document["states"]["1"]):
@@ -186,25 +186,18 @@ def test_page_of_events_near_findings_has_a_block_for_each_place(tape, message):
     assert [row.get("first") for row in rows_of(document, 1) if row["row"] == "omitted"] == [4, 10]
 
 
-def test_events_have_their_chunks_wherever_these_split_them(tape, message):
+def test_events_have_their_chunks_wherever_these_split_them(builder, message):
     data = message("run.started", id="e1") + message("run.completed", id="e2") + b": keep\r\n\r\n" + message("odd")
-    tape.exchange(chunks=[(1, data[at : at + 7]) for at in range(0, len(data), 7)])
-    assert_page_equals_recording(tape.close())
+    builder.exchange([data[at : at + 7] for at in range(0, len(data), 7)])
+    assert_page_equals_recording(builder.close())
 
 
-def test_page_contains_the_bytes_of_unfinished_messages(tape, message):
+def test_page_contains_the_bytes_of_unfinished_messages(builder, message):
     one, two = message("run.started", id="e1"), message("run.completed", id="e2")
-    number = tape.exchange(
-        chunks=[
-            (1, one + b"event: ha"),
-            (1, b"lf"),
-            BytesLost(0, 0, Side.RESPONSE, 0, 9, "why"),
-            (1, b"x\n\n" + two + b"data: \xff"),
-        ]
-    )
+    number = builder.exchange([one + b"event: ha", b"lf", 9, b"x\n\n" + two + b"data: \xff"])
     compressed = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
-    tape.exchange(chunks=[(1, gzip.compress(one + b"id: e2\nda"))], headers=compressed)
-    path = tape.close()
+    builder.exchange([gzip.compress(one + b"id: e2\nda")], headers=compressed)
+    path = builder.close()
     document = embedded(path)
     cuts = [(where, cut) for where, cut in document["answers"].items() if where.startswith("/api/cut")]
     first, second = ([cut for where, cut in cuts if f"exchange={each}&" in where] for each in (number, number + 1))
@@ -216,12 +209,12 @@ def test_page_contains_the_bytes_of_unfinished_messages(tape, message):
     assert (second[0]["text"], second[0]["chunks"]) == ("id: e2\nda", None)
 
 
-def test_page_contains_compressed_streams_decoded(tape, message):
+def test_page_contains_compressed_streams_decoded(builder, message):
     whole = gzip.compress(message("run.started", id="e1", run_id="r1") + message("run.completed", id="e2", run_id="r1"))
     headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
-    tape.exchange(chunks=[(1, whole[:30]), (1, whole[30:])], headers=headers)
-    tape.exchange(chunks=[(1, whole[:30]), (1, b"nonsense")], headers=headers)
-    assert_page_equals_recording(tape.close())
+    builder.exchange([whole[:30], whole[30:]], headers=headers)
+    builder.exchange([whole[:30], b"nonsense"], headers=headers)
+    assert_page_equals_recording(builder.close())
 
 
 @pytest.mark.parametrize("kept", [[2], [1, 3]])

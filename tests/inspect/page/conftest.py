@@ -125,7 +125,7 @@ class Window:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    executable = find_program("chromium")
+    executable = find_program("chromium-headless-shell", "chromium")  # the former takes a third less time
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=executable, args=list(FLAGS))
         yield browser
@@ -168,10 +168,7 @@ def debugging(window: Opening) -> Opening:
 
     @asynccontextmanager
     async def opening(path: Path, hash_: str = "", replay=None) -> AsyncIterator[Window]:
-        async with (
-            serve_debugger(path, replay=replay) as debugger,
-            window(debugger.address + hash_) as shown,
-        ):
+        async with serve_debugger(path, replay=replay) as debugger, window(debugger.address + hash_) as shown:
             await expect(shown.page.locator("#file")).to_have_text(path.name)
             yield shown
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import count
 
 import pytest
 from findings import finding
@@ -12,8 +11,8 @@ from tables import read_data
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_first_view_shows_the_stream_and_how_it_ended(debugging, session):
-    async with debugging(session) as shown:
+async def test_first_view_shows_the_stream_and_how_it_ended(reading, shared_session):
+    async with reading(shared_session) as shown:
         await shown.has_hash("x=2")
         await expect(shown.page.locator("#exchange")).to_contain_text("#2")
         await expect(shown.page.locator("#facts")).to_contain_text("service reset in mid-event")
@@ -87,8 +86,8 @@ async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shar
         await expect(shown.page.locator("#place-error")).to_have_text("Exchange 3 has no sequence or event 99.")
 
 
-async def test_going_to_an_event_of_a_closed_run_opens_the_run_at_the_event(debugging, session):
-    async with debugging(session, "#x=3&tab=state") as shown:
+async def test_going_to_an_event_of_a_closed_run_opens_the_run_at_the_event(reading, shared_session):
+    async with reading(shared_session, "#x=3&tab=state") as shown:
         for place, words in (("2:20", 18), ("2:3", 1)):
             await shown.go("#x=3&tab=state")
             await shown.keys("g")
@@ -110,11 +109,11 @@ async def test_going_to_an_event_of_a_closed_run_opens_the_run_at_the_event(debu
         await expect(shown.panel().locator(".spoken")).to_have_text("word ")
 
 
-async def test_failures_have_the_colour_of_errors(exporting, tape, message):
+async def test_failures_have_the_colour_of_errors(exporting, builder, message):
     call = {"tool_call_id": "t1"}
     types = ("tool.started", "tool.completed", "tool.failed", "run.failed", "session.error")
-    tape.exchange(chunks=[(1, message(type_, id=type_, sequence=n, content=call)) for n, type_ in enumerate(types)])
-    async with exporting(tape.close()) as shown:
+    builder.exchange([message(type_, id=type_, sequence=n, content=call) for n, type_ in enumerate(types)])
+    async with exporting(builder.close()) as shown:
         await expect(shown.rows()).to_have_count(6)
         colours = await shown.page.evaluate(COLOURS)
         assert [colours[type_] == colours["--error"] for type_ in types] == [False, False, True, True, True]
@@ -191,10 +190,10 @@ async def test_link_restores_the_view_and_back_returns_to_it(debugging, session)
         await expect(shown.chosen().locator(".n")).to_have_text("40")
 
 
-async def test_ids_are_abbreviated_as_in_the_terminal_in_a_narrow_list(debugging, tape, message):
+async def test_ids_are_abbreviated_as_in_the_terminal_in_a_narrow_list(debugging, builder, message):
     call = {"tool_call_id": "call_0123456789abcdef"}
-    tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", sequence=1, content=call))])
-    path = tape.close()
+    builder.exchange([message("tool.started", id="evt_0123456789abcdef", sequence=1, content=call)])
+    path = builder.close()
     async with debugging(path) as shown:
         for width, id_, name in (
             (1590, "evt_0123456789abcdef", "call_0123456789abcdef"),
@@ -233,11 +232,11 @@ async def test_connections_are_compared_side_by_side(reading, shared_session):
         await expect(shown.page.locator("#count")).to_have_text(total)
 
 
-async def test_any_two_connections_of_a_session_are_compared(debugging, tape, message):
+async def test_any_two_connections_of_a_session_are_compared(debugging, builder, message):
     for sequence in (1, 2, 3):
-        tape.exchange(chunks=[(1, message("run.started", id=f"e{sequence}", sequence=sequence))])
-    tape.exchange("/v1/sessions/s2/events/stream")
-    async with debugging(tape.close(), "#x=3&resume=2") as shown:
+        builder.exchange([message("run.started", id=f"e{sequence}", sequence=sequence)])
+    builder.exchange(target="/v1/sessions/s2/events/stream")
+    async with debugging(builder.close(), "#x=3&resume=2") as shown:
         pane = shown.page.locator("#resume-pane")
         first, second = [pane.get_by_role("combobox", name=f"{name} connection") for name in ("First", "Second")]
         await expect(first.locator("option")).to_have_text(["#1", "#2"])
@@ -252,11 +251,11 @@ async def test_any_two_connections_of_a_session_are_compared(debugging, tape, me
         await expect(pane.locator("h2")).to_contain_text("#1 then")
 
 
-async def test_all_events_that_both_connections_know_are_listed_on_demand(debugging, tape, message):
+async def test_all_events_that_both_connections_know_are_listed_on_demand(debugging, builder, message):
     events = [(1, message("run.started", id=f"e{n}", sequence=n)) for n in range(1, 7)]
-    tape.exchange(chunks=events[:5])
-    tape.exchange(chunks=events[5:], request_headers=(("Last-Event-ID", "e5"),))
-    async with debugging(tape.close(), "#x=2&resume=1") as shown:
+    builder.exchange(events[:5])
+    builder.exchange(events[5:], request_headers=(("Last-Event-ID", "e5"),))
+    async with debugging(builder.close(), "#x=2&resume=1") as shown:
         status = shown.page.locator("#resume .list-rows .row:visible .status")
         await expect(status).to_have_text([*["· known"] * 3, "", "+ new"])
         await shown.page.get_by_role("button", name="Also list the 2 known before these").click()
@@ -316,43 +315,41 @@ async def test_filters_are_suggested_while_the_field_is_empty(reading, shared_se
         await expect(suggestions).to_be_hidden()
 
 
-async def test_recording_is_saved_in_another_format(debugging, session):
-    async with debugging(session, "#x=2") as shown:
+async def test_recording_is_saved_in_another_format(reading, shared_session):
+    async with reading(shared_session, "#x=2") as shown:
         await shown.keys("E")
         commands = shown.page.locator("#dialog").get_by_role("button", name="copy the command")
         assert await commands.last.get_attribute("title") == (
-            f"wiretape export {session} --format sse --exchange 2 --output {session.stem}-2.sse"
+            f"wiretape export {shared_session} --format sse --exchange 2 --output {shared_session.stem}-2.sse"
         )
         async with shown.page.expect_download() as saving:
-            await shown.page.get_by_role("link", name=f"Save {session.stem}.har").click()
+            await shown.page.get_by_role("link", name=f"Save {shared_session.stem}.har").click()
         saved = await (await saving.value).path()
         assert len(json.loads(saved.read_bytes())["log"]["entries"]) == 4
 
 
-async def test_text_filter_searches_the_whole_data(debugging, tape, message):
-    tape.exchange(
-        chunks=[(1, message("run.queued", id=f"e{n}", sequence=n, pad="x" * 1000, last=n)) for n in (1, 2, 3)]
-    )
-    async with debugging(tape.close()) as shown:
+async def test_text_filter_searches_the_whole_data(debugging, builder, message):
+    builder.exchange([message("run.queued", id=f"e{n}", sequence=n, pad="x" * 1000, last=n) for n in (1, 2, 3)])
+    async with debugging(builder.close()) as shown:
         await shown.keys("/")
         await shown.page.keyboard.type('"last\\": 2" kind:message')
         await expect(shown.page.locator("#count")).to_have_text("1 / 3")
         assert await shown.texts("n") == ["2"]
 
 
-async def test_text_of_a_row_begins_near_a_match(debugging, tape, message):
-    tape.exchange(chunks=[(1, message("run.queued", id="e1", pad="y" * 100, word="needle"))])
-    async with debugging(tape.close(), "#q=NEEDLE") as shown:
+async def test_text_of_a_row_begins_near_a_match(debugging, builder, message):
+    builder.exchange([message("run.queued", id="e1", pad="y" * 100, word="needle")])
+    async with debugging(builder.close(), "#q=NEEDLE") as shown:
         await expect(shown.rows().locator(".text")).to_have_text(re.compile(r'^…y{10}","word":"needle"'))
 
 
-async def test_texts_of_the_filter_are_highlighted_in_rows_details_and_strip(debugging, tape, message):
+async def test_texts_of_the_filter_are_highlighted_in_rows_details_and_strip(debugging, builder, message):
     words = [*["word "] * 200, "The ", "lib", "rary is", " open. "]
-    tape.exchange(chunks=[(50, message("message.delta", delta={"text": word})) for word in words])
+    builder.exchange([(50, message("message.delta", delta={"text": word})) for word in words])
     found = """() => [...CSS.highlights.get("match")].map((one) => (
         one.startContainer.data.slice(one.startOffset, one.endOffset)
     ))"""
-    async with debugging(tape.close(), "#x=1&e=150&deltas=1") as shown:
+    async with debugging(builder.close(), "#x=1&e=150&deltas=1") as shown:
         await expect(shown.chosen().locator(".n")).to_have_text("150")
         for text, parts, count in (
             ('"library is open"', ["lib", "rary is", " open"], "3 / 204"),
@@ -371,11 +368,11 @@ async def test_texts_of_the_filter_are_highlighted_in_rows_details_and_strip(deb
         await expect(shown.chosen().locator(".n")).to_be_in_viewport()
 
 
-async def test_exchange_that_is_not_a_stream_shows_both_bodies(debugging, tape):
+async def test_exchange_that_is_not_a_stream_shows_both_bodies(debugging, builder):
     body = b'{"words": "%s", "last": true}' % (b"long " * 200)
     json_type = (("content-type", "application/json"),)
-    tape.exchange("/v1/runs", [(1, body)], method="POST", request_body=body[:-1], status=409, headers=json_type)
-    async with debugging(tape.close()) as shown:
+    builder.exchange([body], target="/v1/runs", method="POST", body=body[:-1], status=409, headers=json_type)
+    async with debugging(builder.close()) as shown:
         await expect(shown.panel().locator(".json-key", has_text="last")).to_have_count(1)
         await expect(shown.panel().locator(".plain-text")).to_contain_text('"last": true')
         await expect(shown.rows().locator(".type")).to_have_text(["POST", "409 complete"])
@@ -393,10 +390,10 @@ async def test_link_to_a_missing_exchange_or_event_is_reported(debugging, sessio
         await expect(shown.page.get_by_role("alert")).to_have_text("Exchange 2 has no event 99.")
 
 
-async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, message):
-    numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in (1, 2)]
-    tape.find(*(finding(1, exchange=n, message=f"Wrong {n}.") for n in numbers))
-    async with debugging(tape.close(), "#x=1&tab=bytes") as shown:
+async def test_next_finding_keeps_the_tab_across_exchanges(debugging, builder, message):
+    numbers = [builder.exchange([message("run.started", id=f"e{n}", sequence=n)]) for n in (1, 2)]
+    builder.find(*(finding(1, exchange=n, message=f"Wrong {n}.") for n in numbers))
+    async with debugging(builder.close(), "#x=1&tab=bytes") as shown:
         await expect(shown.rows()).to_have_count(2)
         await expect(shown.page.locator("#facts")).to_contain_text("service closed · 1 event")
         await expect(shown.page.locator("#findings-button")).to_have_text("Findings ✕ 2")
@@ -409,11 +406,11 @@ async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, mess
         await shown.has_hash("x=2", "e=1", "tab=findings")
 
 
-async def test_next_finding_stops_once_at_an_exchange_without_a_stream(debugging, tape):
+async def test_next_finding_stops_once_at_an_exchange_without_a_stream(debugging, builder):
     for number in (1, 2):
-        tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
-        tape.find(finding(exchange=number, code="ERR001"))
-    async with debugging(tape.close(), "#x=1&r=0") as shown:
+        builder.exchange([b"{}"], target="/v1/runs", method="POST", headers=(("content-type", "application/json"),))
+        builder.find(finding(exchange=number, code="ERR001"))
+    async with debugging(builder.close(), "#x=1&r=0") as shown:
         await expect(shown.chosen().locator(".type")).to_have_text("POST")
         await shown.keys("n")
         await shown.has_hash("x=1", "r=1")
@@ -433,17 +430,16 @@ async def test_filter_that_hides_the_selected_event_hides_its_details(reading, s
         await expect(shown.chosen().locator(".n")).to_have_text("40")
 
 
-async def test_recording_without_times_has_no_time_axis(debugging, tape, message, monkeypatch):
-    nanoseconds = count(1)
-    monkeypatch.setattr(tape, "after", lambda _milliseconds: next(nanoseconds))
-    tape.exchange(chunks=[(0, message("run.started", id=f"e{n}", sequence=n)) for n in range(1, 40)])
-    async with debugging(tape.close()) as shown:
+async def test_recording_without_times_has_no_time_axis(debugging, builder, message, monkeypatch):
+    monkeypatch.setattr("observation_builder.MS", 0)
+    builder.exchange([(0, message("run.started", id=f"e{n}", sequence=n)) for n in range(1, 40)])
+    async with debugging(builder.close()) as shown:
         await expect(shown.page.locator("#count")).to_have_text("39 events")
         await expect(shown.page.locator("#strip")).to_be_hidden()
 
 
-async def test_dragging_on_the_time_strip_selects_no_text(debugging, session):
-    async with debugging(session) as shown:
+async def test_dragging_on_the_time_strip_selects_no_text(reading, shared_session):
+    async with reading(shared_session) as shown:
         box = await shown.page.locator("#strip .strip-svg").bounding_box()
         await shown.page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
         await shown.page.mouse.down()

@@ -12,18 +12,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.fixture
-def recordings(new_tape, message):
+def recordings(new_builder, message):
     """Two recordings of a session: the second lost an event, changed one, delayed one, and has a new one."""
 
     def record(created_at, *chunks):
-        tape = new_tape()
-        tape.exchange(
-            chunks=[
+        builder = new_builder()
+        builder.exchange(
+            [
                 (wait, message("run.step", id=f"e{n}", sequence=n, text=text, created_at=created_at))
                 for wait, n, text in chunks
             ]
         )
-        return tape.close()
+        return builder.close()
 
     first = record("2026-01-01T00:00:00Z", (1, 1, "a"), (1, 2, "b"), (1, 3, "c"), (1, 4, "d"))
     return first, record("2026-01-02T00:00:00Z", (1, 1, "a"), (1, 3, "<b>other</b>"), (900, 4, "d"), (1, 5, "e"))

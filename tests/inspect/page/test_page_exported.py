@@ -37,11 +37,11 @@ async def test_exported_page_shows_rows_payload_bytes_and_state(window, exported
         await expect(shown.page.locator("#resume-pane h2")).to_contain_text("#2 then #3")
 
 
-async def test_the_client_state_marks_an_event_that_the_client_may_not_have_read(exporting, tape, message):
+async def test_the_client_state_marks_an_event_that_the_client_may_not_have_read(exporting, builder, message):
     first, last = message("run.started", id="e1", sequence=1), message("run.completed", id="e2", sequence=2)
-    tape.exchange(chunks=[(1, first), (5000, last)], ending=Ending.SERVICE_RESET)
+    builder.exchange([first, (5000, last)], ending=Ending.SERVICE_RESET)
     mark = "if it has read this event"
-    async with exporting(tape.close(), "#x=1&e=1&tab=state") as shown:
+    async with exporting(builder.close(), "#x=1&e=1&tab=state") as shown:
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e1")
         await expect(shown.panel()).not_to_contain_text(mark)
         await shown.go("#x=1&e=2&tab=state")

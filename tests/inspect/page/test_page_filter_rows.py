@@ -20,10 +20,10 @@ _ROWS = read_data(__file__, "rows.js")
 
 
 @pytest.fixture(scope="session")
-def numbers(new_tape, recordings):
-    tape = new_tape()
-    tape.record(recordings["deltas"])
-    return tape.close()
+def numbers(new_builder, recordings):
+    builder = new_builder()
+    builder.record(recordings["deltas"])
+    return builder.close()
 
 
 @pytest.fixture(scope="session")

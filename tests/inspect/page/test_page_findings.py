@@ -16,20 +16,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.fixture(scope="session")
-def recording(new_tape, recordings):
+def recording(new_builder, recordings):
     """A stream with two findings of the service, and a request with one of the client."""
-    tape = new_tape()
-    number, other = tape.record(recordings["findings"])
+    builder = new_builder()
+    number, other = builder.record(recordings["findings"])
     missing = finding(exchange=other, code="CLI001", message="Expected the header `Authorization: Bearer …`, got none.")
     with_id = "Expected no `id` line in a `message.delta` event, got the id `live_7`."
-    tape.find(
+    builder.find(
         finding(2, exchange=number, code="DUR004", offset=77, message=with_id),
         replace(
             finding(3, exchange=number, message="Expected a sequence above 4, got 3."), sequence=3, byte_offset=200
         ),
         replace(missing, severity=Severity.WARNING, side=Party.CLIENT),
     )
-    return tape.close()
+    return builder.close()
 
 
 class Clipboard:
@@ -154,11 +154,11 @@ async def test_event_is_copied_with_its_fields_as_bytes_and_as_a_test(reading, r
         assert (await clipboard.press("Copy raw")).encode() == raw
 
 
-async def test_many_findings_are_grouped_and_lead_to_the_exchanges_they_name(debugging, tape, message):
+async def test_many_findings_are_grouped_and_lead_to_the_exchanges_they_name(debugging, builder, message):
     """Filters that have only one value to choose from are left out."""
-    numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in range(10)]
-    tape.find(*(finding(1, exchange=n, message=f"Expected a wait of 6 s after exchange {n - 1}.") for n in numbers))
-    async with debugging(tape.close(), "#x=1&findings=1") as shown:
+    numbers = [builder.exchange([message("run.started", id=f"e{n}", sequence=n)]) for n in range(10)]
+    builder.find(*(finding(1, exchange=n, message=f"Expected a wait of 6 s after exchange {n - 1}.") for n in numbers))
+    async with debugging(builder.close(), "#x=1&findings=1") as shown:
         rows = shown.page.locator("#findings-pane .list-rows .row:visible")
         await expect(rows.first.locator(".place")).to_have_text("10 findings")
         await expect(shown.page.locator(".findings-bar select")).to_have_count(1)

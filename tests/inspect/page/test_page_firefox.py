@@ -11,9 +11,9 @@ from wiretape_inspect.debugger.debugger_server import serve_debugger
 _TEXTS = "[...document.querySelectorAll('{}')].filter((one) => one.offsetParent).map((one) => one.textContent)"
 
 
-async def test_main_views_work_in_firefox(session, new_tape, message, tmp_path):
-    other = new_tape()
-    other.exchange(chunks=[(1, message("run.started", id="e1", sequence=1, run_id="r1"))])
+async def test_main_views_work_in_firefox(session, new_builder, message, tmp_path):
+    other = new_builder()
+    other.exchange([message("run.started", id="e1", sequence=1, run_id="r1")])
     compare = partial(open_recording, other.close())
     async with firefox(tmp_path) as browser, serve_debugger(session, compare=compare) as debugger:
         await browser.open(debugger.address)

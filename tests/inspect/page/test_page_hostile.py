@@ -26,47 +26,40 @@ LINE = f"{MARKUP}\u202e"
 """The same without characters that end a line of a stream or are invalid in a header."""
 
 
-def record_hostile(tape, message, value=EVIL, session=MARKUP):
+def record_hostile(builder, message, value=EVIL, session=MARKUP):
     """Make a recording with malicious text in every field, and `value` in one."""
     data = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [value]}}
     lines = [f"event: {LINE}", f"id: {LINE}", f": {LINE}", f"{LINE}: {LINE}", f"data: {json.dumps(data)}"]
     event = ("\n".join(lines) + "\n\n").encode()
     path = f"/v1/sessions/{session.replace('/', '%2F')}/events/stream"
-    number = tape.exchange(
-        path,
+    number = builder.exchange(
         [
-            (1, event),
-            (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
-            (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
-            (
-                1,
-                message("tool.started", id="e2", sequence=2, content={"tool_call_id": EVIL, "name": EVIL, "input": {}}),
-            ),
+            event,
+            message("message.delta", run_id=EVIL, delta={"text": EVIL}),
+            message("message.delta", run_id=EVIL, delta={"text": EVIL}),
+            message("tool.started", id="e2", sequence=2, content={"tool_call_id": EVIL, "name": EVIL, "input": {}}),
             (2000, f": {LINE}\n\n".encode()),
-            (1, f"event: {LINE}".encode()),
+            f"event: {LINE}".encode(),
         ],
+        target=path,
         request_headers=(("Last-Event-ID", LINE), (LINE, LINE)),
         ending=Ending.SERVICE_RESET,
         detail=EVIL,
     )
     body = json.dumps({EVIL: EVIL}).encode()
-    tape.exchange(f"/{MARKUP}", [(1, body)], method="POST", request_body=body, headers=(("content-type", LINE),))
+    builder.exchange([body], target=f"/{MARKUP}", method="POST", body=body, headers=(("content-type", LINE),))
     where = (number, 1, 1, 0, 5)
-    tape.find(
+    builder.find(
         Finding("SEQ001", Severity.ERROR, Party.SERVICE, *where, EVIL),
         Finding(EVIL, Severity.NOTE, Party.CLIENT, *where, EVIL),
     )
-    tape.exchange(
-        path,
-        [(1, event)],
-        request_headers=(("Last-Event-ID", LINE),),
-    )
-    return tape.close()
+    builder.exchange([event], target=path, request_headers=(("Last-Event-ID", LINE),))
+    return builder.close()
 
 
 @pytest.fixture
-def hostile(tape, message):
-    return record_hostile(tape, message)
+def hostile(builder, message):
+    return record_hostile(builder, message)
 
 
 TABS = ("payload", "bytes", "findings", "state", "headers")
@@ -116,8 +109,8 @@ async def test_malicious_text_stays_text(debugging, exporting, is_served, step, 
         await expect(shown.panel()).to_contain_text("\\x1b[31m\\u202e\\x07\\u2066")
 
 
-async def test_malicious_text_stays_text_beside_a_replay(debugging, tape, message):
-    hostile = record_hostile(tape, message, session="s1")
+async def test_malicious_text_stays_text_beside_a_replay(debugging, builder, message):
+    hostile = record_hostile(builder, message, session="s1")
     async with (
         serve_replay(hostile, ReplayOptions(paused=True)) as replay,
         debugging(hostile, replay=ReplayAddress(replay.url, replay.token)) as shown,
@@ -133,8 +126,8 @@ async def test_malicious_text_stays_text_beside_a_replay(debugging, tape, messag
             await bar.get_by_role("button", name="Step: send one event").click()
 
 
-async def test_malicious_text_stays_text_in_a_comparison(window, hostile, new_tape, message):
-    other = record_hostile(new_tape(), message, f"{EVIL}!")
+async def test_malicious_text_stays_text_in_a_comparison(window, hostile, new_builder, message):
+    other = record_hostile(new_builder(), message, f"{EVIL}!")
     other = other.rename(other.with_name("<img src=x onerror=document.title='owned'>\u202e.db"))
     async with (
         serve_debugger(hostile, compare=partial(open_recording, other)) as debugger,
@@ -170,10 +163,10 @@ async def test_malicious_text_stays_text_in_a_report(window, hostile, tmp_path, 
             await check_texts(shown)
 
 
-async def test_long_list_shows_consecutive_rows_wherever_it_is_scrolled(debugging, tape, message):
+async def test_long_list_shows_consecutive_rows_wherever_it_is_scrolled(debugging, builder, message):
     data = b"".join(message("run.queued", id=f"e{number}", sequence=number) for number in range(1, 3001))
-    tape.exchange(chunks=[(1, data)])
-    async with debugging(tape.close()) as shown:
+    builder.exchange([data])
+    async with debugging(builder.close()) as shown:
         await expect(shown.page.locator("#count")).to_have_text("3,000 events")
         assert await shown.rows().count() < 60
         scroller = shown.page.locator("#timeline .list-scroller")
@@ -191,14 +184,14 @@ async def test_long_list_shows_consecutive_rows_wherever_it_is_scrolled(debuggin
             assert last >= bottom - 1
 
 
-async def test_event_of_several_megabytes_is_shown_in_parts(debugging, tape, message):
+async def test_event_of_several_megabytes_is_shown_in_parts(debugging, builder, message):
     items = [{"number": number} for number in range(30_000)]
     huge = message(
         "message.completed", id="e1", sequence=1, content=[{"type": "text", "text": "<b>word " * 300_000}], items=items
     )
     assert len(huge) > 2_900_000
-    tape.exchange(chunks=[(1, huge)])
-    async with debugging(tape.close(), "#x=1&e=1") as shown:
+    builder.exchange([huge])
+    async with debugging(builder.close(), "#x=1&e=1") as shown:
         await expect(shown.panel()).to_contain_text("all 2,400,000 characters")
         assert await shown.panel().locator("*").count() < 5000
         await shown.panel().get_by_role("button", name="all 2,400,000 characters").click()

@@ -13,16 +13,16 @@ SIZES = ((1100, 700), (1440, 900), (1920, 1080))
 
 
 @pytest.fixture(scope="session")
-def long_stream(new_tape, message):
+def long_stream(new_builder, message):
     """A stream of tool calls with long ids and long inputs."""
-    tape = new_tape()
-    tape.exchange("/v1/sessions", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
+    builder = new_builder()
+    builder.exchange([b"{}"], target="/v1/sessions", method="POST", headers=(("content-type", "application/json"),))
     chunks = []
     for n in range(60):
         call = {"tool_call_id": f"call_{n:020}", "name": "search", "input": {"query": "words " * 30}}
         chunks.append((20, message("tool.started", id=f"evt_ses_{n:020}", sequence=n, content=call)))
-    tape.exchange("/v1/sessions/ses_0123456789abcdef0123/events/stream?event_deltas=true", chunks)
-    return tape.close()
+    builder.exchange(chunks, target="/v1/sessions/ses_0123456789abcdef0123/events/stream?event_deltas=true")
+    return builder.close()
 
 
 async def show(shown, width, height, hash_):

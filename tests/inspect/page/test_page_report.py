@@ -10,14 +10,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.fixture
-def broken(new_tape, message):
+def broken(new_builder, message):
     """A stream whose third event goes back, and whose fourth repeats a sequence, then one that is no stream."""
-    tape = new_tape()
+    builder = new_builder()
     sequences = [1, 3, 2, 3, *range(4, 40)]
     events = [message("run.queued", id=f"e{at}", sequence=number) for at, number in enumerate(sequences)]
-    tape.exchange(chunks=[(1, event) for event in events])
-    tape.exchange("/v1/sessions/s1", [(1, b"{}")], headers=(("content-type", "application/json"),))
-    return tape.close()
+    builder.exchange(events)
+    builder.exchange([b"{}"], target="/v1/sessions/s1", headers=(("content-type", "application/json"),))
+    return builder.close()
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ JSON = (("content-type", "application/json"),)
 
 
 @pytest.fixture
-def recording(tape, recordings):
+def recording(builder, recordings):
     """Six exchanges: requests with three statuses, and two streams of which the second has a finding."""
-    number = tape.record(recordings["statuses"])[4]
-    tape.find(Finding("DUR004", Severity.ERROR, Party.SERVICE, number, 1, 4, 0, 5, "Expected no id, got `e4`."))
-    return tape.close()
+    number = builder.record(recordings["statuses"])[4]
+    builder.find(Finding("DUR004", Severity.ERROR, Party.SERVICE, number, 1, 4, 0, 5, "Expected no id, got `e4`."))
+    return builder.close()
 
 
 class Sidebar:
@@ -86,12 +86,12 @@ async def test_sidebar_is_sorted_by_its_columns(debugging, recording):
         await expect(sidebar.rows.first.locator(".n")).to_have_text("5")
 
 
-async def test_sidebar_marks_exchanges_that_were_cut_off(debugging, tape, message):
+async def test_sidebar_marks_exchanges_that_were_cut_off(debugging, builder, message):
     event = (5, message("run.started", id="e1", sequence=1))
     for ending in (Ending.COMPLETE, Ending.SERVICE_RESET, Ending.CLIENT_CLOSED, Ending.SERVICE_CLOSED):
-        tape.exchange(chunks=[event], ending=ending)
-    tape.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
-    async with debugging(tape.close()) as shown:
+        builder.exchange([event], ending=ending)
+    builder.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
+    async with debugging(builder.close()) as shown:
         sidebar = Sidebar(shown)
         await sidebar.has("status", "200", "200╌", "200", "200╌", "---╌")
         await expect(sidebar.rows.nth(1)).to_have_attribute("title", re.compile(r" · service reset"))
@@ -124,13 +124,13 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
         assert 30 < after["width"] - before["width"] < 50
 
 
-async def test_sessions_are_named_grouped_and_chosen(debugging, tape, message):
+async def test_sessions_are_named_grouped_and_chosen(debugging, builder, message):
     for name in ("s1", "s2"):
         json_body = {"headers": JSON, "chunks": [(1, b'{"id": "%s"}' % name.encode())], "status": 201}
-        tape.exchange("/v1/sessions", method="POST", **json_body)
-        tape.exchange(f"/v1/sessions/{name}/runs", method="POST", **json_body)
-        tape.exchange(f"/v1/sessions/{name}/events/stream", [(1, message("run.started", id="e1", sequence=1))])
-    async with debugging(tape.close(), "#x=6") as shown:
+        builder.exchange(target="/v1/sessions", method="POST", **json_body)
+        builder.exchange(target=f"/v1/sessions/{name}/runs", method="POST", **json_body)
+        builder.exchange([message("run.started", id="e1", sequence=1)], target=f"/v1/sessions/{name}/events/stream")
+    async with debugging(builder.close(), "#x=6") as shown:
         sidebar = Sidebar(shown)
         await sidebar.has("channel", "s1", "s1", "s1", "s2", "s2", "s2")
         await sidebar.has("path", "/v1/sessions", "/runs", "/events/stream", "/v1/sessions", "/runs", "/events/stream")

@@ -102,11 +102,13 @@ async def test_waterfall_shows_all_exchanges_and_chooses_one(reading, shared_ses
         assert await shown.page.locator("#main").bounding_box() == before
 
 
-async def test_small_stream_is_zoomed_to_when_it_is_opened(debugging, tape, message):
+async def test_small_stream_is_zoomed_to_when_it_is_opened(debugging, builder, message):
     for number in (1, 2, 3, 4):
-        tape.exchange(f"/v1/sessions/s{number}/events/stream", [(5, message("run.started", id="e", sequence=1))])
-        tape.exchange("/v1/runs", [(90, b"{}")], headers=(("content-type", "application/json"),))
-    async with debugging(tape.close(), "#x=1") as shown:
+        builder.exchange(
+            [(5, message("run.started", id="e", sequence=1))], target=f"/v1/sessions/s{number}/events/stream"
+        )
+        builder.exchange([(90, b"{}")], target="/v1/runs", headers=(("content-type", "application/json"),))
+    async with debugging(builder.close(), "#x=1") as shown:
         await expect(ticks(shown).nth(1)).to_have_text("0.009s")
         await shown.keys("]", "]")
         await shown.has_hash("x=3")
@@ -145,11 +147,11 @@ async def test_longest_silence_is_named_and_leads_to_its_row(reading, shared_ses
 
 
 @pytest.fixture
-def silences(tape, message):
+def silences(builder, message):
     """Two streams; the second has the longest silence."""
     for wait in (2_000, 3_500):
-        tape.exchange(chunks=[(after, message("run.queued", id=f"{wait}-{after}")) for after in (1, wait, 2)])
-    return tape.close()
+        builder.exchange([(after, message("run.queued", id=f"{wait}-{after}")) for after in (1, wait, 2)])
+    return builder.close()
 
 
 async def test_longest_silence_of_all_streams_is_found(exporting, silences):
@@ -182,26 +184,26 @@ async def test_axis_folds_idle_times_and_keeps_the_order(javascript):
     assert quiet < second
 
 
-async def test_strip_states_no_duration_of_a_run_that_began_earlier(reading, tape, message):
+async def test_strip_states_no_duration_of_a_run_that_began_earlier(reading, builder, message):
     events = (("message.started", 1), ("run.completed", 400))
-    tape.exchange(chunks=[(n, message(name, id=f"e{n}", sequence=n, run_id="r1")) for name, n in events])
-    async with reading(tape.close(), "#x=1") as shown:
+    builder.exchange([(n, message(name, id=f"e{n}", sequence=n, run_id="r1")) for name, n in events])
+    async with reading(builder.close(), "#x=1") as shown:
         await expect(shown.page.locator("#strip .span-text")).to_have_text("run · began earlier")
 
 
-async def test_strip_names_entities_shows_failures_and_marks_findings_at_their_place(debugging, tape, message):
+async def test_strip_names_entities_shows_failures_and_marks_findings_at_their_place(debugging, builder, message):
     keys = {"run_id": "r1"}
     call = {"tool_call_id": "t1", "name": "look_up", "input": {"of": "library"}}
-    tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
+    builder.exchange([b"{}"], target="/v1/runs", method="POST", headers=(("content-type", "application/json"),))
     events = (("run.started", 1, {}), ("tool.started", 100, call), ("tool.failed", 500, call), ("run.failed", 400, {}))
-    number = tape.exchange(
-        chunks=[
+    number = builder.exchange(
+        [
             (after, message(type_, id=f"e{at}", sequence=at + 1, **keys, content=content))
             for at, (type_, after, content) in enumerate(events)
         ]
     )
-    tape.find(replace(finding(3, exchange=number), time_ns=tape.now - 400_000_000))
-    async with debugging(tape.close(), "#x=2") as shown:
+    builder.find(replace(finding(3, exchange=number), time_ns=builder.now - 400_000_000))
+    async with debugging(builder.close(), "#x=2") as shown:
         strip = shown.page.locator("#strip")
         await expect(strip.locator(".span-text")).to_have_text(
             ["✕ run · 1.0 s", '✕ look_up({"of":"library"}) · 500 ms']
@@ -219,7 +221,7 @@ async def test_strip_names_entities_shows_failures_and_marks_findings_at_their_p
         assert short["width"] >= 4
 
 
-async def test_crowded_strip_keeps_failed_calls_and_leads_to_their_rows(debugging, tape, message):
+async def test_crowded_strip_keeps_failed_calls_and_leads_to_their_rows(debugging, builder, message):
     outcomes = [f"tool.{'failed' if call % 8 == 7 else 'completed'}" for call in range(56)]
     chunks = [(1, message("run.completed", id="e0", sequence=1, run_id="r0"))]
     for call, outcome in enumerate(outcomes):
@@ -229,8 +231,8 @@ async def test_crowded_strip_keeps_failed_calls_and_leads_to_their_rows(debuggin
             data = message(type_, id=f"e{number}", sequence=number + 1, run_id="r1", content=content | facts)
             chunks.append((4, data))
     chunks += [(900, message("session.status_idle", id=f"i{at}", sequence=200 + at)) for at in range(20)]
-    tape.exchange(chunks=chunks)
-    async with debugging(tape.close()) as shown:
+    builder.exchange(chunks)
+    async with debugging(builder.close()) as shown:
         strip = shown.page.locator("#strip")
         await expect(strip.locator(".span.inner.failure")).to_have_count(7)
         await expect(strip.locator(".span.outer").first).to_have_attribute("data-label", re.compile("began earlier"))

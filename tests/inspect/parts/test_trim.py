@@ -46,12 +46,12 @@ def test_the_minimal_recording_shows_the_finding_in_a_tenth_of_the_size(run, fai
     assert stat.S_IMODE(small.stat().st_mode) == 0o600
 
 
-def test_everything_after_the_finding_counts_as_removed(run, tape, message, tmp_path):
+def test_everything_after_the_finding_counts_as_removed(run, builder, message, tmp_path):
     first, third = (message("run.started", id=f"e{number}", sequence=number) for number in (1, 3))
-    tape.exchange(chunks=[(1, first), (1, third), (1, b": b\n"), (1, b": c\n")])
-    tape.exchange("/v1/other")
+    builder.exchange([first, third, b": b\n", b": c\n"])
+    builder.exchange(target="/v1/other")
 
-    result = run("trim", tape.close(), "--to-first-finding", "SEQ004", "-o", tmp_path / "some.db")
+    result = run("trim", builder.close(), "--to-first-finding", "SEQ004", "-o", tmp_path / "some.db")
 
     assert "\nRemoved: 1 exchange and 2 frames of streams." in result.output
 
@@ -80,10 +80,10 @@ def test_kept_exchanges_are_unchanged(parts, stored_conversation, seed, data):
         assert parts.read(Path(folder, "some.db")) == [seen for seen in parts.read(whole) if seen.exchange in kept]
 
 
-def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed(run, tape, parts, tmp_path):
-    tape.exchange(chunks=[(1000, b": a\n"), (1000, b": b\n"), (1000, b": c\n")])
-    tape.exchange()
-    whole = tape.close()
+def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed(run, builder, parts, tmp_path):
+    builder.exchange([(1000, b": a\n"), (1000, b": b\n"), (1000, b": c\n")])
+    builder.exchange()
+    whole = builder.close()
     succeed("trim", whole, "--until", "2500ms", "-o", tmp_path / "some.db")
     assert parts.read(tmp_path / "some.db") == [seen for seen in parts.read(whole) if seen.time_ns <= 2_500_000_000]
     with open_recording(tmp_path / "some.db") as recording:
@@ -93,12 +93,12 @@ def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed(run, tape, parts, t
 
 
 @pytest.mark.parametrize(("options", "kept"), [(("--since", "2s"), (2, 8)), (("--channel", "s2"), (3, 4))])
-def test_a_session_or_exchanges_in_progress_are_kept_from_their_beginning(run, tape, tmp_path, options, kept):
-    tape.exchange(chunks=[(100, b": a\n")])
-    tape.exchange(chunks=[(100, b": a\n"), (5000, b": b\n")])
+def test_a_session_or_exchanges_in_progress_are_kept_from_their_beginning(run, builder, tmp_path, options, kept):
+    builder.exchange([(100, b": a\n")])
+    builder.exchange([(100, b": a\n"), (5000, b": b\n")])
     if "s2" in options:
-        tape.exchange("/v1/sessions/s2/events/stream", [(1, b": a\n")])
-    succeed("trim", tape.close(killed=True), *options, "-o", tmp_path / "some.db")
+        builder.exchange([b": a\n"], target="/v1/sessions/s2/events/stream")
+    succeed("trim", builder.close(killed=True), *options, "-o", tmp_path / "some.db")
     with open_recording(tmp_path / "some.db") as recording:
         assert [(each.number, each.response_bytes) for each in recording.exchanges()] == [kept]
         assert recording.info.ended_ns is not None
@@ -107,13 +107,13 @@ def test_a_session_or_exchanges_in_progress_are_kept_from_their_beginning(run, t
 SECRET = 'open "sesame"/42'
 
 
-def secretive(tape, message, *, compressed=False):
+def secretive(builder, message, *, compressed=False):
     """A recording with a secret in a path, headers, a JSON body, a plain body and a stream, in odd chunks."""
     body = message("tool.started", id="e1", sequence=1, content={"token": "t0ken-1", "n": 12, "text": f"say {SECRET}!"})
     cut = body.index(b"sesame") + 3
-    tape.exchange(
-        "/v1/sessions/s1/events/stream?q=open%20%22sesame%22%2F42",
-        [(1, body[:cut]), (1, body[cut:])],
+    builder.exchange(
+        [body[:cut], body[cut:]],
+        target="/v1/sessions/s1/events/stream?q=open%20%22sesame%22%2F42",
         request_headers=(("X-Tenant", "tenant-1234"), ("X-Other", f"is {SECRET}"), ("Authorization", "Bearer k")),
     )
     answer = json.dumps(
@@ -123,8 +123,8 @@ def secretive(tape, message, *, compressed=False):
     if compressed:
         answer = gzip.compress(answer, mtime=0)
         headers = (*headers, ("Content-Encoding", "gzip"), ("Content-Length", str(len(answer))))
-    tape.exchange("/v1/runs", [(1, answer[:20]), (1, answer[20:])], headers=headers, request_body=SECRET.encode())
-    return tape.close()
+    builder.exchange([answer[:20], answer[20:]], target="/v1/runs", headers=headers, body=SECRET.encode())
+    return builder.close()
 
 
 def body_of(recording, number):
@@ -136,8 +136,8 @@ def redacted(run, whole, to, *what):
     return run("trim", whole, *options, "-o", to)
 
 
-def test_texts_headers_and_json_values_are_redacted_without_changing_lengths(run, tape, message, parts, tmp_path):
-    whole, clean = secretive(tape, message), tmp_path / "clean.db"
+def test_texts_headers_and_json_values_are_redacted_without_changing_lengths(run, builder, message, parts, tmp_path):
+    whole, clean = secretive(builder, message), tmp_path / "clean.db"
 
     result = redacted(run, whole, clean, f"text:{SECRET}", "header:x-tenant", "json:$..token")
 
@@ -162,8 +162,8 @@ def test_texts_headers_and_json_values_are_redacted_without_changing_lengths(run
             assert recording.info.redacted > before.info.redacted
 
 
-def test_a_compressed_body_with_a_secret_is_stored_decoded(run, tape, message, tmp_path):
-    whole, clean = secretive(tape, message, compressed=True), tmp_path / "clean.db"
+def test_a_compressed_body_with_a_secret_is_stored_decoded(run, builder, message, tmp_path):
+    whole, clean = secretive(builder, message, compressed=True), tmp_path / "clean.db"
 
     result = redacted(run, whole, clean, f"text:{SECRET}")
 
@@ -176,11 +176,11 @@ def test_a_compressed_body_with_a_secret_is_stored_decoded(run, tape, message, t
     assert json.loads(body)["who"] == "tenant-1234"
 
 
-def test_an_undecodable_body_is_removed(run, tape, tmp_path):
+def test_an_undecodable_body_is_removed(run, builder, tmp_path):
     headers = (("content-type", "application/json"), ("content-encoding", "gzip"))
-    tape.exchange("/a", [(1, b"no gzip: a secret")], headers=headers)
+    builder.exchange([b"no gzip: a secret"], target="/a", headers=headers)
 
-    result = redacted(run, tape.close(), tmp_path / "clean.db", "text:a secret")
+    result = redacted(run, builder.close(), tmp_path / "clean.db", "text:a secret")
 
     assert "Part of the response body of exchange 1 cannot be decoded and searched" in result.output
     assert "kept decoded" not in result.output
@@ -204,9 +204,9 @@ def test_every_replacement_is_applied_whatever_the_chunk_boundaries(places, cuts
     assert made == bytes(ord("*") if at in hidden else byte for at, byte in enumerate(data))
 
 
-def test_targets_that_were_not_found_are_reported(run, tape, message, tmp_path):
+def test_targets_that_were_not_found_are_reported(run, builder, message, tmp_path):
     """Only the beginning of a text is printed, because it is a secret."""
-    whole = secretive(tape, message)
+    whole = secretive(builder, message)
     gone = [f"text:{SECRET}", "header:x-tenant", "header:authorization", "json:$..token", "json:$..n"]
     missed = ["header:x-tenat", "query:tickt", "json:$.tokn", "text:sesam street"]
 
@@ -217,9 +217,9 @@ def test_targets_that_were_not_found_are_reported(run, tape, message, tmp_path):
     assert result.stderr == f"Not found, and therefore not redacted: {names}.\n"
 
 
-def test_a_fingerprint_keeps_its_scheme(run, tape, message, tmp_path):
+def test_a_fingerprint_keeps_its_scheme(run, builder, message, tmp_path):
     """Without `Bearer`, the rules would report the client."""
-    whole = secretive(tape, message)
+    whole = secretive(builder, message)
 
     result = redacted(run, whole, tmp_path / "clean.db", "header:authorization")
 
@@ -228,9 +228,11 @@ def test_a_fingerprint_keeps_its_scheme(run, tape, message, tmp_path):
         assert after.exchange(1).request.headers == before.exchange(1).request.headers
 
 
-def test_parameters_and_details_of_endings_are_redacted_with_repetitions(run, tape, tmp_path):
-    tape.exchange("/v1?Tic-ket=ticket-1234&page=2", [(1, b'{"seen": "ticket-1234"}')], detail="sesame, and it was open")
-    result = redacted(run, tape.close(), tmp_path / "clean.db", "query:ticket", "text:sesame")
+def test_parameters_and_details_of_endings_are_redacted_with_repetitions(run, builder, tmp_path):
+    builder.exchange(
+        [b'{"seen": "ticket-1234"}'], target="/v1?Tic-ket=ticket-1234&page=2", detail="sesame, and it was open"
+    )
+    result = redacted(run, builder.close(), tmp_path / "clean.db", "query:ticket", "text:sesame")
     assert (result.exit_code, result.stderr) == (0, "")
     assert b"sesame" not in (tmp_path / "clean.db").read_bytes()
     with open_recording(tmp_path / "clean.db") as recording:
@@ -238,10 +240,10 @@ def test_parameters_and_details_of_endings_are_redacted_with_repetitions(run, ta
         assert body_of(recording, 1) == b'{"seen": "***********"}'
 
 
-def test_an_error_about_a_removed_exchange_does_not_claim_that_it_exists(run, tape, tmp_path):
+def test_an_error_about_a_removed_exchange_does_not_claim_that_it_exists(run, builder, tmp_path):
     for _ in range(3):
-        tape.exchange()
-    run("trim", tape.close(), "--exchange", 1, "--exchange", 3, "--output", tmp_path / "small.db")
+        builder.exchange()
+    run("trim", builder.close(), "--exchange", 1, "--exchange", 3, "--output", tmp_path / "small.db")
 
     error = run("show", tmp_path / "small.db", "--exchange", 2).stderr
     assert "has no exchange 2: its 2 exchanges have numbers from 1 to 3." in error
@@ -277,14 +279,14 @@ def test_split_and_joined_streams_are_unchanged(parts, seed):
 
 
 @pytest.mark.parametrize("template", ["\\u%04x", "\\\\u%04X", "%%%02x", "%%25%02X"])
-def test_a_text_is_redacted_if_its_characters_are_escaped(run, tape, tmp_path, template):
+def test_a_text_is_redacted_if_its_characters_are_escaped(run, builder, tmp_path, template):
     """In any way in which the recorder finds secrets."""
     escaped = "".join(template % ord(letter) for letter in SECRET)
     mixed = SECRET[:6].replace('"', '\\"') + escaped[len(template % 65) * 6 :]
     body = f'{{"a": "{escaped}", "b": "{mixed}"}}'.encode()
-    tape.exchange(f"/v1/{escaped}", [(1, body)], headers=(("content-type", "application/json"),))
+    builder.exchange([body], target=f"/v1/{escaped}", headers=(("content-type", "application/json"),))
 
-    result = redacted(run, tape.close(), tmp_path / "clean.db", f"text:{SECRET}")
+    result = redacted(run, builder.close(), tmp_path / "clean.db", f"text:{SECRET}")
 
     assert (result.exit_code, result.stderr) == (0, "")
     with open_recording(tmp_path / "clean.db") as recording:
@@ -309,10 +311,10 @@ BROKEN = b'data: {"pin": 1, broken}\n\ndata: [DONE]\n\n'
     ],
     ids=["UTF-16", "a stream named JSON", "unreadable JSON", "digits", "field names"],
 )
-def test_bodies_are_redacted_as_the_recorder_redacts_them(run, tape, tmp_path, what, headers, body, expected):
-    tape.exchange("/v1", [(1, body)], headers=headers)
+def test_bodies_are_redacted_as_the_recorder_redacts_them(run, builder, tmp_path, what, headers, body, expected):
+    builder.exchange([body], target="/v1", headers=headers)
 
-    result = redacted(run, tape.close(), tmp_path / "clean.db", what)
+    result = redacted(run, builder.close(), tmp_path / "clean.db", what)
 
     assert result.exit_code == 0
     unreadable = "1 JSON text could not be read, and all of it is overwritten."
@@ -321,13 +323,13 @@ def test_bodies_are_redacted_as_the_recorder_redacts_them(run, tape, tmp_path, w
         assert body_of(recording, 1) == expected
 
 
-def test_a_secret_is_redacted_as_the_recorder_would_have_redacted_it(run, tape, tmp_path):
+def test_a_secret_is_redacted_as_the_recorder_would_have_redacted_it(run, builder, tmp_path):
     """In bodies before its head as well."""
-    tape.exchange(chunks=[(1, b"data: tenant-1, key-12345678 or key-1234\n\n")])
-    tape.exchange(
+    builder.exchange([b"data: tenant-1, key-12345678 or key-1234\n\n"])
+    builder.exchange(
         request_headers=(("X-Tenant", 'Bearer tenant-1, api-key="key-12345678"'), ("X-Other", "is key-12345678"))
     )
-    whole = tape.close()
+    whole = builder.close()
 
     assert redacted(run, whole, tmp_path / "clean.db", "header:x-tenant").exit_code == 0
 
