@@ -171,12 +171,14 @@ class Exchange:
     @property
     def keys(self) -> Mapping[str, str]:
         """The keys of the entities that the path of its request names, by the names of these."""
-        return {} if self.facts is None else self.facts.keys
+        found = self.facts
+        return {} if found is None else found.keys
 
     @property
     def cursor(self) -> str | None:
         """The cursor that its request resumes after; None if it starts from the beginning."""
-        place = None if self.facts is None else self.facts.operation.cursor
+        found = self.facts
+        place = None if found is None else found.operation.cursor
         if place is not None:
             return place.read(self.request)
         return cursor_in(header(self.request.headers, LAST_EVENT_ID))

@@ -115,6 +115,7 @@ async def serve_debugger(
     """
     opening = opening or partial(open_recording, path)
     opening().close()
+    read_page_file("page.js")  # which is made now, so that the first request need not wait for it
     if compare is not None:
         compare().close()
     if host != "localhost" and not is_loopback(host):
