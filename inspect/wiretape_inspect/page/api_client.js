@@ -79,7 +79,7 @@ async function requestJson(path, options) {
   return parseJson(await response.text());
 }
 
-/** Hand over the JSON lines of a response as they arrive, many at once. */
+/** Hand over the JSON lines of a response as they arrive, many at once; the next ones after these were taken. */
 async function requestLines(path, take, signal) {
   const response = await request(path, undefined, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -88,14 +88,10 @@ async function requestLines(path, take, signal) {
     const { done, value } = await reader.read();
     const lines = (rest + (value || "")).split("\n");
     rest = done ? "" : lines.pop();
-    const rows = lines.filter((line) => line).map(parseLine);
-    if (rows.length) take(rows);
+    const rows = parseJson(`[${lines.filter((line) => line)}]`);
+    const failed = rows.find((row) => row.error && !row.row);
+    if (failed) throw new SourceError(failed.error.message || "The rest of the recording cannot be read.");
+    if (rows.length) await take(rows);
     if (done) return;
   }
-}
-
-function parseLine(line) {
-  const row = parseJson(line);
-  if (row.error && !row.row) throw new SourceError(row.error.message || "The rest of the recording cannot be read.");
-  return row;
 }

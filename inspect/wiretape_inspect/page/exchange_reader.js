@@ -9,7 +9,7 @@ import { Timeline } from "./timeline.js";
 
 const TYPING_PAUSE_MS = 80;
 const SEARCH_INTERVAL_MS = 1000;
-const SHOW_INTERVAL_MS = 200;
+const [SHOW_INTERVAL_MS, FRAMES_MS] = [400, 40];
 
 export class ExchangeReader {
   /**
@@ -43,14 +43,16 @@ export class ExchangeReader {
     return Boolean(this.timeline) && ((!this.timeline.done && !this.isLive) || Boolean(this.search));
   }
 
-  /** Read the rows: the first are shown at once, the others a few times a second; then the overview. */
+  /** Read the rows: the first are shown before others are read, and those a few times a second; then the overview. */
   async readRows(timeline, signal) {
     let [rows, next] = [[], 0];
-    const read = this.source.rows(timeline.head.exchange, (found) => {
+    const read = this.source.rows(timeline.head.exchange, async (found) => {
       rows = rows.concat(found);
       if (performance.now() < next) return;
       timeline.append(rows);
+      const isFirst = !next;
       [rows, next] = [[], performance.now() + SHOW_INTERVAL_MS];
+      if (isFirst) await delay(FRAMES_MS);
     }, signal);
     timeline.done = await orShowError(read.then(() => true)) === true;
     timeline.append(rows);

@@ -7,7 +7,7 @@ import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
 import { allVocabularies, channelOf, labelOf } from "./vocabulary.js";
 
-const MOST_CHANNELS = 300;
+const [MOST_CHANNELS, MOST_MEASURED] = [300, 300];
 const WIDTH_FOR_ALL = 400; // pixels for whole paths, events, durations and the codes of findings
 /** The columns: their name, their label, what they sort by, and whether the first click sorts in descending order. */
 const COLUMNS = [
@@ -68,7 +68,7 @@ export class Sidebar {
   update() {
     const { app, list } = this;
     this.byExchange = Map.groupBy(app.recording.findings, (one) => one.exchange);
-    const longest = app.recording.exchanges.reduce((most, head) => Math.max(most, shortPath(head).length), 0);
+    const longest = app.recording.exchanges.slice(0, MOST_MEASURED).reduce((most, head) => Math.max(most, shortPath(head).length), 0);
     const isFiltering = app.matchCounts.filter !== "";
     const isSelecting = isFiltering && this.onlyMatches && app.matchCounts.counts.size > 0;
     const words = this.search.toLowerCase().split(/\s+/).filter((word) => word);
