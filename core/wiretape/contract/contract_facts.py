@@ -123,6 +123,7 @@ class ContractChoice:
         self.contracts = tuple(contracts)
         # Clients repeat requests, and the row of an exchange is written whenever it changes.
         self._find = cache_short(self._find_uncached)
+        self._find_channel = cache_short(self._find_channel_uncached)
 
     @property
     def example_target(self) -> str:
@@ -151,6 +152,9 @@ class ContractChoice:
 
     def find_channel(self, target: str) -> tuple[ContractFacts, ChannelInPath] | None:
         """Return the channel that a path names, whether or not it is that of an operation, and its contract."""
+        return self._find_channel(target)
+
+    def _find_channel_uncached(self, target: str) -> tuple[ContractFacts, ChannelInPath] | None:
         found = ((contract, contract.find_channel(target)) for contract in self.contracts)
         return next(((contract, channel) for contract, channel in found if channel is not None), None)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wiretape.bounded_dict import put_bounded
+from wiretape.bounded_dict import cache_short, put_bounded
 from wiretape.contract.contract_model import Contract
 from wiretape.contract.contract_tables import ErrorCase
 from wiretape.contract.vocabulary import vocabulary_of
@@ -63,6 +63,7 @@ class StreamFacts:
         """Whether events have numbers that define their order."""
         self.has_optional_deltas = any(operation.deltas is not None for operation in contract.operations)
         """Whether only streams that ask for deltas have them."""
+        self._find_operation = cache_short(contract.find_operation)
         self._format = contract.format
         self._has_cursors = any(operation.cursor is not None for operation in contract.operations)
         self._keys: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
@@ -81,7 +82,7 @@ class StreamFacts:
         What no contract says is what suits most clients: where a contract is about any method, a stream without a
         cursor begins at the start.
         """
-        operation, parameters = self.contract.find_operation(request.method, request.target)
+        operation, parameters = self._find_operation(request.method, request.target)
         if operation is None or not operation.is_stream or request.method == "HEAD":
             return None
         target, cursor = request.target, None
