@@ -75,13 +75,12 @@ def learned(run, *recordings, output="my.toml"):
 
 @pytest.mark.parametrize("api", APIS)
 def test_the_rules_of_an_api_are_found_in_any_order_of_its_recordings(run, api):
-    files = [record_streams(Path(f"{seed}.db"), api, streams_of(api, 4, seed)) for seed in (1, 2, 3)]
+    files = [record_streams(Path(f"{seed}.db"), api, streams_of(api, 4, seed)) for seed in (1, 2)]
     contract = learned(run, *files)
     assert {rule["name"] for rule in contract["rule"]} == FOUND[api.__name__]
     text = Path("my.toml").read_bytes()
-    for order in (files[::-1], [files[1], files[0], files[2]]):
-        assert run("contract", "learn", *order, "-o", "my.toml", "--force").exit_code == 0
-        assert Path("my.toml").read_bytes() == text
+    assert run("contract", "learn", *files[::-1], "-o", "my.toml", "--force").exit_code == 0
+    assert Path("my.toml").read_bytes() == text
     more = record_streams(Path("more.db"), api, streams_of(api, 8, 4))
     assert run("contract", "learn", more, "--update", "my.toml").output == "0 rules contradicted, 0 additions.\n"
 
