@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import struct
 
 import pytest
 from aiohttp import web
@@ -31,13 +32,11 @@ SENT = {
 }
 
 
-class Brief:
-    """Sends the same response to every request, and ends the connection if the request says so."""
-
-    async def respond(self, request, writer):
-        await writer.respond(HttpResponse(404, b"{}"))
-        if request.target == "/last":
-            writer.close()
+async def respond_briefly(request, writer):
+    """Send the same response to every request, and end the connection if the request says so."""
+    await writer.respond(HttpResponse(404, b"{}"))
+    if request.target == "/last":
+        writer.close()
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +47,10 @@ def _no_end_in_sight(monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def serving():
+async def serving(respond=respond_briefly):
     """A server; yields its port."""
     malformed = malformed_request_handler(SERVICE.main.errors, count_request_ids("req"), lambda _: ())
-    server = HttpServer(Brief().respond, lambda _: None, malformed=malformed)
+    server = HttpServer(respond, lambda _: None, malformed=malformed)
     url = await server.start("127.0.0.1", 0)
     try:
         yield int(url.rpartition(":")[2])
@@ -78,6 +77,23 @@ async def test_a_client_that_sends_much_before_it_reads_gets_its_response_and_a_
     head, _, body = response.partition(b"\r\n\r\n")
     assert int(head.split()[1]) == status
     assert f"content-length: {len(body)}".encode() in head.lower()
+
+
+async def test_a_client_that_resets_its_connection_after_its_response_causes_no_error():
+    """The system knows of it before the event loop; the fixture of all tests here checks the log."""
+    responded = asyncio.Event()
+
+    async def respond(_, writer):
+        await writer.respond(HttpResponse(200, b"{}"))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        writer.close()
+        responded.set()
+
+    async with serving(respond) as port:
+        client = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
+        client.sendall(_LAST)
+        await asyncio.wait_for(responded.wait(), _PATIENCE_S)
 
 
 async def test_waiting_for_a_client_to_disconnect_is_bounded(monkeypatch):
@@ -113,7 +129,7 @@ async def test_stopping_does_not_wait_for_clients_that_have_their_response(data)
 async def test_stopping_does_not_wait_for_an_unread_request_body():
     """The control API does not read the body of a request that it refuses by its head."""
     async with asyncio.timeout(_PATIENCE_S):
-        server = HttpServer(Brief().respond, lambda _: None, control=_refuse)
+        server = HttpServer(respond_briefly, lambda _: None, control=_refuse)
         url = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(b"POST /_wiretape/known HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")

@@ -114,7 +114,8 @@ class _Connection(web.RequestHandler):
         if transport is None or transport.is_closing():
             return
         self._bytes_left = _LINGER_BYTES
-        transport.write_eof()
+        with suppress(OSError):  # the client has just reset the connection
+            transport.write_eof()
         transport.resume_reading()  # aiohttp may have paused it
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
