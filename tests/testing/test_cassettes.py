@@ -1,8 +1,8 @@
 """Cassettes: tapes that tests record from a service and then replay, with pytest, with `wiretape cassette`, without."""
 
-import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -288,14 +288,13 @@ def test_a_command_finds_the_address_and_its_status_is_passed_on(tmp_path, servi
 
 
 def test_a_second_interrupt_kills_a_command_that_ignores_the_first(tmp_path):
-    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    code = "import os, signal as s; s.signal(s.SIGINT, s.SIG_IGN); print(os.getpid(), flush=True); s.pause()"
     command = ["cassette", "a.tape", "--upstream", "http://127.0.0.1:1", "--", sys.executable, "-c", code]
     with WiretapeProcess(*command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout.readline() == b"ready\n"
-        while process.poll() is None:  # two that follow at once can become one
+        killed = os.pidfd_open(int(process.stdout.readline()))
+        while not select.select([killed], [], [], 0.05)[0]:  # two that follow at once can become one
             process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.05)
+        os.close(killed)
     assert process.returncode == 128 + signal.SIGKILL
 
 
