@@ -284,40 +284,28 @@ def test_a_run_proves_a_claim_with_an_ordinary_event():
     assert order_codes((None, before + after), ("evt_2", [idle])) == ["RUN004"]
 
 
+ONCE = {
+    # a claim; the rule, the number of its findings, the events with their runs
+    "one idle session for each run": (
+        "RUN004",
+        2,
+        "run.started, message 2, session.status_idle, run.completed, message 2",
+    ),
+    "one start": ("RUN001", 1, "run.started, message 3, run.started 2, message, message 3"),
+    "an event before the start of its run": ("RUN005", 1, "message, run.started, run.completed"),
+}
+
+
+@for_each(("code", "count", "kinds"), ONCE.values(), ids=ONCE)
 @for_each("lead", range(6))
-def test_one_idle_session_is_one_finding_per_run(lead):
-    """Whichever stream carries the events first."""
-    events = [
-        START,
-        ev(2, "message.completed", "run_2"),
-        ev(3, "session.status_idle"),
-        ev(4, "run.completed"),
-        ev(5, "message.completed", "run_2"),
-    ]
+def test_a_claim_is_found_once_whichever_stream_carries_the_events_first(code, count, kinds, lead):
+    events = []
+    for kind, _, run in (each.partition(" ") for each in kinds.split(", ")):
+        name = "message.completed" if kind == "message" else kind
+        events.append(ev(len(events) + 1, name, f"run_{run or 1}"))
+    lead = min(lead, len(events))
     order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
-    assert play({1: (None, events), 2: (None, events)}, order)["RUN004"] == 2
-
-
-@for_each("lead", range(6))
-def test_one_start_is_one_finding(lead):
-    """Whichever stream carries the events first, and however many runs are active."""
-    events = [
-        START,
-        ev(2, "message.completed", "run_3"),
-        ev(3, "run.started", "run_2"),
-        ev(4, "message.completed"),
-        ev(5, "message.completed", "run_3"),
-    ]
-    order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
-    assert play({1: (None, events), 2: (None, events)}, order)["RUN001"] == 1
-
-
-@pytest.mark.parametrize("lead", range(3))
-def test_an_event_before_the_start_of_its_run_is_one_finding(lead):
-    """Whichever stream carries the events first."""
-    events = [ev(1, "message.completed"), ev(2, "run.started"), ev(3, "run.completed")]
-    order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
-    assert play({1: (None, events), 2: (None, events)}, order)["RUN005"] == 1
+    assert play({1: (None, events), 2: (None, events)}, order)[code] == count
 
 
 def test_events_after_the_end_of_a_run_are_one_finding():
