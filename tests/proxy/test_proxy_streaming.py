@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import hashlib
-import socket
 import subprocess
 import threading
 import time
@@ -12,9 +11,9 @@ import zlib
 import brotli
 import httpx
 import pytest
-import uvicorn
 import zstandard
 from programs import find_program
+from running import serve_in_thread
 from sse_starlette.sse import EventSourceResponse
 from wire_bytes import CHUNKED, EVENT_STREAM, STREAM
 
@@ -40,14 +39,8 @@ async def service_app(scope, receive, send):
 
 @pytest.fixture(scope="module")
 def uvicorn_url():
-    sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(service_app, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(45)
-    sock.close()
+    with serve_in_thread(service_app) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -76,23 +76,18 @@ class RawClient:
             return Received(bytes(data), "open")
         return Received(bytes(data), "closed")
 
-    def read_to(self, mark: bytes) -> bytes:
+    def read_to(self, mark: bytes, size: int = 65536) -> bytes:
         """Everything up to data that ends with `mark`, which nothing follows."""
         data = bytearray()
         while not data.endswith(mark):
-            piece = self.socket.recv(65536)
+            piece = self.socket.recv(size)
             assert piece, f"the connection ended after {bytes(data)!r}"
             data += piece
         return bytes(data)
 
     def read_past(self, mark: bytes) -> bytes:
         """Everything up to and including `mark`, read byte by byte."""
-        data = bytearray()
-        while not data.endswith(mark):
-            piece = self.socket.recv(1)
-            assert piece, f"the connection ended after {bytes(data)!r}"
-            data += piece
-        return bytes(data)
+        return self.read_to(mark, 1)
 
     def close(self) -> None:
         self.socket.close()
