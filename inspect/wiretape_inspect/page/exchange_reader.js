@@ -50,7 +50,7 @@ export class ExchangeReader {
       rows = rows.concat(found);
       if (performance.now() < next) return;
       timeline.append(rows);
-      const isFirst = !next;
+      const isFirst = !next && timeline.events < timeline.head.events;
       [rows, next] = [[], performance.now() + SHOW_INTERVAL_MS];
       if (isFirst) await delay(FRAMES_MS);
     }, signal);

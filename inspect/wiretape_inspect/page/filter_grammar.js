@@ -10,8 +10,6 @@ const FILTER_KINDS = [
 const QUOTE_ESCAPES = { '"': '"', "\\": "\\", n: "\n", t: "\t", r: "\r" };
 const DURATION_UNITS = { ns: 1n, us: 1000n, ms: 1000000n, s: 1000000000n, min: 60000000000n, h: 3600000000000n };
 
-class FilterError extends Error {}
-
 export function filterFields() {
   const named = allVocabularies().flatMap((one) => [...one.entities.map(({ short }) => short), one.channel]);
   return ["type", "kind", "id", "rule", "method", ...new Set(named), ...NUMBER_FIELDS, "gap", "text"];
@@ -41,7 +39,7 @@ function entitiesOf(field) {
 /**
  * Parse a filter: a list of groups, each a list of `{field, negated, entities, values}`: `entities` are those that the
  * field is the name of, and values are `{text, quoted}` or
- * `{low, high}` (BigInt or null, both ends included).  Throws FilterError.
+ * `{low, high}` (BigInt or null, both ends included).  Throws an Error.
  */
 export function parseFilter(text) {
   return new FilterParser(text).parse();
@@ -123,7 +121,7 @@ class FilterParser {
 
   error(at, problem) {
     const place = Array.from(this.text.slice(0, at)).length + 1;
-    return new FilterError(`Invalid filter at character ${place}: ${problem}`);
+    return new Error(`Invalid filter at character ${place}: ${problem}`);
   }
 }
 
@@ -161,7 +159,7 @@ function parseRange(text, unit) {
   if (comparison) {
     const [, sign] = comparison;
     const number = parseNumber(comparison[2], unit);
-    if (unit === "duration" && sign === "<" && number === 0n) throw new FilterError("a duration cannot be less than zero");
+    if (unit === "duration" && sign === "<" && number === 0n) throw new Error("a duration cannot be less than zero");
     if (sign.startsWith(">")) return { low: sign === ">" ? number + 1n : number, high: null };
     return { low: null, high: sign === "<" ? number - 1n : number };
   }
@@ -173,19 +171,19 @@ function parseRange(text, unit) {
   const [begin, end] = [text.slice(0, at), text.slice(at + 2)];
   const low = begin ? parseNumber(begin, unit) : null;
   const high = end ? parseNumber(end, unit) : null;
-  if (low === null && high === null) throw new FilterError("expected a number before or after the two dots");
-  if (low !== null && high !== null && low > high) throw new FilterError("the range ends before it begins");
+  if (low === null && high === null) throw new Error("expected a number before or after the two dots");
+  if (low !== null && high !== null && low > high) throw new Error("the range ends before it begins");
   return { low, high };
 }
 
 function parseNumber(text, unit) {
   if (unit === "number") {
-    if (!/^-?\d{1,25}$/.test(text)) throw new FilterError("expected a number, a range such as 40..60, or >40");
+    if (!/^-?\d{1,25}$/.test(text)) throw new Error("expected a number, a range such as 40..60, or >40");
     return BigInt(text);
   }
   const found = /^(\d{1,15})(?:\.(\d{1,9}))?(ns|us|ms|s|min|h)$/.exec(text);
   if (!found) {
-    throw new FilterError("expected a duration with a unit (ns, us, ms, s, min, h), such as >1s or 200ms..2s");
+    throw new Error("expected a duration with a unit (ns, us, ms, s, min, h), such as >1s or 200ms..2s");
   }
   const scale = DURATION_UNITS[found[3]];
   return BigInt(found[1]) * scale + (BigInt((found[2] || "").padEnd(9, "0")) * scale) / 1000000000n;

@@ -11,7 +11,7 @@ const DELTAS_AT_ONCE = 500;
 
 export class Timeline {
   constructor(source, head, changed) {
-    Object.assign(this, { source, head, changed, rows: [], items: [], calls: new Map(), single: new Map() });
+    Object.assign(this, { source, head, changed, rows: [], items: [], calls: new Map(), shownCalls: new Set(), single: new Map() });
     Object.assign(this, { filter: null, deltas: false, tools: false, open: new Set(), done: false, loading: new Set() });
     this.events = 0; // all messages, including those that a report omits
     this.matched = 0; // the messages that the filter matches
@@ -38,7 +38,7 @@ export class Timeline {
     for (const row of this.rows.splice(first)) {
       this.events -= messageCount(row);
       this.findings -= (row.findings || []).length;
-      this.matched -= messageCounts(this.filtered(row, first));
+      for (const shown of this.filtered(row, first)) this.matched -= messageCount(shown);
       const call = this.callOf(row);
       if (call) call.rows = call.rows.filter((at) => at < first);
     }
@@ -85,9 +85,10 @@ export class Timeline {
   }
 
   add(at) {
-    const shown = this.filtered(this.rows[at], at);
-    this.matched += messageCounts(shown);
-    for (const row of shown) this.addRow(row, at);
+    for (const row of this.filtered(this.rows[at], at)) {
+      this.matched += messageCount(row);
+      this.addRow(row, at);
+    }
   }
 
   addRow(row, at) {
@@ -111,7 +112,6 @@ export class Timeline {
 
   /** An entity has the place of its first event; while it is open, its events follow it. */
   addCall(row, at) {
-    this.shownCalls = this.shownCalls || new Set();
     const call = this.callOf(row);
     if (this.shownCalls.has(call)) return;
     this.shownCalls.add(call);
@@ -166,20 +166,13 @@ export class Timeline {
 
   /** The last message at or before a row; null if there is none. */
   eventBefore(at) {
-    for (let here = at; here >= 0; here -= 1) {
-      const row = this.rows[here];
-      if (["event", "deltas"].includes(row.row)) return lastEvent(row);
-    }
-    return null;
+    const found = this.rows.slice(0, at + 1).findLast(({ row }) => ["event", "deltas"].includes(row));
+    return found ? lastEvent(found) : null;
   }
 }
 
 function messageCount(row) {
   return row.row === "event" ? 1 : row.row === "deltas" ? row.count : 0;
-}
-
-function messageCounts(rows) {
-  return rows.reduce((sum, row) => sum + messageCount(row), 0);
 }
 
 export function callKey({ entity, id }) {

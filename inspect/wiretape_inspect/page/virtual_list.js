@@ -15,7 +15,7 @@ export class VirtualList {
    * `sorted(name)` for a click on the head of a column.
    */
   constructor(host, { label, columns, height, fill, chosen, opened, sorted }) {
-    Object.assign(this, { columns, height, fill, chosen, opened, sorted, scrolled: null, items: [], selected: -1, slots: [], top: 0, end: true });
+    Object.assign(this, { columns, height, fill, chosen, opened, sorted, scrolled: null, items: [], selected: -1, slots: [], top: 0, end: true, viewHeight: 0 });
     this.id = host.id;
     this.rows = element("div", { class: "list-rows", role: "presentation" });
     this.window = element("div", { class: "list-window", role: "presentation" }, this.rows);
@@ -63,7 +63,7 @@ export class VirtualList {
   show(items, selected) {
     this.items = items;
     this.selected = selected;
-    this.measure();
+    this.fit();
     if (!items.length) Object.assign(this, { top: this.scroller.scrollTop, end: true });
     this.draw();
   }
@@ -72,15 +72,21 @@ export class VirtualList {
   grew(follow) {
     const bottom = follow && this.atEnd;
     this.follow = follow;
-    this.measure();
+    this.fit();
     if (bottom) this.toBottom();
     this.draw();
   }
 
+  /** Measure the list when its size changes: that makes the browser lay out the page. */
   measure() {
     this.viewHeight = this.scroller.clientHeight;
     this.wide = this.root.clientWidth;
     this.root.style.setProperty("--scrollbar", `${this.scroller.offsetWidth - this.scroller.clientWidth}px`);
+    this.fit();
+  }
+
+  /** Give the scrolled box the height of the items. */
+  fit() {
     const whole = this.items.length * this.height;
     this.tall = Math.min(whole, TALLEST);
     this.scale = whole > this.tall ? (whole - this.viewHeight) / (this.tall - this.viewHeight) : 1;
