@@ -155,9 +155,11 @@ export class TimeStrip {
     if (this.isStale || width !== this.width) this.waterfall.draw(STRIP.side, width, this.findingsOf, this.head);
     Object.assign(this, { width, isStale: false });
     const bars = isStrip ? this.bars() : [];
-    // The strip never becomes less tall, so that what is below it does not move.
-    const tall = STRIP.top + STRIP.density + 4 + (isStrip ? this.lanes : 0) * (STRIP.lane + 2);
-    this.tall = this.exchanges.some((head) => head.stream) ? Math.max(this.tall || STRIP.least, tall) : 0;
+    // The strip has room for the usual bars before they are known, and never becomes less tall: what is below does not move.
+    const stream = this.exchanges.find((head) => head.stream);
+    const usual = stream && innerEntities(stream).length ? 1 + STRIP.lanes : 0;
+    const tall = STRIP.top + STRIP.density + 4 + Math.max(usual, isStrip ? this.lanes : 0) * (STRIP.lane + 2);
+    this.tall = stream ? Math.max(this.tall || STRIP.least, tall) : 0;
     this.svg.setAttribute("width", wide);
     this.svg.setAttribute("height", this.tall);
     this.ticks.setAttribute("width", wide);
@@ -259,19 +261,20 @@ export class TimeStrip {
     const all = this.all.bins;
     const most = Math.max(...all, 1);
     if (!filter) return [this.densityPath(all, most, "density")];
-    const found = this.bins(items.filter((item) => item.kind === "row").map((item) => item.row));
+    const found = this.bins(items, (item) => (item.kind === "row" ? item.row : {}));
     return [this.densityPath(all, most, "density others"), this.densityPath(found, most, "density")];
   }
 
-  /** How many events of some rows are in each bin of a few pixels. */
-  bins(rows) {
+  /** How many events of some rows, or of items with rows, are in each bin of a few pixels. */
+  bins(rows, rowOf = (row) => row) {
     const { width, axis } = this;
     const bins = new Float64Array(Math.ceil(width / BIN) + 1);
     const put = (timeNs, number) => {
       const bin = Math.floor((axis.place(timeNs) * width) / BIN);
       if (bin >= 0 && bin < bins.length) bins[bin] += number;
     };
-    for (const row of rows) {
+    for (const one of rows) {
+      const row = rowOf(one);
       if (row.row === "event") put(row.time_ns, 1);
       else if (row.row === "deltas") {
         // Those of a run are spread over its time.
