@@ -2,7 +2,7 @@
 
 import { byId, element, onNextFrame, setClass, setText, showOptions } from "./dom.js";
 import { endOfId, isCutOff, shortPath, statusClass } from "./exchange_heads.js";
-import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, quoted, shorten, worstSeverity } from "./format.js";
+import { SEVERITIES, formatCount, formatNumber, formatTime, printable, quoted, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
 import { allVocabularies, channelOf, labelOf } from "./vocabulary.js";
@@ -81,6 +81,7 @@ export class Sidebar {
     const [, , key] = COLUMNS.find(([name]) => name === this.sort);
     const keys = new Map(shown.map((head) => [head, key(head, this)]));
     const sign = this.descending ? -1 : 1;
+    const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
     shown.sort((a, b) => compare(keys.get(a), keys.get(b)) * sign || a.exchange - b.exchange);
     list.root.classList.toggle("filtering", isFiltering);
     list.markSorted(this.sort, this.descending);
@@ -188,7 +189,7 @@ export class Sidebar {
     const matches = this.matchesOf(head);
     setText(cells.matches, matches ? formatNumber(matches) : "");
     setText(cells.events, head.events === null ? "" : formatNumber(head.events));
-    setText(cells.duration, durationOf(head) === null ? "open" : formatDuration(durationOf(head)));
+    setText(cells.duration, durationOf(head) === null ? "open" : formatTime(durationOf(head)));
     setText(cells.channel, shorten(endOfId(channelOf(head) || ""), 60));
     fillMarks(cells.marks, this.findingsOf(head), isNarrow ? 0 : 1);
   }
@@ -196,8 +197,4 @@ export class Sidebar {
 
 function durationOf(head) {
   return head.ended_ns === null ? null : head.ended_ns - head.time_ns;
-}
-
-function compare(a, b) {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -111,7 +111,7 @@ async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recor
         await shown.page.mouse.move(box["x"] + 303, 400, steps=3)
         await shown.page.mouse.up()
         await sidebar.has("events", "", "3", "", "", "1", "")
-        await expect(sidebar.rows.nth(4).locator(".duration")).to_have_text("902 ms")
+        await expect(sidebar.rows.nth(4).locator(".duration")).to_have_text("0.902s")
         await expect(sidebar.rows.nth(1).locator(".channel")).to_have_text("s1")
         await expect(sidebar.rows.nth(4).locator(".marks")).to_contain_text("DUR004")
         grip = await shown.page.locator("#exchanges .list-head .n .grip").bounding_box()
