@@ -49,6 +49,7 @@ export class Playhead {
     on(this.reset, "click", () => this.post("reset", {}));
     this.stepButtons = [...byId("playhead").querySelectorAll("[data-step]")];
     for (const button of this.stepButtons) on(button, "click", () => this.step(button.dataset.step));
+    setText(this.address, `Clients connect to ${printable(this.app.recording.replay.url)}`);
     showOptions(this.kind, Object.entries(breakpointKinds()), "type");
     on(this.adder, "submit", async (event) => {
       event.preventDefault();
@@ -259,15 +260,19 @@ export class Playhead {
     ));
   }
 
-  /** Mark the next event in the timeline, and go there whenever the playhead stops. */
+  /** Mark the next event in the timeline, and go there whenever the playhead stops; at the end, go to the last event. */
   follow(state) {
     const location = state.next && locationOf(state.next);
     const name = location ? `${location.exchange}:${location.event}` : "";
-    if (this.followed === name) return;
-    const isFirst = this.followed === undefined;
+    const before = this.followed;
+    if (before === name) return;
     this.followed = name;
     this.app.markNext(location);
-    if (location && !isFirst && this.isFollowing) this.app.navigation.goEvent(location.exchange, location.event, false);
+    if (before === undefined || !this.isFollowing) return;
+    const isLast = (one) => one.stream && one.events && (channelOf(one) ?? this.channel) === this.channel;
+    const last = state.status === "end" && this.app.recording.exchanges.findLast(isLast);
+    if (location) this.app.navigation.goEvent(location.exchange, location.event, false);
+    else if (last) this.app.navigation.goEvent(last.exchange, last.events, false);
   }
 }
 

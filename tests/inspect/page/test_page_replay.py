@@ -128,7 +128,7 @@ async def test_breakpoint_and_seek_use_the_selected_event(replaying):
 
 
 async def test_page_follows_the_playhead_unless_told_not_to(replaying):
-    async with replaying("#x=2&e=1") as (_, shown, bar):
+    async with replaying("#x=2&e=1") as (replay, shown, bar):
         await expect(bar.locator(".play-status")).to_have_text("paused")
         await expect(shown.panel()).to_contain_text("The replay has not sent this yet.")
         await shown.keys(".")
@@ -139,6 +139,9 @@ async def test_page_follows_the_playhead_unless_told_not_to(replaying):
         await shown.has_hash("x=2", "e=2")
         await shown.keys("F")
         await shown.has_hash("x=2", "e=3")
+        await expect(bar).to_contain_text(f"Clients connect to {replay.url}")
+        await shown.keys(" ")
+        await shown.has_hash("x=3", "e=1")
 
 
 async def test_rule_that_the_client_breaks_is_shown_at_once(replaying):
