@@ -3,6 +3,7 @@
 import { closeDialog, openDialog } from "./dialogs.js";
 import { element, setText } from "./dom.js";
 import { shorten } from "./format.js";
+import { showHint } from "./notices.js";
 import { lastEvent } from "./timeline.js";
 
 export function showGoToDialog(app) {
@@ -19,6 +20,7 @@ export function showGoToDialog(app) {
     }
     app.navigation.goEvent(found.exchange, found.event);
     closeDialog();
+    if (found.hint) showHint(found.hint);
   });
   openDialog("Go to", form);
   input.focus();
@@ -34,10 +36,11 @@ function findPlace({ recording, timeline, view }, text) {
   if (!timeline) return { problem: "This recording has no exchanges yet." };
   const rows = timeline.rows.filter((row) => row.row === "event");
   const found = rows.find((row) => row.id === text) || rows.find((row) => row.sequence !== null && String(row.sequence) === text);
-  if (found) return { exchange: view.x, event: found.event };
   const number = /^#?(\d{1,12})$/.exec(text);
   const event = number && Number(number[1]);
-  if (number && timeline.rows.some((row) => row.event <= event && event <= lastEvent(row))) return { exchange: view.x, event };
+  const hasEvent = number && timeline.rows.some((row) => row.event <= event && event <= lastEvent(row));
+  const hint = found && hasEvent && found.event !== event && `Event ${found.event} has sequence ${found.sequence}; enter #${event} for event ${event}`;
+  if (found || hasEvent) return { exchange: view.x, event: found ? found.event : event, hint };
   const name = number && text.startsWith("#") ? `event ${event}` : /^-?\d+$/.test(text) ? `sequence or event ${text}` : `id ${shorten(text, 60)}`;
   return { problem: `Exchange ${view.x} has no ${name}${timeline.done ? "" : " among the rows loaded so far"}.` };
 }

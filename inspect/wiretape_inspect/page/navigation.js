@@ -81,11 +81,7 @@ export class Navigation {
       .filter((one) => (one.exchange - view.x) * direction > 0)
       .sort((a, b) => (a.exchange - b.exchange || a.time_ns - b.time_ns) * direction);
     if (others.length) this.goFinding(others[0], view.tab);
-    else {
-      const text = `${direction > 0 ? "later" : "earlier"} finding`;
-      announce(`There is no ${text}.`);
-      showHint(`No ${text}`);
-    }
+    else showHint(`No ${direction > 0 ? "later" : "earlier"} finding`);
   }
 
   goFinding(found, tab = "findings") {
@@ -139,7 +135,6 @@ export class Navigation {
     const [since, until] = found ? [found.since_ns, found.until_ns] : [];
     const text = found ? `${formatDuration(until - since)} of silence, from ${clockTime(since)} to ${clockTime(until)}` : "The recording has no events";
     if (found) this.goEvent(found.exchange, found.event);
-    announce(`${text}.`);
     showHint(text);
   }
 

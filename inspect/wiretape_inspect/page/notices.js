@@ -20,8 +20,10 @@ export function orShowError(promise) {
   return promise.catch((error) => { if (error.name !== "AbortError") showError(error.message); });
 }
 
+/** Show a text for a moment that grows with its length, and announce it. */
 export function showHint(text) {
-  show(byId("hint"), text, HINT_MS);
+  announce(`${text}.`);
+  show(byId("hint"), text, HINT_MS + 40 * text.length);
 }
 
 function show(box, text, milliseconds) {
@@ -42,6 +44,5 @@ export async function copyText(text, name) {
     document.execCommand("copy");
     area.remove();
   }
-  announce(`Copied ${name}.`);
   showHint(`Copied ${name}`);
 }
