@@ -14,6 +14,7 @@ from wiretape.traffic_builder import TrafficBuilder
 from wiretape_inspect.report import FORMATS
 
 CONTRACT = Path(__file__).with_name("open-responses.toml")
+RESUMED = "Expected the resumed stream to begin with the event `{}`, which follows the cursor `{}`, got the event `{}`."
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_report_finds_what_breaks_a_contract(run, recording):
     report = json.loads(result.stdout)
     found = [(each["code"], each["exchange"], each["event"], each["message"]) for each in report["findings"]]
     assert found == [
-        ("STR001", 2, 1, "Expected the event `1` after the cursor `0`, got `2`."),
+        ("STR001", 2, 1, RESUMED.format(1, 0, 2)),
         ("ORS004", 2, 1, "Expected `[DONE]` last, got `response.completed` before the response ended."),
     ]
     rules = {rule["code"]: rule for rule in report["rules"]}
@@ -105,9 +106,7 @@ def test_rule_explains_the_rules_of_a_contract(run):
     assert "Clients wait for it." in text
     assert "  => ORS004 error: Expected `[DONE]` last, got `response.completed` before" in text
     inherited = json.loads(run("rule", "STR001", "--contract", CONTRACT, "--format", "json").stdout)
-    assert inherited["examples"][0]["found"] == [
-        "STR001 warning: Expected the event `2` after the cursor `1`, got `3`."
-    ]
+    assert inherited["examples"][0]["found"] == [f"STR001 warning: {RESUMED.format(2, 1, 3)}"]
     assert run("rule", "SEQ001", "--contract", CONTRACT).exit_code == 2
 
 

@@ -317,13 +317,10 @@ def stream(*ids):
     ("streams", "expected"),
     [
         ([("GET /x/7", "abc"), ("GET /x/7 a", "bc")], "pass"),
-        ([("GET /x/7", "abc"), ("GET /x/7 a", "c")], "Expected the event `b` after the cursor `a`, got `c`."),
-        ([("GET /x/7", "abc"), ("GET /x/7 b", "bc")], "Expected the event `c` after the cursor `b`, got `b`."),
-        ([("GET /x/7", "abcd"), ("GET /x/7 a", "bd")], "Expected the event `c` after `b`, got `d`."),
-        (
-            [("GET /x/7", "abc"), ("GET /x/7 c", "ab")],
-            "Expected a new event after the cursor `c`, got the earlier `a`.",
-        ),
+        ([("GET /x/7", "abc"), ("GET /x/7 a", "c")], "begin with the event `b`, which follows the cursor `a`"),
+        ([("GET /x/7", "abc"), ("GET /x/7 b", "bc")], "begin with the event `c`, which follows the cursor `b`"),
+        ([("GET /x/7", "abcd"), ("GET /x/7 a", "bd")], "continue with the event `c`, which follows `b`, got the"),
+        ([("GET /x/7", "abc"), ("GET /x/7 c", "ab")], "an event after the cursor `c`, got the earlier event `a`."),
         ([("GET /x/7", "abc"), ("GET /x/7 c", "de")], "not-exercised"),
         ([("GET /x/7", "abc"), ("GET /x/8 a", "c")], "inconclusive"),
         ([("GET /x/7", "ab"), ("GET /x/7 z", "c")], "inconclusive"),
@@ -336,7 +333,7 @@ def test_a_resumed_stream_goes_on_where_the_recording_shows(streams, expected, c
         return [*stream(*before), *([LOST, b"\n\n", *stream(*after)] if lost else [])]
 
     found = check(contract("resume = true"), *((request, chunks(ids), "complete") for request, ids in streams))
-    assert expected in {found.verdict, *found.messages}
+    assert any(expected in text for text in [found.verdict, *found.messages])
 
 
 FINAL = 'resume = { unknown = 410, final = "z" }'

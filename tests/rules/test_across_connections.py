@@ -642,7 +642,7 @@ def test_lost_bytes_are_reported_with_count_and_offset(event):
     stream = read(event(1), {"lost": 100}, event(2), {"lost": 20})
     (finding,) = Played(stream).findings
     assert (finding.code, finding.side, finding.byte_offset) == ("REC001", "recording", len(event(1)))
-    assert "120 lost bytes" in finding.message
+    assert "lacks 120 bytes" in finding.message
 
 
 # How much is remembered.

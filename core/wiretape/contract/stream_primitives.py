@@ -461,14 +461,15 @@ class Resume(EventPrimitive, frozen=True):
         if is_first and before not in successors.known:
             return self._check_cursor(successors, before)
         expected = successors.next.get(before)
-        after = f"the cursor {quote(before)}" if is_first else quote(before)
+        if cursor == expected:
+            return HELD
+        verb, last = ("begin", f"the cursor {quote(before)}") if is_first else ("continue", quote(before))
         if expected is not None:
-            if cursor == expected:
-                return HELD
-            return [mismatch(f"the event {quote(expected)} after {after}", quote(cursor), before=before, value=cursor)]
+            wanted = f"the resumed stream to {verb} with the event {quote(expected)}, which follows {last}"
+            return [mismatch(wanted, f"the event {quote(cursor)}", before=before, value=cursor)]
         if successors.leads(cursor, before):
-            got = f"the earlier {quote(cursor)}"
-            return [mismatch(f"a new event after {after}", got, before=before, value=cursor)]
+            wanted = f"the resumed stream to {verb} with an event after {last}"
+            return [mismatch(wanted, f"the earlier event {quote(cursor)}", before=before, value=cursor)]
         return None
 
     def lose(self, stream: ContractStream) -> Outcome:

@@ -1,5 +1,6 @@
 """REC: gaps in the recording itself, for which neither side is responsible."""
 
+from wiretape.labels import count_of
 from wiretape.observations import Ending, Side
 from wiretape.rules.catalogue import (
     EXCHANGE_END,
@@ -26,7 +27,7 @@ def capture_incomplete(exchange: Exchange, ending: Ending) -> Outcome:
         return OPEN_EXCHANGE if ending is Ending.OPEN else HELD
     return [
         Problem(
-            f"Expected every byte of the {side} to be recorded, got {lost.count} lost bytes, "
+            f"Expected a recording of the whole {side}, got one that lacks {count_of(lost.count, 'byte')}, "
             f"from byte {lost.start} on ({printable(lost.why[:100])}).",
             Location(exchange.number, lost.time_ns, byte_offset=lost.start),
         )

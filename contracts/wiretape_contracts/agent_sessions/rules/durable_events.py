@@ -84,8 +84,8 @@ def sequence_gap(event: SessionEvent, stream: StreamState) -> Outcome:
         return None
     if stream.has_gap:
         return LOST_EVENTS
-    got = f"sequence {format_number(sequence)} after {format_number(before)}"
-    return problem(f"Expected no gap if the service counts one by one, got {got}.")
+    wanted = f"the sequence {format_number(before + 1)} after {format_number(before)}"
+    return problem(f"Expected {wanted} if the service numbers events consecutively, got {format_number(sequence)}.")
 
 
 @order_check
@@ -96,7 +96,8 @@ def created_at_going_back(event: SessionEvent, stream: StreamState) -> Outcome:
         return None
     if created_at >= before:
         return LOST_EVENTS if stream.has_gap else HELD
-    return problem(f"Expected a created_at not before {before.isoformat()}, got {created_at.isoformat()}.")
+    wanted = f"a `created_at` that is not earlier than that of the previous event, {before.isoformat()}"
+    return problem(f"Expected {wanted}, got {created_at.isoformat()}.")
 
 
 @check(EVENT, shapes={Shape.DURABLE})

@@ -154,7 +154,8 @@ def message_incomplete(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     missing = [f"{noun} {quote(name)}" for noun, name in names.items() if not _names(text, name)]
     if not missing:
         return HELD
-    return problem(f"Expected `{ENVELOPE_KEY}.message` to name {' and '.join(missing)}, got {quote(text)}.")
+    named = " and ".join(filter(None, [", ".join(missing[:-1]), missing[-1]]))
+    return problem(f"Expected the message of a `{SESSION_BUSY}` error to name {named}, got {quote(text)}.")
 
 
 def _names(text: str, name: str) -> bool:
