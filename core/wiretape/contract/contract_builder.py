@@ -27,6 +27,7 @@ from wiretape.contract.contract_tables import (
     JoinedTable,
     LastTable,
     LifecycleTable,
+    MatchTable,
     Names,
     ResumeTable,
     SameTable,
@@ -270,7 +271,7 @@ class _Builder:
             codes[table.code], names[table.name] = "another rule of the contract", f"the rule {table.code}"
         for layer, index, table in tables:
             unless = table.unless if isinstance(table.unless, list) else chain(*table.unless.values())
-            for key, named in (("unless", unless), ("also", table.also)):
+            for key, named in (("unless", [each.partition(" ")[0] for each in unless]), ("also", table.also)):
                 if unknown := [code for code in named if code not in codes]:
                     problem = f"unknown code {unknown[0]}{choices_hint(unknown[0], codes)}"
                     raise layer.source.error(("rule", index, key), problem)
@@ -339,7 +340,7 @@ class _Builder:
         if isinstance(value, str) and key in _TABLES:
             value = _TABLES[key](value)
         makers: dict[str, Callable[[], Primitive]] = {
-            "match": lambda: Match(on, self._fact(value[0]), None if value[1] == "channel" else self._fact(value[1])),
+            "match": lambda: self._match(on, value if isinstance(value, MatchTable) else MatchTable([value])),
             "require": lambda: Require(on, tuple(self._required(value))),
             "forbid": lambda: Forbid(on, Facts(map(self._fact, list_of(value)))),
             "one_of": lambda: OneOf(
@@ -403,6 +404,10 @@ class _Builder:
                 yield from (RequiredFact(self._fact(each), list_of(of), Globs(name)) for each, of in types.items())
             else:
                 yield RequiredFact(self._fact(name), list_of(types))
+
+    def _match(self, on: EventSelection, table: MatchTable) -> Match:
+        pairs = [(self._fact(a), None if b == "channel" else self._fact(b)) for a, b in table.facts]
+        return Match(on, pairs, table.required)
 
     def _require_text(self) -> None:
         if not self._event_format.texts:

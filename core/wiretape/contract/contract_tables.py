@@ -21,6 +21,8 @@ _Short = Annotated[str, Meta(min_length=1, max_length=300)]
 _Prose = Annotated[str, Meta(min_length=1, max_length=2000)]
 _Body = Annotated[str, Meta(max_length=50_000)]
 _Code = Annotated[str, Meta(pattern="^[A-Z]{2,12}[0-9]{3}$")]
+_CodeOfProblem = Annotated[str, Meta(pattern="^[A-Z]{2,12}[0-9]{3}( .+)?$", max_length=100)]
+"""A code, or a code and the subject of its problem."""
 _JsonPath = Annotated[str, Meta(pattern=r"^\$(\.[A-Za-z_][A-Za-z0-9_]*|\[\*\])+$", max_length=200)]
 _Kebab = Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
 _Status = Annotated[int, Meta(ge=100, le=599)]
@@ -203,6 +205,14 @@ class UniqueTable(Struct, forbid_unknown_fields=True):
 
     fact: _Short
     over: Literal["stream", "channel"] = "stream"
+
+
+class MatchTable(Struct, forbid_unknown_fields=True):
+    """Pairs of facts that agree."""
+
+    facts: Annotated[list[tuple[_Short, _Short]], Meta(min_length=1, max_length=20)]
+    required: bool = False
+    """Whether an event that has the first fact of a pair has the second one, too."""
 
 
 class NextTable(Struct, forbid_unknown_fields=True):
@@ -423,7 +433,7 @@ class _AnyRule(Struct, forbid_unknown_fields=True, kw_only=True):
     fix: _Prose = ""
     on: Names | None = None
     kinds: list[Literal["durable", "delta", "ephemeral"]] = []
-    match: tuple[_Short, _Short] | None = None
+    match: tuple[_Short, _Short] | MatchTable | None = None
     having: FieldTypes = []
     require: Names | EventFields | None = None
     forbid: Names | None = None
@@ -473,7 +483,7 @@ class TrustedRuleTable(_AnyRule, forbid_unknown_fields=True, kw_only=True):
     """`module:function` for each of its functions."""
     scope: Scope | None = None
     once_per: Scope | None = None
-    unless: list[_Code] | dict[str, list[_Code]] = []
+    unless: list[_Code] | dict[str, list[_CodeOfProblem]] = []
     noun: _Short | None = None
     not_exercised: _Prose = ""
     notes: _Prose = ""

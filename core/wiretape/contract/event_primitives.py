@@ -2,6 +2,7 @@
 
 import re
 from calendar import isleap
+from collections.abc import Sequence
 from datetime import date, datetime
 from hashlib import blake2b
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.facts import Fact, format_key
 from wiretape.contract.json_schema import JsonSchema
-from wiretape.contract.json_types import AllowedValues, name_types
+from wiretape.contract.json_types import AllowedValues
 from wiretape.contract.primitive import LARGE_DATA, EventPrimitive, RequiredFact, SeenValues, is_damaged, unless_damaged
 from wiretape.event import Event
 from wiretape.event_format import Entity, shorten_value
@@ -45,39 +46,46 @@ class Facts(tuple[Fact, ...]):
 
 
 class Match(EventPrimitive, frozen=True):
-    """Two facts of an event agree, if it has both, or one agrees with the channel in the path of the request."""
+    """Facts of an event agree in pairs, if it has both, or one agrees with the channel in the path of the request."""
 
-    first: Fact
-    second: Fact | None
+    pairs: Sequence[tuple[Fact, Fact | None]]
     """None for the channel."""
-    placeholders = ("channel",)
+    is_required: bool
+    """Whether an event that has the first fact has the second one, too."""
+    placeholders = ("channel", "name", "value", "wanted")
 
     def describe(self) -> str:
         """Return what breaks it."""
-        if self.second is None:
-            return f"The fact `{self.first}` of an event is not the channel in the path of the request."
-        return f"The facts `{self.first}` and `{self.second}` of an event differ."
+        first, second = self.pairs[0]
+        if second is None:
+            return f"The fact `{first}` of an event is not the channel in the path of the request."
+        return f"The facts `{first}` and `{second}` of an event differ."
 
     def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare them."""
-        if self.second is None:
-            return self._check_channel(event, stream.channel_name)
-        first, second = self.first.read(event), self.second.read(event)
-        if first is MISSING or second is MISSING:
-            return None
-        if shorten_value(first) == shorten_value(second):
-            return HELD
-        expected = f"`{self.second}` to be {describe(first)} as `{self.first}`"
-        return unless_damaged(event, (first, second), mismatch(expected, describe(second), event=event))
+        outcome: Outcome = None
+        problems: list[Problem] = []
+        for first, second in self.pairs:
+            value = first.read(event)
+            if second is not None:
+                other = second.read(event)
+            else:
+                other = stream.channel_name if type(value) is str and stream.channel_name is not None else MISSING
+            if value is MISSING or (other is MISSING and not (self.is_required and second)):
+                continue
+            if value == other if type(value) is str else shorten_value(value) == shorten_value(other):
+                outcome = HELD
+            elif not is_damaged(event, value, other):
+                problems.append(_differ(first, second, value, other, event))
+        return problems or outcome
 
-    def _check_channel(self, event: Event, channel: str | None) -> Outcome:
-        value = self.first.read(event)
-        if type(value) is not str or channel is None:
-            return None
-        if value == channel:
-            return HELD
-        expected = f"`{self.first}` to be {quote(channel)}, the channel of the request"
-        return unless_damaged(event, [value], mismatch(expected, describe(value), event=event, channel=channel))
+
+def _differ(first: Fact, second: Fact | None, value: Any, other: Any, event: Event) -> Problem:
+    if second is None:
+        expected = f"`{first}` to be {quote(other)}, the channel of the request"
+        return mismatch(expected, describe(value), event=event, channel=other)
+    expected, values = f"`{second}` to be {describe(value)} as `{first}`", {"name": second.name, "wanted": value}
+    return mismatch(expected, describe(other), subject=str(second), event=event, value=other, **values)
 
 
 class Require(EventPrimitive, frozen=True):
@@ -98,9 +106,12 @@ class Require(EventPrimitive, frozen=True):
         lacking: tuple[str, ...] = ()
         required = self._by_type.get(event.type)
         for each in self._select(event.type) if required is None else required:
-            if type(each.read(event)) not in each.classes and not str(each.fact).startswith(lacking):
+            if each.elements is None and type(each.read(event)) in each.classes:
+                continue
+            unfit = each.find_unfit(event)
+            if unfit is not None and not str(each.fact).startswith(lacking):
                 lacking += (f"{each.fact}/",)
-                problems.append(self._report(each, event))
+                problems.append(self._report(each, event, *unfit))
         return problems
 
     def _select(self, type_: str) -> tuple[RequiredFact, ...]:
@@ -109,15 +120,14 @@ class Require(EventPrimitive, frozen=True):
             put_bounded(self._by_type, type_, found, _MOST_TYPES)
         return found
 
-    def _report(self, lacking: RequiredFact, event: Event) -> Problem:
+    def _report(self, lacking: RequiredFact, event: Event, name: str, wanted: str, value: Any) -> Problem:
         """Return the problem of an event that lacks it."""
-        fact, value = lacking.fact, lacking.fact.read_unfit(event)
-        wanted = name_types(lacking.types or fact.types)
+        fact = str(lacking.fact)
         is_missing = not lacking.types and value in (MISSING, "")
-        expected = f"`{fact}`" if is_missing else f"`{fact}` to be {wanted}"
+        shown = fact if lacking.elements is None else name
+        expected = f"`{shown}`" if is_missing else f"`{shown}` to be {wanted}"
         got = describe(value) if not is_missing else "none" if value is MISSING else "an empty one"
-        values = {"fact": str(fact), "name": fact.name, "wanted": wanted, "value": value}
-        return mismatch(expected, got, subject=str(fact), event=event, **values)
+        return mismatch(expected, got, subject=fact, event=event, fact=fact, name=name, wanted=wanted, value=value)
 
 
 class Forbid(EventPrimitive, frozen=True):

@@ -1,6 +1,6 @@
 """JSON types and values of fields, as contracts declare them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any, Protocol
 
@@ -27,9 +27,9 @@ ANY_BUT_NULL = tuple(name for name in _NAMES if name != "null")
 class RequiredFields:
     """Fields that a JSON value has, and their types; `*` in a pointer stands for each element of an array."""
 
-    def __init__(self, fields: FieldTypes | None) -> None:
+    def __init__(self, fields: FieldTypes | Mapping[str, Sequence[str]] | None) -> None:
         """Raises ValueError."""
-        typed = fields if isinstance(fields, dict) else dict.fromkeys(list_of(fields), ())
+        typed = fields if isinstance(fields, Mapping) else dict.fromkeys(list_of(fields), ())
         listed = [(text, list_of(types)) for text, types in typed.items()]
         self._fields = [(_split(text), name_types(types), classes_of(types)) for text, types in listed]
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from wiretape.bounded_dict import put_bounded
 from wiretape.contract.contract_stream import ContractStream
 from wiretape.contract.facts import FACT_NAMES, Fact
-from wiretape.contract.json_types import classes_of
+from wiretape.contract.json_types import RequiredFields, classes_of, name_types
 from wiretape.event import Event, Shape
 from wiretape.input_validation import choices_hint
 from wiretape.patterns import Globs
@@ -70,8 +70,16 @@ class RequiredFact:
         self.fact = fact
         self.types, self.of = types, of
         self.read = fact.read_required if str(fact) == "id" else fact.read
+        self.elements = RequiredFields({str(fact): types}) if "/*" in str(fact) else None
+        """The elements of an array, if it stands for each of them."""
         self.classes = classes_of(types)
         """The Python types of its values."""
+
+    def find_unfit(self, event: Event) -> tuple[str, str, Any] | None:
+        """Return the name of what does not fit, the expected type and the value, if an event lacks the fact."""
+        if self.elements is not None:
+            return next(self.elements.find_unfit(event.value), None)
+        return self.fact.name, name_types(self.types or self.fact.types), self.fact.read_unfit(event)
 
 
 class EventSelection(Struct, frozen=True):

@@ -258,7 +258,8 @@ class Rule(Struct, frozen=True):
     unless: Collection[str] | Mapping[Hashable, Collection[str]] = ()
     """Codes of rules: if one of them finds a problem at the same trigger, this one does not and is not inconclusive.
 
-    A mapping from subjects to codes does so for the problems with each subject.
+    A mapping from subjects to codes does so for the problems with each subject; `CODE SUBJECT` stands for the problems
+    of a rule that have a subject of their own.
     """
     noun: str | None = None
     """What its problems are, in the plural: if there are very many at once, only the first are reported one by one."""
@@ -275,7 +276,9 @@ class Rule(Struct, frozen=True):
     @property
     def all_superseding_codes(self) -> Collection[str]:
         """The codes in `unless`."""
-        return set().union(*self.unless.values()) if isinstance(self.unless, Mapping) else self.unless
+        if not isinstance(self.unless, Mapping):
+            return self.unless
+        return {code.partition(" ")[0] for codes in self.unless.values() for code in codes}
 
     def superseding_codes(self, subject: Hashable = None) -> Collection[str]:
         """Return the codes of the rules that report problems with this subject instead."""

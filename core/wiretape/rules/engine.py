@@ -152,7 +152,13 @@ class Engine:
         self, outcomes: Sequence[tuple[Entry, Outcome]], arguments: tuple[Any, ...], location: Location
     ) -> None:
         """Settle the outcomes of a trigger, without the problems that are reported already."""
-        broken = {entry.rule.code for entry, outcome in outcomes if _is_broken(outcome)}
+        broken = {
+            name
+            for entry, outcome in outcomes
+            if _is_broken(outcome)
+            for code in [entry.rule.code]
+            for name in (code, *(f"{code} {each.subject}" for each in outcome))
+        }
         for entry, outcome in outcomes:
             rule = entry.rule
             if entry.is_off:
