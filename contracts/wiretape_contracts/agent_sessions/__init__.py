@@ -60,12 +60,10 @@ from wiretape_contracts.agent_sessions.contract_document import TOOL_INPUT_INVAL
 from wiretape_contracts.agent_sessions.contract_document import TOOL_RESULT_INVALID as TOOL_RESULT_INVALID
 from wiretape_contracts.agent_sessions.contract_document import TOOL_STARTED as TOOL_STARTED
 from wiretape_contracts.agent_sessions.contract_document import TOOL_TYPES as TOOL_TYPES
-from wiretape_contracts.agent_sessions.contract_document import Match as Match
 from wiretape_contracts.agent_sessions.contract_document import bases_of as bases_of
 from wiretape_contracts.agent_sessions.contract_document import deltas_requested as deltas_requested
 from wiretape_contracts.agent_sessions.contract_document import is_session as is_session
 from wiretape_contracts.agent_sessions.contract_document import may_create_session as may_create_session
-from wiretape_contracts.agent_sessions.contract_document import operation_of as operation_of
 from wiretape_contracts.agent_sessions.contract_document import session_in as session_in
 
 _NUMBERED = {"States": 3, "Authentication": 4, "Events": 8, "Limits": 3, "Stream rule": 4}

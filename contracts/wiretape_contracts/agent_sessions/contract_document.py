@@ -5,7 +5,6 @@ operations with the query parameters of their requests (*Endpoints*).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -113,37 +112,11 @@ LONGEST_BASE = 1000
 """The longest base path in characters.  A longer one is not the service's."""
 
 
-OPERATIONS = {name: RequestPattern(table["request"]) for name, table in DOCUMENT["operations"].items()}
+OPERATIONS: Mapping[str, RequestPattern] = {
+    name: RequestPattern(table["request"]) for name, table in DOCUMENT["operations"].items()
+}
 """Every operation by its name.  Those that create sessions and runs or read runs are not shown."""
 STREAM, CANCEL, RESUME = OPERATIONS.values()
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """The operation and the identifiers of a request."""
-
-    operation: RequestPattern
-    session_id: str
-    run_id: str | None
-    base: str
-    """The part of the path before `/v1/`; not empty if the service has a path prefix."""
-
-
-@cache_short  # several rules and handlers ask about each request, and clients repeat requests
-def operation_of(method: str, target: str) -> Match | None:
-    """Return the operation that a request line names, or None for any other request.
-
-    `target` is the path with its query (or a whole URL) as it crossed the wire.  Identifiers are
-    percent-decoded; the path may have any prefix before `/v1/` that `bases_of` returns.
-    """
-    for operation in OPERATIONS.values():
-        ids = operation.match(method, target)
-        if ids is not None:
-            base = operation.base_of(target)
-            if base.rstrip("/") not in bases_of(target, INTERFACE):
-                return None
-            return Match(operation, ids["session_id"], ids.get("run_id"), base)
-    return None
 
 
 @cache_short

@@ -6,16 +6,17 @@ service, or the upstream of the proxy.  So it is known when the request arrives.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from wiretape.addresses import split_upstreams
 from wiretape.contract.contract_model import Contract
+from wiretape.contract.contract_operation import Operation
 from wiretape.event import is_header_safe
 from wiretape.json_codec import find_repeated_keys
-from wiretape.observations import RequestStarted, ResponseStarted, header
+from wiretape.observations import RequestStarted, ResponseStarted
 from wiretape.rules.catalogue import ANY_SHAPE, LOST_EVENTS, Rule
 from wiretape.rules.engine import Engine, RuleBook
 from wiretape.rules.exchange import ScopeCount, ScopeReason, SilenceLimit, SilenceMonitor
@@ -30,10 +31,8 @@ from wiretape_contracts.agent_sessions import (
     SESSION_PARTS,
     SESSIONS,
     TERMINAL_RUN_TYPES,
-    Match,
     bases_of,
     may_create_session,
-    operation_of,
 )
 from wiretape_contracts.agent_sessions.schemas import is_valid_delta, is_valid_durable
 from wiretape_contracts.agent_sessions.session_event import SessionEvent
@@ -58,26 +57,30 @@ def _services_of(upstream: str) -> list[ServiceBase]:
 class ServicePaths:
     """Decides which exchanges are the service's, and counts them."""
 
-    def __init__(self, base: ServiceBase | None = None, upstream: str | None = None) -> None:
+    def __init__(self, contract: Contract, base: ServiceBase | None, upstream: str | None) -> None:
         """`base` is where the user configured the service to be: everything under it and `/v1` is the service's.
 
         Without it, everything under `/v1/sessions` is the service's on the upstream that a recording names; None stands
         for every origin.  On other origins, which may have other APIs, only the paths below a session are.
         """
+        self._contract = contract
         self._base = base
         self._services = [ServiceBase("")] if upstream is None else _services_of(upstream)
         self._counts: Counter[ScopeReason] = Counter()
 
-    def add(self, request: RequestStarted) -> tuple[str | None, Match | None]:
-        """Return the base path of the service and the operation, if a request is for them, and count it."""
+    def add(self, request: RequestStarted) -> tuple[str | None, Operation | None, Mapping[str, str]]:
+        """Return the base path of the service, the operation and its parameters, if a request is for it, and count it.
+
+        The base path is None for other requests.
+        """
         reason, bases = self._find_bases(request)
         if not bases:
-            return None, None
+            return None, None, {}
         self._counts[reason] += 1
-        match = operation_of(request.method, request.target)
-        if match is not None and (base := match.base.rstrip("/")) in bases:
-            return base, match
-        return bases[-1], None
+        operation, parameters = self._contract.find_operation(request.method, request.target)
+        if operation is not None and (base := operation.pattern.base_of(request.target).rstrip("/")) in bases:
+            return base, operation, parameters
+        return bases[-1], None, {}
 
     def scopes(self, others: int) -> list[ScopeCount]:
         """Return how many exchanges are judged by which rules, and why; `others` are not the service's."""
@@ -228,33 +231,23 @@ class SessionTraffic(Traffic[ExchangeState, StreamState]):
 
     def __init__(
         self,
-        _contract: Contract,
+        contract: Contract,
         engine: Engine,
         rules: Iterable[Rule],
         settings: TrafficSettings,
         upstream: str | None,
     ) -> None:
         super().__init__(SessionRules(engine, rules))
-        self._paths = ServicePaths(settings.base, upstream)
-        self._idempotency_header = settings.idempotency_header
+        self._paths = ServicePaths(contract, settings.base, upstream)
+        self.idempotency_header = settings.idempotency_header
         self._tolerance_s = settings.keep_alive_tolerance_s
-        self._clients = ClientRegistry()
+        self.clients = ClientRegistry()
         self.sessions = SessionRegistry()
 
     def start(self, request: RequestStarted) -> ExchangeState | None:
         """Return the exchange of a request to the service."""
-        base, match = self._paths.add(request)
-        if base is None:
-            return None
-        return ExchangeState(
-            request,
-            self,
-            match=match,
-            base=base,
-            client=self._clients.client_of(request),
-            sessions=self.sessions,
-            idempotency_key=header(request.headers, self._idempotency_header),
-        )
+        base, operation, parameters = self._paths.add(request)
+        return None if base is None else ExchangeState(request, self, base, operation, parameters)
 
     def scopes(self, others: int) -> list[ScopeCount]:
         """Return how many exchanges are the service's, and why, and how many are not."""

@@ -27,7 +27,6 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.finding import quote, quote_or_none
 from wiretape_contracts.agent_sessions import (
     AGENT_CUSTOM_TOOL_USE,
-    CANCEL,
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
     STREAM_RESYNC,
@@ -282,11 +281,10 @@ def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
 @client_check
 def ended_run_cancelled(exchange: ExchangeState) -> Outcome:
     """A client cancels a run after it received the run's terminal event."""
-    match, run, reader = exchange.match, exchange.run, exchange.reader
-    if match is None or match.operation is not CANCEL or run is None or reader is None:
+    run = exchange.run
+    if not exchange.is_cancel or run is None:
         return None
-    if reader.key not in run.end_delivered_to:
+    if exchange.client.key not in run.end_delivered_to:
         return HELD
-    return problem(
-        f"Expected no request to cancel run {quote(match.run_id or '')} after its {run.ended_type}, got one."
-    )
+    name = quote(exchange.run_id or "")
+    return problem(f"Expected no request to cancel run {name} after its {run.ended_type}, got one.")

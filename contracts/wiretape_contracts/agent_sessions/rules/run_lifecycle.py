@@ -19,7 +19,6 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import quote
 from wiretape_contracts.agent_sessions import (
-    CANCEL,
     RUN_NOT_CANCELLABLE,
     RUN_STARTED,
     SESSION_BUSY,
@@ -154,14 +153,14 @@ def event_before_run_started(event: SessionEvent, stream: StreamState) -> Outcom
 
 
 def _is_cancel(_body: ErrorBody, exchange: ExchangeState) -> bool:
-    return exchange.match is not None and exchange.match.operation is CANCEL
+    return exchange.is_cancel
 
 
 @check(ERROR_RESPONSE, when=_is_cancel, codes={RUN_NOT_CANCELLABLE})
 def active_run_not_cancellable(_body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """The service refuses to cancel a run that started at least 2 s earlier and has not ended 2 s later."""
-    match, session, run = exchange.match, exchange.session, exchange.run
-    if match is None or match.run_id is None or session is None:
+    run_id, session, run = exchange.run_id, exchange.session, exchange.run
+    if run_id is None or session is None:
         return None
     if run is None or (run.started_ns is None and run.ended_ns is None):
         return UNKNOWN_RUN
@@ -169,8 +168,8 @@ def active_run_not_cancellable(_body: ErrorBody, exchange: ExchangeState) -> Out
         return HELD
     if run.started_ns is None or run.started_ns + GRACE_NS >= exchange.request.time_ns:
         return None
-    streams = [stream for stream in session.streams if match.run_id in stream.runs.active]
-    return _decide_after_grace(run, match.run_id, exchange.ended_ns + GRACE_NS, streams)
+    streams = [stream for stream in session.streams if run_id in stream.runs.active]
+    return _decide_after_grace(run, run_id, exchange.ended_ns + GRACE_NS, streams)
 
 
 def _decide_after_grace(run: Run, run_id: str, due_ns: int, streams: list[StreamState]) -> Outcome:

@@ -1,10 +1,12 @@
 """State of one open exchange of the service, and what it changes in the state of its client and session."""
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from wiretape.bounded_dict import put_bounded
+from wiretape.contract.contract_operation import Operation
 from wiretape.http_headers import LAST_EVENT_ID, RETRY_AFTER, cursor_in
 from wiretape.observations import BytesArrived, Ending, RequestStarted, Side, header
 from wiretape.rules.exchange import Exchange, SilenceMonitor
@@ -12,11 +14,9 @@ from wiretape_contracts.agent_sessions import (
     ERROR_CODES,
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
+    OPERATIONS,
     RATE_LIMITED,
-    RESUME,
     SAME_KEY_CODES,
-    STREAM,
-    Match,
     is_session,
     session_in,
 )
@@ -49,28 +49,27 @@ class ExchangeState(Exchange):
         self,
         request: RequestStarted,
         traffic: Any,
-        *,
-        match: Match | None,
         base: str,
-        client: ClientState,
-        sessions: SessionRegistry,
-        idempotency_key: str | None,
+        operation: Operation | None,
+        parameters: Mapping[str, str],
     ) -> None:
         super().__init__(request, traffic)
-        self.match = match
-        """Its operation, if it is one of the specification."""
+        name = "" if operation is None else operation.name
+        self.is_stream_request, self.is_cancel, self.is_resume = (name == each for each in OPERATIONS)
+        self.run_id = parameters.get("run_id")
+        """The run in the path of the request."""
         self.base = base
         """The base path of the service."""
-        self.client = client
-        self.sessions = sessions
+        self.client: ClientState = traffic.clients.client_of(request)
+        self.sessions: SessionRegistry = traffic.sessions
         """Those of the whole recording."""
         self.session: SessionState | None = None
         self.reader: SessionReader | None = None
         """The client as a reader of the session."""
-        if match is not None:
-            self.session = self.sessions.open((request.authority, match.base, match.session_id))
-            self.reader = self.session.reader(client.key)
-        self.idempotency_key = idempotency_key
+        if operation is not None:
+            self.session = self.sessions.open((*self.place, parameters["session_id"]))
+            self.reader = self.session.reader(self.client.key)
+        self.idempotency_key = header(request.headers, traffic.idempotency_header)
         self.must_resume = False
         """Whether it requested a stream and had to resume where the client stopped reading."""
         self.other_call: ResolvedCall | None = None
@@ -91,23 +90,15 @@ class ExchangeState(Exchange):
         return cursor_in(header(self.request.headers, LAST_EVENT_ID))
 
     @property
-    def is_stream_request(self) -> bool:
-        """Whether it requests the stream of a session."""
-        return self.match is not None and self.match.operation is STREAM
-
-    @property
     def run(self) -> Run | None:
         """The run in the path of the request, if it is known."""
-        if self.match is None or self.session is None:
-            return None
-        return self.session.runs.runs.get(self.match.run_id or "")
+        return None if self.session is None else self.session.runs.runs.get(self.run_id or "")
 
     @property
     def resolved_call(self) -> ResolvedCall | None:
         """The call of the same run that was already resolved when the client last resumed it, if this is a resume."""
-        if self.reader is None or self.match is None or self.match.operation is not RESUME:
-            return None
-        return self.reader.resolved_calls.get(self.match.run_id or "")
+        reader = self.reader if self.is_resume else None
+        return None if reader is None else reader.resolved_calls.get(self.run_id or "")
 
     @property
     def body_hash(self) -> bytes | None:
@@ -124,7 +115,7 @@ class ExchangeState(Exchange):
 
     def add_request_bytes(self, span: BytesArrived) -> None:
         """Add bytes of the request body."""
-        if span.data and self.match is not None and self.match.operation is RESUME:
+        if span.data and self.is_resume:
             self._request_hash = self._request_hash or blake2b(digest_size=16)
             self._request_hash.update(span.data)
 
@@ -157,7 +148,7 @@ class ExchangeState(Exchange):
             return None
         session.open_stream(self.cursor, self.number)
         reader.open_stream(self.cursor, parallel=any(self._is_parallel(stream) for stream in session.streams))
-        stream = StreamState(self.request, self.traffic, silence, session=session, reader=reader, cursor=self.cursor)
+        stream = StreamState(self, session, reader, silence)
         session.streams.append(stream)
         return stream
 
@@ -177,13 +168,13 @@ class ExchangeState(Exchange):
         if code in SAME_KEY_CODES:
             retry = SameKeyRetry(self.number, code or "", self.idempotency_key, uses)
             put_bounded(self.client.retries, self.key, retry, MOST_REQUESTS)
-        if self.reader is None or self.match is None:
+        if self.reader is None:
             return
         if code == INVALID_CURSOR and cursor is not None and self.is_stream_request:
             self.reader.refuse_cursor(cursor)
-        elif code == EVENT_ALREADY_RESOLVED and self.match.run_id is not None:
+        elif code == EVENT_ALREADY_RESOLVED and self.run_id is not None:
             call = ResolvedCall(self.number, uses, self.reader.losses, self.body_hash)
-            self.reader.resolve_call(self.match.run_id, call)
+            self.reader.resolve_call(self.run_id, call)
 
     def _add_created_sessions(self, body: SuccessBody) -> None:
         """Add the sessions that the request may have created, by the body or by the headers of the response."""

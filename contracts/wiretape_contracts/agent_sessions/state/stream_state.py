@@ -2,11 +2,11 @@
 
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wiretape.event import Shape
 from wiretape.json_equality import json_hash
-from wiretape.observations import Ending, RequestStarted
+from wiretape.observations import Ending
 from wiretape.rules.catalogue import Scope, Trigger
 from wiretape.rules.exchange import EventStream, SilenceMonitor
 from wiretape.rules.finding import Location
@@ -26,6 +26,9 @@ from wiretape_contracts.agent_sessions.state.client_state import DeliveredIds, P
 from wiretape_contracts.agent_sessions.state.event_log import LEAST_EVENTS, EventLog, KnownEvent
 from wiretape_contracts.agent_sessions.state.runs import Position, StreamRuns
 from wiretape_contracts.agent_sessions.state.session_state import SessionState
+
+if TYPE_CHECKING:
+    from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
 
 _MOST_IDS = 50_000
 """Ids kept for each connection, if there are not too many in all."""
@@ -154,16 +157,10 @@ class StreamState(EventStream):
     """One connection on which the service streams the events of a session."""
 
     def __init__(
-        self,
-        request: RequestStarted,
-        traffic: Any,
-        silence: SilenceMonitor,
-        *,
-        session: SessionState,
-        reader: SessionReader,
-        cursor: str | None,
+        self, exchange: "ExchangeState", session: SessionState, reader: SessionReader, silence: SilenceMonitor
     ) -> None:
-        super().__init__(request.exchange, traffic, [silence])
+        super().__init__(exchange.number, exchange.traffic, [silence])
+        request, cursor = exchange.request, exchange.cursor
         self.session = session
         self.channel, self.channel_name = session, session.id
         self.reader = reader
