@@ -682,7 +682,7 @@ def test_memory_does_not_grow_with_the_number_of_sessions(event, checker):
     finally:
         tracemalloc.stop()
     assert len(checker._traffics[0].sessions) <= 200
-    assert checker._traffics[0].sessions.events <= 2000
+    assert checker._traffics[0].sessions.budget.events <= 2000
     # Of a session that was forgotten a number is left; one that is remembered takes some ten kilobytes.
     assert held[700] - held[300] < 400 * 500
 
@@ -694,10 +694,10 @@ def test_open_sessions_share_the_event_budget(event, checker):
         for seen in observations_of({"exchange": [table]}):
             checker.feed(at(seen, number))
     assert len(checker._traffics[0].sessions) == 20
-    assert checker._traffics[0].sessions.events < 20 * 2 * LEAST_EVENTS
-    assert 20 * LEAST_EVENTS / 2 < checker._traffics[0].sessions.ids < 20 * 2 * LEAST_EVENTS
+    assert checker._traffics[0].sessions.budget.events < 20 * 2 * LEAST_EVENTS
+    assert 20 * LEAST_EVENTS / 2 < checker._traffics[0].sessions.budget.ids < 20 * 2 * LEAST_EVENTS
     checker.finish()
-    assert checker._traffics[0].sessions.ids == 0
+    assert checker._traffics[0].sessions.budget.ids == 0
 
 
 @pytest.mark.parametrize(("used", "is_spent"), [(2, False), (3, True)])

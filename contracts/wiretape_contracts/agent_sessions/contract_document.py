@@ -5,7 +5,6 @@ operations with the query parameters of their requests (*Endpoints*).
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +144,8 @@ def bases_of(target: str, *below: str) -> tuple[str, ...]:
 @cache_short
 def session_in(target: str) -> str | None:
     """Return the session id in a path, whether or not the path belongs to an operation above."""
-    segments = [decode_segment(segment) for segment in path_of(target).split("/")]
-    found = (at for at, pair in enumerate(pairwise(segments)) if pair == _SESSIONS)
-    return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
+    found = STREAM.find_parameter("session_id", target)
+    return None if found is None else found[1]
 
 
 def is_session(target: str) -> bool:

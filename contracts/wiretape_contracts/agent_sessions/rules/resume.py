@@ -1,7 +1,6 @@
 """RES: streams that were opened with a cursor."""
 
 from wiretape.event import Shape
-from wiretape.http_headers import LAST_EVENT_ID
 from wiretape.json_equality import json_hash
 from wiretape.labels import join_first
 from wiretape.rules.catalogue import (
@@ -26,10 +25,6 @@ from wiretape_contracts.agent_sessions.state.exchange_state import ExchangeState
 from wiretape_contracts.agent_sessions.state.service_body import ErrorBody
 from wiretape_contracts.agent_sessions.state.stream_state import REPLAY_END, ResumeState, StreamState
 
-_REPLAY = (
-    f'Stream rule 1: "When `{LAST_EVENT_ID}` is sent, persisted events after that id are replayed first, '
-    'then live output resumes."'
-)
 _MOST_NAMED = 3
 
 replay_check = check(EVENT, shapes={Shape.DURABLE})

@@ -80,12 +80,10 @@ def event_after_run_ended(event: SessionEvent, stream: StreamState) -> Outcome:
     run_id = event.run_id
     if run_id is None:
         return None
-    if not event.is_durable:
-        if run_id not in stream.runs.ended:
-            return HELD
-    elif not stream.arrival.is_new and not (run_id in stream.runs.ended and stream.arrival.is_current):
+    arrival, runs = stream.arrival, stream.runs
+    if event.is_durable and not arrival.is_new and not (run_id in runs.ended and arrival.is_current):
         return None
-    is_after_end = stream.arrival.is_after_end if event.is_durable else stream.runs.is_after_end(event, run_id)
+    is_after_end = arrival.is_after_end if event.is_durable else runs.is_after_end(event, run_id)
     if not is_after_end:
         return UNKNOWN_RUN if is_after_end is None else HELD
     run = stream.session.runs.runs.get(run_id)

@@ -15,7 +15,7 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.finding import quote
 from wiretape_contracts.agent_sessions import RUN_COMPLETED, TOOL_TYPES
 from wiretape_contracts.agent_sessions.session_event import SessionEvent
-from wiretape_contracts.agent_sessions.state.runs import OUTCOME_TYPES, find_disagreement
+from wiretape_contracts.agent_sessions.state.runs import OUTCOME_TYPES
 from wiretape_contracts.agent_sessions.state.stream_state import StreamState
 
 
@@ -71,12 +71,11 @@ def call_changed(event: SessionEvent, stream: StreamState) -> Outcome:
     if call is None or call.id != ids[0] or not stream.arrival.is_new:
         # If the call has another id, EVT008 has reported that.
         return None
-    changed = find_disagreement(call, event)
-    if changed is None:
-        return HELD
-    noun, before, now = changed
-    message = f"Expected the {noun} {quote(before)} for tool call {quote(ids[0])}, got {quote(now)}."
-    return problem(message, subject=ids[0])
+    for noun, before, now in (("tool name", call.name, event.tool_name), ("run", call.run_id, event.run_id)):
+        if before is not None and now is not None and before != now:
+            message = f"Expected the {noun} {quote(before)} for tool call {quote(ids[0])}, got {quote(now)}."
+            return problem(message, subject=ids[0])
+    return HELD
 
 
 @check(EVENT, shapes=NOT_DELTA, types={RUN_COMPLETED})

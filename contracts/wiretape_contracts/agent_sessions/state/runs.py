@@ -44,6 +44,8 @@ RUN_EVENT_TYPES = frozenset(
     name for name in EVENT_TYPES if name.partition(".")[0] not in {"session", "stream", "sandbox"}
 )
 """Types whose events belong to a run.  Others may name a run, but do not show its progress."""
+_PROGRESS_TYPES = RUN_EVENT_TYPES - OUTCOME_TYPES
+"""Types whose events show that their run is active, or end it: outcomes of tool calls can follow its end."""
 _TYPES_AFTER_START = RUN_EVENT_TYPES | {SANDBOX_RECREATED}
 """Types whose events do not precede the start of the run that they name."""
 _START_TYPES = frozenset({TOOL_STARTED, AGENT_CUSTOM_TOOL_USE})
@@ -72,11 +74,6 @@ class _Claim(Struct):
     location: Location
     is_refuted: bool
     """Whether a run is known that was active at the start.  At an idle session, any number of them may be."""
-
-    @property
-    def order(self) -> tuple[Position, str]:
-        """Sort key, which identifies the event."""
-        return self.at, self.started
 
 
 class ToolCall(Struct, eq=False):
@@ -216,8 +213,8 @@ class SessionRuns:
         claims = self._claims
         run = self.runs.get(started or "")
         claim = _Claim(at, started or "", location, is_refuted=run is not None and run.is_start_disputed)
-        index = bisect_left(claims, claim.order, key=_order)
-        if index < len(claims) and claims[index].order == claim.order:
+        index = bisect_left(claims, _order(claim), key=_order)
+        if index < len(claims) and _order(claims[index]) == _order(claim):
             # Another connection carried it before.
             return
         claims.insert(index, claim)
@@ -260,16 +257,8 @@ class SessionRuns:
 
 
 _position = attrgetter("at")
-_order = attrgetter("order")
-
-
-def find_disagreement(call: ToolCall, event: SessionEvent) -> tuple[str, str, str] | None:
-    """Return what an event changes about its tool call: the noun, the earlier value and the new value."""
-    pairs = (("tool name", call.name, event.tool_name), ("run", call.run_id, event.run_id))
-    for noun, before, now in pairs:
-        if before is not None and now is not None and before != now:
-            return noun, before, now
-    return None
+_order = attrgetter("at", "started")
+"""Sort key of a claim, which identifies its event."""
 
 
 class StreamRuns:
@@ -371,17 +360,13 @@ class StreamRuns:
         name = event.type
         if name == RUN_STARTED:
             self._start(self._all.run(run_id), run_id, event, overlapping)
-        elif name in RUN_EVENT_TYPES:
-            self._note_early_event(event)
-            run = self._all.run(run_id)
-            if name in TERMINAL_RUN_TYPES:
-                self._end(run, run_id, event)
-                self.deliver_end(event)
-                return
-            if self.is_live and event.is_durable and not after_end and name not in OUTCOME_TYPES:
-                self._set_active(run, run_id)
-        else:
-            self._note_early_event(event)
+            return
+        self._note_early_event(event)
+        if name in TERMINAL_RUN_TYPES:
+            self._end(self._all.run(run_id), run_id, event)
+            self.deliver_end(event)
+        elif name in _PROGRESS_TYPES and self.is_live and event.is_durable and not after_end:
+            self._set_active(self._all.run(run_id), run_id)
 
     def add_tool_event(self, event: SessionEvent, run_id: str | None) -> None:
         """Add a tool lifecycle event that is not replayed."""
@@ -413,8 +398,7 @@ class StreamRuns:
         name, run_id = event.type, event.run_id
         if name == STATUS_IDLE:
             self._all.add_claim(None, at, Location.of(event))
-        elif run_id is not None and name in RUN_EVENT_TYPES and name not in OUTCOME_TYPES:
-            # Outcomes of tool calls can follow the end of a run that was cancelled.
+        elif run_id is not None and name in _PROGRESS_TYPES:
             run = self._all.run(run_id)
             last, is_end = run.last_at, name in TERMINAL_RUN_TYPES
             is_unbroken = last is not None and last < at and self._covered_from is None and run.ended_at is None

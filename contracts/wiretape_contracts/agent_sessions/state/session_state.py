@@ -107,23 +107,13 @@ class SessionRegistry:
 
     def __init__(self, most: int = MOST_SESSIONS, most_events: int | None = None) -> None:
         self._most = most
-        self._budget = EventBudget() if most_events is None else EventBudget(most_events)
+        self.budget = EventBudget() if most_events is None else EventBudget(most_events)
         self._sessions: dict[SessionKey, SessionState] = {}
         self._dropped: dict[int, None] = {}
         self._created: dict[SessionKey, None] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def events(self) -> int:
-        """How many durable events are kept in all sessions."""
-        return self._budget.events
-
-    @property
-    def ids(self) -> int:
-        """How many event ids are kept for all open streams."""
-        return self._budget.ids
 
     def open(self, key: SessionKey) -> SessionState:
         """Return the session with that key, to which one more exchange belongs."""
@@ -132,7 +122,7 @@ class SessionRegistry:
             self._make_room()
             was_dropped = self._dropped.pop(hash(key), 0) is None
             was_created = self._created.pop(key, 0) is None
-            session = SessionState(key[2], EventLog(self._budget), was_dropped, was_created)
+            session = SessionState(key[2], EventLog(self.budget), was_dropped, was_created)
         self._sessions[key] = session
         session.open_exchanges += 1
         return session
@@ -170,14 +160,14 @@ class SessionRegistry:
         return (session for key, session in self._sessions.items() if key[0] == authority)
 
     def _make_room(self) -> None:
-        if len(self._sessions) < self._most and not self._budget.is_spent:
+        if len(self._sessions) < self._most and not self.budget.is_spent:
             return
         for key, session in list(self._sessions.items()):
             if not session.open_exchanges:
                 del self._sessions[key]
                 session.log.release()
                 self._dropped[hash(key)] = None
-                if len(self._sessions) < self._most * 0.9 and not self._budget.is_spent:
+                if len(self._sessions) < self._most * 0.9 and not self.budget.is_spent:
                     break
         while len(self._dropped) > _MOST_DROPPED:
             del self._dropped[next(iter(self._dropped))]

@@ -182,10 +182,8 @@ class StreamState(EventStream):
         """Whether the sequence of the last event was unreadable, out of order, or not above that of the cursor."""
         self.has_gap = False
         """Whether events may have been lost since the last sequence."""
-        self.has_losses = False
-        """Whether bytes were lost."""
-        self.has_unreadable_event = False
-        """Whether an event was not understood, so that its type is unknown."""
+        self.is_clear = True
+        """Whether all its bytes were seen and understood."""
 
         is_live = cursor is None and session.first_stream == request.exchange and not session.was_dropped
         # An invented request may have had a cursor; then the stream begins with a replay.
@@ -201,11 +199,6 @@ class StreamState(EventStream):
     def holder(self, scope: object) -> object:
         """Return itself, or its session for a finding per session."""
         return self.session if scope == "session" else self
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether all its bytes were seen and understood."""
-        return not (self.has_losses or self.has_unreadable_event)
 
     @property
     def shows_whole_session(self) -> bool:
@@ -263,7 +256,8 @@ class StreamState(EventStream):
 
     def lose(self) -> None:
         """Bytes were lost, or could not be decoded."""
-        self.has_gap = self.has_unknown_end = self.has_losses = True
+        self.has_gap = self.has_unknown_end = True
+        self.is_clear = False
         self.last_comment = None
         self.gone_ns = self.gone_ns or self.opened_ns
         self.session.is_understood = False
@@ -376,8 +370,7 @@ class StreamState(EventStream):
                 self.resume.has_losses = True
 
     def _add_unknown(self) -> None:
-        self.has_unreadable_event = True
-        self.session.is_understood = False
+        self.is_clear = self.session.is_understood = False
         self.runs.doubt()
 
     def _add_to_session(self, event: SessionEvent) -> None:
