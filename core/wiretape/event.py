@@ -250,11 +250,6 @@ class Event(TimedFrame):
         return content_preview(self.value, self.data, read_keys, self.format.envelope)
 
     @property
-    def final_text(self) -> str:
-        """The whole text of a durable event; empty if it has none."""
-        return ""
-
-    @property
     def is_plain_delta(self) -> bool:
         """Whether it is a delta with nothing unusual, which can be folded: only stored ones have an id or a number."""
         return self.is_delta and not self.note and (self.is_durable or (self.id is None and self.sequence is None))

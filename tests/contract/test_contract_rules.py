@@ -84,6 +84,21 @@ CASES = {
         ['{"a": "7"}', '{"a": "8"}'],
         "Expected `/a` to be `7`, the channel",
     ),
+    "pairs of facts": (
+        'match = { facts = [["event", "/a"], ["id", "/b"]], required = true }\nexpected = "{wanted} as {name}"',
+        ["id: 1", 'event: x\nid: y\ndata: {"a": "x", "b": "z"}'],
+        "Expected y as b, got the string `z`.",
+    ),
+    "a pair without its second fact": (
+        'match = { facts = [["event", "/a"]], required = true }',
+        ["{}", "event: x\ndata: {}"],
+        "Expected `/a` to be the string `x` as `event`, got no value.",
+    ),
+    "an element of another type": (
+        'require = { "/a" = "array", "/a/*/b" = "string" }',
+        ['{"a": [{"b": "x"}, {}, {"b": 1}]}', '{"a": []}'],
+        "Expected `a[1].b` to be a string, got no value.",
+    ),
     "an event without data is none": ('require = "/a"', ["event: x"], "not-exercised"),
     "bytes that are not UTF-8 are inconclusive": ('require = "/a"', [b"data: \xff\n\n"], "inconclusive"),
     "a deep value is inconclusive": ('require = "/a"', [b"data: " + b"[" * 2000 + b"\n\n"], "inconclusive"),

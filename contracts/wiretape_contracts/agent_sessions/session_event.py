@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 from wiretape.event import Event, Shape, decode_id
 from wiretape.event_format import EventType
-from wiretape.event_preview import block_texts
 from wiretape.json_codec import sequence_in
 from wiretape.patterns import Pointer
 from wiretape_contracts.agent_sessions.contract_document import DELTA_TYPES
@@ -90,11 +89,6 @@ class SessionEvent(Event):
         first = content.get(name) if type(content) is dict else None
         second = data.get(name) if type(data) is dict else None
         return first if type(first) is str else None, second if type(second) is str else None
-
-    @property
-    def final_text(self) -> str:
-        """The whole text of a durable event: its text blocks, joined; empty if it has none."""
-        return "".join(block_texts(self.document))
 
 
 def _parse_utc(value: object) -> datetime | None:
