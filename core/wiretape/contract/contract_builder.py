@@ -294,7 +294,36 @@ class _Builder:
         path = ("rule", index)
         trusted = table if isinstance(table, TrustedRuleTable) else None
         if trusted is not None and trusted.python is not None:
-            return _trusted_rule(trusted, everywhere=layer.name == COMMON)
+            # The docstring of the first function describes what breaks the rule.
+            checks: tuple[Check[Any], ...] = tuple(map(resolve_name, list_of(trusted.python)))
+            side, scope, wording = Party.SERVICE, checks[0].trigger.scope, None
+            about = (checks[0].function.__doc__ or "").strip()
+        else:
+            primitive = self._chosen_primitive(layer, table, path)
+            side, scope, wording = primitive.side, primitive.scope, _wording(layer, path, table, primitive)
+            about, checks = primitive.describe(), primitive.checks()
+        if trusted is not None and trusted.fast_path:
+            checks = tuple(msgspec.structs.replace(each, fast_path=True) for each in checks)
+        return Rule(
+            table.code,
+            table.name,
+            table.severity,
+            table.side or side,
+            (trusted and trusted.scope) or scope,
+            table.basis,
+            table.clause,
+            table.about or about,
+            checks,
+            Explanation(table.why, table.fix, *((trusted.not_exercised, trusted.notes) if trusted else ())),
+            None if table.once_per is None else Scope(table.once_per),
+            table.unless,
+            trusted.noun if trusted else "problems",
+            layer.name == COMMON,
+            wording,
+        )
+
+    def _chosen_primitive(self, layer: Layer, table: AnyRuleTable, path: tuple[str | int, ...]) -> Primitive:
+        """Return the only primitive of a rule.  Raises InputError."""
         given = [key for key in (*PRIMITIVES, "python") if getattr(table, key) not in (None, False)]
         if len(given) != 1:
             got = " and ".join(given) or "none"
@@ -306,29 +335,7 @@ class _Builder:
             if getattr(table, key):
                 raise layer.source.error((*path, key), "the function of a rule words its problems itself")
         with layer.naming(*path, given[0]):
-            primitive = self._primitive(layer, given[0], table, (*path, given[0]))
-        checks = primitive.checks()
-        if trusted is not None and trusted.fast_path:
-            checks = tuple(msgspec.structs.replace(each, fast_path=True) for each in checks)
-        return Rule(
-            table.code,
-            table.name,
-            table.severity,
-            table.side or primitive.side,
-            (trusted and trusted.scope) or primitive.scope,
-            table.basis,
-            table.clause,
-            table.about or primitive.describe(),
-            checks,
-            Explanation(table.why, table.fix, trusted.not_exercised, trusted.notes)
-            if trusted
-            else Explanation(table.why, table.fix),
-            None if table.once_per is None else Scope(table.once_per),
-            table.unless,
-            trusted.noun if trusted else "problems",
-            layer.name == COMMON,
-            _wording(layer, path, table, primitive),
-        )
+            return self._primitive(layer, given[0], table, (*path, given[0]))
 
     def _primitive(self, layer: Layer, key: str, table: AnyRuleTable, path: tuple[str | int, ...]) -> Primitive:
         """Return the primitive of a rule.  Raises ValueError and InputError."""
@@ -474,27 +481,6 @@ def _wording(layer: Layer, path: tuple[str | int, ...], table: AnyRuleTable, pri
         with layer.naming(*path, key):
             templates.append([Template(text, primitive.reader_of) for text in list_of(getattr(table, key))])
     return Wording(*templates) if any(templates) else None
-
-
-def _trusted_rule(table: TrustedRuleTable, *, everywhere: bool) -> Rule:
-    """Return a rule of wiretape whose functions are in Python; the docstring of the first describes what breaks it."""
-    checks: tuple[Check[Any], ...] = tuple(map(resolve_name, list_of(table.python)))
-    return Rule(
-        table.code,
-        table.name,
-        table.severity,
-        table.side or Party.SERVICE,
-        table.scope or checks[0].trigger.scope,
-        table.basis,
-        table.clause,
-        (checks[0].function.__doc__ or "").strip(),
-        checks,
-        Explanation(table.why, table.fix, table.not_exercised, table.notes),
-        table.once_per,
-        table.unless,
-        table.noun,
-        everywhere,
-    )
 
 
 def _python_rule(on: EventSelection, code: str, reference: str, contract_files: ContractFiles) -> PythonRule:
