@@ -1,7 +1,8 @@
 """The format of events: where a contract says that events have their facts, and what their types mean."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Literal
 
 import orjson
@@ -200,9 +201,21 @@ def shorten_value(value: Any) -> str | int:
     try:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        # A lone surrogate, or an integer beyond 64 bits.
-        data = repr(value).encode("utf-8", "surrogatepass")
+        # A lone surrogate, an integer beyond 64 bits, or a value that is nested too deeply.
+        data = " ".join(_flatten(value)).encode("utf-8", "surrogatepass")
     return f"hash {blake2b(data, digest_size=16).hexdigest()}"
+
+
+def _flatten(value: Any) -> Iterator[str]:
+    """Yield the parts of a JSON value, however deeply it is nested."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if type(each) is dict or type(each) is list:
+            left += chain(*each.items()) if type(each) is dict else each
+            yield f"{type(each).__name__} {len(each)}"
+        else:
+            yield repr(each)
 
 
 def read_number(value: Any) -> int | None:

@@ -86,12 +86,12 @@ CASES = {
     ),
     "pairs of facts": (
         'match = { facts = [["event", "/a"], ["id", "/b"]], required = true }\nexpected = "{wanted} as {name}"',
-        ["id: 1", 'event: x\nid: y\ndata: {"a": "x", "b": "z"}'],
+        [b'event: x\nid: y\ndata: {"a": "x", "b": "z"}\n\n'],
         "Expected y as b, got the string `z`.",
     ),
     "a pair without its second fact": (
         'match = { facts = [["event", "/a"]], required = true }',
-        ["{}", "event: x\ndata: {}"],
+        ["{}", b"event: x\ndata: {}\n\n"],
         "Expected `/a` to be the string `x` as `event`, got no value.",
     ),
     "an element of another type": (
@@ -101,6 +101,11 @@ CASES = {
     ),
     "an event without data is none": ('require = "/a"', ["event: x"], "not-exercised"),
     "bytes that are not UTF-8 are inconclusive": ('require = "/a"', [b"data: \xff\n\n"], "inconclusive"),
+    "deep values": (
+        'unique = "/a"',
+        [f'{{"a": [{"[" * n}{"]" * n}]}}' for n in (1020, 1021, 1021)],
+        "got an array, which event 2 of exchange 1 already has",
+    ),
     "a deep value is inconclusive": ('require = "/a"', [b"data: " + b"[" * 2000 + b"\n\n"], "inconclusive"),
     "lost bytes are inconclusive": ('forbid = "/a"', ["{}", LOST, "{}"], "inconclusive"),
     "the words of a rule": (
