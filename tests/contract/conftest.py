@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 
 import pytest
+from invoke import invoke
 from stream_text import LOST
 
 from wiretape.checker import Checker, Settings
@@ -48,6 +49,13 @@ class Checked:
     @property
     def verdict(self):
         return self.tally.verdict.value
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs `wiretape …` in a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    return invoke
 
 
 @pytest.fixture

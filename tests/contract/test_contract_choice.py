@@ -6,10 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from wiretape.checking import check
-from wiretape.cli import wiretape
 from wiretape.contract import load_contract
 from wiretape.contract.recorded_contracts import dump_contracts
 from wiretape.recording import RecordingMetadata, RecordingSource, build_recording, open_recording
@@ -37,11 +35,10 @@ STREAM = b'data: {"type": "ended"}\n\n'
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def run(run):
     for name, code in (("tasks", "TSK001"), ("others", "OTH001")):
         Path(f"{name}.toml").write_text(CONTRACT.format(name=name, code=code), "utf-8")
-    return lambda *arguments: CliRunner().invoke(wiretape, list(map(str, arguments)))
+    return run
 
 
 def traffic():

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from wiretape.checker.contract_examples import check_examples
-from wiretape.cli import wiretape
 from wiretape.contract.contract_builder import load_contract
 from wiretape.contract.contract_files import BUNDLED
 from wiretape.traffic_builder import TrafficBuilder
@@ -15,12 +13,6 @@ from wiretape_inspect.report import FORMATS
 
 CONTRACT = Path(__file__).with_name("open-responses.toml")
 RESUMED = "Expected the resumed stream to begin with the event `{}`, which follows the cursor `{}`, got the event `{}`."
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(wiretape, list(map(str, arguments)))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from drawn_recordings import conversations, record
 from event_apis import DONE, completions, record_streams, responses, runs, ticks
 from hypothesis import given
@@ -15,7 +14,6 @@ from stages import serving
 
 from wiretape.checker import Checker, Settings
 from wiretape.checker.contract_examples import check_examples
-from wiretape.cli import wiretape
 from wiretape.contract import load_contract
 from wiretape.errors import InputError
 from wiretape.observations import Ending
@@ -48,12 +46,6 @@ FOUND = {
     },
 }
 """The rules that are found in each API, besides those that are comments."""
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(wiretape, list(map(str, arguments)))
 
 
 def streams_of(api, number=5, seed=1):

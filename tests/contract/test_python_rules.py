@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from wiretape.checker.contract_examples import check_examples
-from wiretape.cli import wiretape
 from wiretape.contract import CodeUse, load_contract
 from wiretape.traffic_builder import TrafficBuilder
 
@@ -65,10 +63,9 @@ CONTRACT = load_contract(__file__.replace("__init__.py", "numbers.toml"), code=C
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def run(run, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path[:])
-    yield lambda *arguments: CliRunner().invoke(wiretape, list(map(str, arguments)))
+    yield run
     for name in [name for name in sys.modules if name.startswith("number_rules")]:
         del sys.modules[name]
 
