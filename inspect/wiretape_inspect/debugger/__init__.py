@@ -32,9 +32,9 @@ brackets are optional.
 
 **Lines** (JSON lines, sent while they are made; if reading fails midway, the last line is `{"error": {"message"}}`)
 
-`rows?exchange=N[&filter=F]`
+`rows?exchange=N[&filter=F][&most=K]`
     `timeline_json.exchange_json_lines`: the head, then the rows of a stream that match the filter.  Nothing if no row
-    matches.
+    matches.  `most` is the largest number of lines.
 `matches?filter=F`
     `{exchange, matches}` for each exchange that matches: the number of its events, or 1 if only other rows match.
 `events?exchange=N&first=A&last=B`

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, signature
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from wiretape.errors import InputError
@@ -36,10 +37,12 @@ class NotFoundError(InputError):
     """The exchange, event or path of a request does not exist."""
 
 
-def _rows(recording: Recording, *, exchange: int, filter_: str = "") -> Iterator[str]:
+def _rows(recording: Recording, *, exchange: int, filter_: str = "", most: int | None = None) -> Iterator[str]:
     found = find_exchange(recording, exchange)
     matches = compile_filter(parse_filter(filter_, recording.vocabularies))
-    return timeline_json.exchange_json_lines(recording, found, list(recording.findings(found.number)), matches)
+    return islice(
+        timeline_json.exchange_json_lines(recording, found, list(recording.findings(found.number)), matches), most
+    )
 
 
 def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ export function apiSource(recorded) {
   const source = {
     live: !recorded,
     recording: () => fetchJson("/api/recording"),
-    rows: (exchange, take, signal) => fetchLines(`/api/rows?exchange=${exchange}`, take, signal),
+    rows: (exchange, take, signal, most) => fetchLines(`/api/rows?exchange=${exchange}${most ? `&most=${most}` : ""}`, take, signal),
     allRows: (exchange) => allLines(`/api/rows?exchange=${exchange}`),
     filteredRows: async (exchange, filter, _matches, signal) => {
       const found = await allLines(`/api/rows?exchange=${exchange}&filter=${encodeURIComponent(filter)}`, signal);
@@ -79,7 +79,7 @@ async function requestJson(path, options) {
   return parseJson(await response.text());
 }
 
-/** Hand over the JSON lines of a response as they arrive, many at once; the next ones after these were taken. */
+/** Hand over the JSON lines of a response as they arrive, many at once. */
 async function requestLines(path, take, signal) {
   const response = await request(path, undefined, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -91,7 +91,7 @@ async function requestLines(path, take, signal) {
     const rows = parseJson(`[${lines.filter((line) => line)}]`);
     const failed = rows.find((row) => row.error && !row.row);
     if (failed) throw new SourceError(failed.error.message || "The rest of the recording cannot be read.");
-    if (rows.length) await take(rows);
+    if (rows.length) take(rows);
     if (done) return;
   }
 }

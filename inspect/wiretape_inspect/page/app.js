@@ -7,7 +7,7 @@ import { watchDialog } from "./dialogs.js";
 import { byId, element, onNextFrame, setText } from "./dom.js";
 import { showExportDialog } from "./export_dialog.js";
 import { firstExchange, isSameChannel, newestStream } from "./exchange_heads.js";
-import { ExchangeReader } from "./exchange_reader.js";
+import { ExchangeReader, LONG_STREAM } from "./exchange_reader.js";
 import { suggestedFilters } from "./filter_grammar.js";
 import { FindingsPane } from "./findings_pane.js";
 import { capitalize, formatCount, formatNumber } from "./format.js";
@@ -32,7 +32,6 @@ import { VirtualList } from "./virtual_list.js";
 import { allVocabularies, labelOf, useVocabularies } from "./vocabulary.js";
 
 const OVERVIEW_INTERVAL_MS = 1000;
-const LONG_STREAM = 2000; // events
 const [WIDE_PAGE, BESIDE] = [1600, 1040]; // pixels of a page with the details beside the timeline, and of room for both
 
 export class App {

@@ -14,8 +14,7 @@ import { TABS } from "./url_state.js";
 import { keyOf, labelOf, matchesType, vocabularyOf, withFailure } from "./vocabulary.js";
 
 const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "Client state", headers: "Headers" };
-const STEP_PAUSE_MS = 120;
-const MOST_LISTED = 200;
+const [STEP_PAUSE_MS, MOST_LISTED] = [120, 200];
 
 export class DetailPane {
   constructor(app) {

@@ -7,9 +7,9 @@ import { rowLookup } from "./filtered_rows.js";
 import { orShowError, showError } from "./notices.js";
 import { Timeline } from "./timeline.js";
 
-const TYPING_PAUSE_MS = 80;
-const SEARCH_INTERVAL_MS = 1000;
-const [SHOW_INTERVAL_MS, FRAMES_MS] = [400, 40];
+const [TYPING_PAUSE_MS, DRAWING_MS, SHOW_INTERVAL_MS, SEARCH_INTERVAL_MS] = [80, 150, 400, 1000];
+const FIRST_ROWS = 100;
+export const LONG_STREAM = 2000; // events
 
 export class ExchangeReader {
   /**
@@ -43,16 +43,20 @@ export class ExchangeReader {
     return Boolean(this.timeline) && ((!this.timeline.done && !this.isLive) || Boolean(this.search));
   }
 
-  /** Read the rows: the first are shown before others are read, and those a few times a second; then the overview. */
+  /** Read the rows, and show them a few times a second; then the overview.  The server makes those of a long stream once the first are drawn. */
   async readRows(timeline, signal) {
-    let [rows, next] = [[], 0];
-    const read = this.source.rows(timeline.head.exchange, async (found) => {
-      rows = rows.concat(found);
+    const { exchange, events } = timeline.head;
+    if (this.source.live && events > LONG_STREAM) {
+      await orShowError(this.source.rows(exchange, (found) => timeline.append(found), signal, FIRST_ROWS));
+      await delay(DRAWING_MS);
+    }
+    let [rows, next, known] = [[], 0, timeline.rows.length && timeline.rows.length + 1];
+    const read = this.source.rows(exchange, (found) => {
+      rows = rows.concat(found.slice(known));
+      known = Math.max(known - found.length, 0);
       if (performance.now() < next) return;
       timeline.append(rows);
-      const isFirst = !next && timeline.events < timeline.head.events;
       [rows, next] = [[], performance.now() + SHOW_INTERVAL_MS];
-      if (isFirst) await delay(FRAMES_MS);
     }, signal);
     timeline.done = await orShowError(read.then(() => true)) === true;
     timeline.append(rows);

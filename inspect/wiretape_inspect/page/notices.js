@@ -3,8 +3,7 @@
 import { byId, element } from "./dom.js";
 import { printable } from "./format.js";
 
-const ERROR_MS = 8000;
-const HINT_MS = 1600;
+const [ERROR_MS, HINT_MS] = [8000, 1600];
 
 /** Announce something to screen readers. */
 export function announce(text) {

@@ -43,6 +43,7 @@ async def test_rows_equal_those_of_show(session, client, run):
     shown = [json.loads(line) for line in run("show", session, "--json").output.splitlines()]
     document = [row for number in range(1, 5) for row in await client.lines(f"/api/rows?exchange={number}")]
     assert document == shown
+    assert await client.lines("/api/rows?exchange=1&most=1") == shown[:1]
     assert [row["row"] for row in document].count("deltas") == 1
 
 

@@ -65,6 +65,13 @@ async def test_filter_is_counted_stored_in_the_url_and_checked(reading, shared_s
         await expect(shown.page.locator("#no-rows")).to_be_hidden()
 
 
+async def test_rows_of_a_long_stream_are_shown_once_although_the_first_are_read_twice(debugging, builder, message):
+    builder.exchange([(1, message("message.completed", id=f"e{n}", sequence=n)) for n in range(2500)])
+    async with debugging(builder.close()) as shown:
+        await expect(shown.page.locator("#count:not(.reading)")).to_have_text("2,500 events")
+        await expect(shown.page.locator("#timeline [role=grid]")).to_have_attribute("aria-rowcount", "2502")
+
+
 async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shared_session):
     async with reading(shared_session) as shown:
         await expect(shown.rows()).to_have_count(7)
