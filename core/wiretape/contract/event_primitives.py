@@ -64,19 +64,21 @@ class Match(EventPrimitive, frozen=True):
     def check(self, event: Event, stream: ContractStream) -> Outcome:
         """Compare them."""
         outcome: Outcome = None
-        problems: list[Problem] = []
+        problems: list[Problem] | None = None
         for first, second in self.pairs:
             value = first.read(event)
-            if second is not None:
-                other = second.read(event)
+            if second is None:
+                other = stream.channel_name
+                if other is None or type(value) is not str:
+                    continue
             else:
-                other = stream.channel_name if type(value) is str and stream.channel_name is not None else MISSING
-            if value is MISSING or (other is MISSING and not (self.is_required and second)):
-                continue
+                other = second.read(event)
+                if value is MISSING or (other is MISSING and not self.is_required):
+                    continue
             if value == other if type(value) is str else shorten_value(value) == shorten_value(other):
                 outcome = HELD
             elif not is_damaged(event, value, other):
-                problems.append(_differ(first, second, value, other, event))
+                problems = [*(problems or ()), _differ(first, second, value, other, event)]
         return problems or outcome
 
 
