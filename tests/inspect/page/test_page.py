@@ -89,6 +89,7 @@ async def test_go_to_dialog_accepts_sequence_event_id_and_location(reading, shar
             await expect(shown.chosen()).to_have_count(1)
         hint = "Event 40 has sequence 3; enter #3 for event 3"
         await expect(shown.page.locator("#hint")).to_have_text(hint)
+        await expect(shown.page.locator("#count:not(.reading)")).to_be_visible()
         await shown.keys("g")
         await shown.page.keyboard.type("99")
         await shown.keys("Enter")
