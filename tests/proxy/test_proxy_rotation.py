@@ -1,6 +1,7 @@
 """`wiretape proxy --rotate --compress`: streams go on while the recording continues in new files."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from threading import Semaphore, Thread
 
@@ -9,7 +10,7 @@ from wire_bytes import CHUNKED, END, chunk, durable_event
 
 from wiretape import checker
 from wiretape.observations import Side
-from wiretape.recording import RecordingFile, Writer, open_recording
+from wiretape.recording import DerivedTables, RecordingFile, Writer, open_recording
 from wiretape.recording.rotated_parts import open_joined
 from wiretape_proxy.proxy_options import Settings
 from wiretape_proxy.recorder_messages import UnfinishedFiles
@@ -64,9 +65,10 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
     assert proxy.stop() == 0
     assert not [*proxy.file.parent.glob("*.db")]
 
-    parts = sorted(map(open_recording, files()), key=lambda part: part.info.part)
-    assert len(parts) >= FILES
-    with open_joined(parts) as joined:
+    with ExitStack() as opened:
+        parts = sorted(map(opened.enter_context, map(open_recording, files())), key=lambda part: part.info.part)
+        assert len(parts) >= FILES
+        joined = opened.enter_context(open_joined(parts))
         recorded = {
             exchange.channel: b"".join(run.data for run in joined.body(exchange.number, Side.RESPONSE))
             for exchange in joined.exchanges()
@@ -101,7 +103,8 @@ def test_a_file_whose_tables_cannot_be_closed_is_unlocked_and_handled(tmp_path, 
     path = tmp_path / "run.db"
     Writer.create(path, upstream="http://service.test").close(1)
     rotation = Rotation(replace(Settings(), output=str(path)), messages.append, path)
-    monkeypatch.setattr("wiretape.recording.DerivedTables.close", lambda tables: 1 / 0)
+    close = DerivedTables.close
+    monkeypatch.setattr(DerivedTables, "close", lambda tables: close(tables) or 1 / 0)
     rotation.finish_earlier(path, checker.Settings())
     rotation.finish(is_missing=True)
     failed, unfinished = messages
