@@ -132,8 +132,11 @@ def start() -> Iterator[Callable[..., RunningReplay]]:
 
 
 @pytest.fixture
-def builder(tmp_path: Path) -> RecordingBuilder:
-    return RecordingBuilder(tmp_path / "run.db")
+def builder(tmp_path: Path) -> Iterator[RecordingBuilder]:
+    """A recording; closed after the test if the test leaves it open."""
+    builder = RecordingBuilder(tmp_path / "run.db")
+    yield builder
+    builder.close(killed=True)
 
 
 @pytest.fixture
