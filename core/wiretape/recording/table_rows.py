@@ -31,8 +31,6 @@ from wiretape.rules import Finding, Party, Severity
 from wiretape.sse import is_event_stream
 
 SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-"""Unlike orjson, it takes lone surrogates, which JSON of a service can contain."""
 _MAX_NS = 2**62
 _INVENTED = "null"
 """The request headers of a request that an import invented."""
@@ -289,7 +287,11 @@ def read_open_exchanges(connection: sqlite3.Connection) -> dict[int, OpenExchang
 
 def dump_keys(keys: Mapping[str, str]) -> str:
     """Return the text of `keys` in `exchange`, and of the word that `keys` in `frame` refers to."""
-    return _JSON.encode(keys)
+    try:
+        return orjson.dumps(keys).decode()
+    except orjson.JSONEncodeError:
+        # A lone surrogate, which JSON of a service can contain.
+        return json.dumps(keys, ensure_ascii=False, separators=(",", ":"))
 
 
 def write_losses(connection: sqlite3.Connection, losses: Mapping[int, BytesLost]) -> None:
